@@ -9,9 +9,8 @@ from typing import Final
 
 import pytest
 
-from sealpoint.sealed.body import pack_claims, split_claims
-from sealpoint.sealed.calls import Claims, StoredWrite, places_of, require_whole
 from sealpoint.sealed.entry import pack_made, require_made
+from sealpoint.sealed.rows import Claims, StoredWrite, pack_claims, places_of, require_whole, split_claims
 
 PATH: Final = "~__pregel_pull, node"
 CALL: Final = bytes.fromhex("0001020304050607 00000004 0002 00000000fc 00000001fc")

@@ -75,7 +75,12 @@ def uuid6(node: int | None = None, clock_seq: int | None = None) -> UUID:
         node: 48 bits; random if not given.
         clock_seq: 14 bits of sequence number, taken modulo 2^14; random if not given.
     """
-    timestamp = _next_timestamp()
+    global _last_timestamp  # noqa: PLW0603 -- the one clock of the process
+    with _lock:
+        now = time.time_ns() // 100 + _GREGORIAN_TO_UNIX
+        # A clock can be set back, and two calls can be within 100 ns. A later id must be greater
+        # nevertheless: the latest checkpoint of a thread is the one with the greatest id.
+        _last_timestamp = timestamp = max(now, _last_timestamp + 1)
     node = _random(48) if node is None else node & 0xFFFF_FFFF_FFFF
     clock_seq = _random(14) if clock_seq is None else clock_seq & 0x3FFF
     high, low = timestamp >> 12 & 0xFFFF_FFFF_FFFF, timestamp & 0x0FFF
@@ -84,16 +89,6 @@ def uuid6(node: int | None = None, clock_seq: int | None = None) -> UUID:
 
 def _random(bits: int) -> int:
     return int.from_bytes(os.urandom(8)) >> (64 - bits)
-
-
-def _next_timestamp() -> int:
-    global _last_timestamp  # noqa: PLW0603 -- the one clock of the process
-    with _lock:
-        now = time.time_ns() // 100 + _GREGORIAN_TO_UNIX
-        # A clock can be set back, and two calls can be within 100 ns. A later id must be greater
-        # nevertheless: the latest checkpoint of a thread is the one with the greatest id.
-        _last_timestamp = max(now, _last_timestamp + 1)
-        return _last_timestamp
 
 
 V = TypeVar("V", int, float, str)
@@ -310,7 +305,6 @@ class DeltaWalk:
     """Collects the histories of delta channels on the path from a checkpoint to its root."""
 
     def __init__(self, channels: Sequence[str]) -> None:
-        """Begin a walk for ``channels``."""
         self.open = set(channels)  # those without a stored value so far
         self._writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
         self._seeds: dict[str, Any] = {}

@@ -116,7 +116,9 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
     if type(table) is not dict or depth == 0 or not _TEXT.issuperset(map(type, table)):
         return False
     for value in table.values():  # a generator takes as long as all of it
-        if type(value) not in _SCALARS and not _is_ordinary(value, depth - 1):
+        if type(value) in _SCALARS or (type(value) is dict and not value):
+            continue
+        if not _is_ordinary(value, depth - 1):
             return False
     return True
 

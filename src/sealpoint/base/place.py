@@ -136,8 +136,7 @@ VALUE: Final = Coordinates((("table", "values"),), (*_THREAD, "channel", "versio
 WRITE: Final = Coordinates((("table", "writes"),), (*_CHECKPOINT, "task_id", "channel"))
 
 
-KEY: Final = "__sealpoint__"
-"""The key of a frame in metadata."""
+KEY: Final = "__sealpoint__"  # the key of a frame in metadata
 
 _QUOTED: Final = f'"{KEY}"'.encode()
 _ESCAPE: Final = rb"\u00"  # of each ASCII character
@@ -197,8 +196,3 @@ def decode_value(text: Any) -> bytes | None:
     rest = len(value) % 3
     is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
     return value if is_canonical else None
-
-
-def make_frame(tag: str, value: bytes) -> dict[str, str]:
-    """Return the content of `KEY` for a sealed value."""
-    return {"type": tag, "value": encode_value(value)}

@@ -20,11 +20,11 @@ from sealpoint.errors import SealingCheckError, excerpt
 from sealpoint.serde.base import SerializerProtocol
 from sealpoint.serde.classes import INTERRUPT
 
+# How deep in a serialized value canaries are looked for: savers put a few containers around them
 _DEPTH: Final = 8
-"""How deep in a serialized value canaries are looked for: savers put a few containers around them."""
 
+# What a watch stands before: `SealedSaver` calls ``seal``, other savers ``dumps_typed``
 _METHODS: Final = ("dumps_typed", "loads_typed", "seal", "with_msgpack_allowlist")
-"""What a watch stands before: `SealedSaver` calls ``seal``, other savers ``dumps_typed``."""
 
 _lock: Final = threading.Lock()
 
@@ -142,8 +142,8 @@ def _replaced(value: Any) -> Any:
     return value
 
 
+# Version of the checkpoints of LangGraph 1: savers convert older ones while they read them
 _CHECKPOINT_VERSION: Final = 4
-"""Version of the checkpoints of LangGraph 1: savers convert older ones while they read them."""
 
 
 def require_sealing(
@@ -174,7 +174,7 @@ def require_sealing(
     """
     check = _Check(saver, configurable, thread_id, awaited=False)
     with watched(check.serde):
-        run(check.steps(), check.call)
+        run(check.steps(), lambda call: getattr(saver, call[0])(*call[1]))
 
 
 async def arequire_sealing(
@@ -183,11 +183,7 @@ async def arequire_sealing(
     """Async version of `require_sealing`, through the async methods of the saver."""
     check = _Check(saver, configurable, thread_id, awaited=True)
     with watched(check.serde):
-        await arun(check.steps(), check.acall)
-
-
-_Call = tuple[str, tuple[Any, ...]]
-"""A method of the saver without its prefix ``a``, and its arguments."""
+        await arun(check.steps(), lambda call: getattr(saver, call[0])(*call[1]))
 
 
 class _Check:
@@ -201,8 +197,7 @@ class _Check:
         *,
         awaited: bool,
     ) -> None:
-        self._saver = saver
-        self._other = "require_sealing" if awaited else "arequire_sealing"
+        self._saver, self._awaited = saver, awaited
         self._deletes = thread_id is None
         self._thread_id = thread_id or f"sealpoint-check-{secrets.token_hex(16)}"
         self._config = {
@@ -214,65 +209,48 @@ class _Check:
         self._canaries = (self._value, self._write, self._interrupt)
         self.serde = self._require_sealing_serde()
 
-    def call(self, request: _Call) -> Any:
-        """Call a method of the saver."""
-        method, arguments = request
-        with self._failures(method):
-            return getattr(self._saver, method)(*arguments)
-
-    async def acall(self, request: _Call) -> Any:
-        """Async version of `call`, through the async method."""
-        method, arguments = f"a{request[0]}", request[1]
-        with self._failures(method):
-            return await getattr(self._saver, method)(*arguments)
-
     def steps(self) -> Steps[None]:
-        """Yield the methods to call, and raise what their replies show."""
-        yield "get_tuple", (self._config,)  # some savers create their tables here, but not while deleting
+        """Yield the methods to call with their arguments, and raise what their replies show."""
+        yield from self._call("get_tuple", self._config)  # some savers create their tables here
         if not self._deletes:
             yield from self._trial()
             return
-        deletion = ("delete_thread", (self._thread_id,))
-        yield deletion  # a saver that cannot delete is refused before it stores anything
+        # A saver that cannot delete is refused before it stores anything.
+        yield from self._call("delete_thread", self._thread_id)
         try:
             yield from self._trial()
         except BaseException as error:
             try:
-                yield deletion
+                yield from self._call("delete_thread", self._thread_id)
             except SealingCheckError as second:
                 error.add_note(f"thread {self._thread_id!r} could not be deleted: {second.reason}")
             raise
-        yield deletion
+        yield from self._call("delete_thread", self._thread_id)
 
     def _trial(self) -> Steps[None]:
-        stored = yield "put", self._checkpoint()
-        yield "put_writes", (stored, [("canary", self._write)], "task-1", "")
-        yield "put_writes", (stored, [(INTERRUPT, self._interrupt)], "task-2", "")
+        stored = yield from self._call("put", *self._checkpoint())
+        yield from self._call("put_writes", stored, [("canary", self._write)], "task-1", "")
+        yield from self._call("put_writes", stored, [(INTERRUPT, self._interrupt)], "task-2", "")
         self._require_sealed()
-        self._require_returned((yield "get_tuple", (stored,)))
+        self._require_returned((yield from self._call("get_tuple", stored)))
 
-    @contextmanager
-    def _failures(self, method: str) -> Iterator[None]:
+    def _call(self, method: str, *arguments: Any) -> Steps[Any]:
+        name = f"a{method}" if self._awaited else method
         try:
-            yield
+            return (yield name, arguments)
         except Exception as error:
-            raise self._failure(method, error) from error
-
-    def _failure(self, method: str, error: Exception) -> SealingCheckError:
-        """Return the error to raise for one that a method of the saver raised."""
-        reason = f"{method} raised {type(error).__name__}: {excerpt(str(error))}"
-        given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(
-            method.removeprefix("a"), ()
-        )
-        missed = [canary.place for canary in given if canary.blob is None]
-        if missed:
-            reason += f"; the {missed[0]} had not reached saver.serde"
-        hint = None
-        if isinstance(error, NotImplementedError):
-            hint = f"use {self._other} if the saver has those methods"
-            if method.endswith("delete_thread"):
-                hint += "; pass thread_id if it cannot delete"
-        return self._refusal(reason, hint=hint)
+            reason = f"{name} raised {type(error).__name__}: {excerpt(str(error))}"
+            given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(method, ())
+            missed = [canary.place for canary in given if canary.blob is None]
+            if missed:
+                reason += f"; the {missed[0]} had not reached saver.serde"
+            hint = None
+            if isinstance(error, NotImplementedError):
+                other = "require_sealing" if self._awaited else "arequire_sealing"
+                hint = f"use {other} if the saver has those methods"
+                if method == "delete_thread":
+                    hint += "; pass thread_id if it cannot delete"
+            raise self._refusal(reason, hint=hint) from error
 
     def _checkpoint(self) -> tuple[Any, Checkpoint, dict[str, Any], dict[str, Any]]:
         version = self._saver.get_next_version(None, None)

@@ -7,17 +7,15 @@ their bytes, and gets back what is stored, unopened. The serializer has no key.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NoReturn, Self
 
 from sealpoint.base.place import KEY
 from sealpoint.errors import DecodeError, MetadataError, SealingError
 
-Dump = Callable[[], tuple[str, bytes]]
-"""Seals a value: returns its tag and the sealed bytes."""
+Dump = Callable[[], tuple[str, bytes]]  # seals a value: returns its tag and the sealed bytes
 
-OPEN: Final = "sealpoint"
-"""Type of a mapping that `Carrier` stores readable, with sealed parts."""
+OPEN: Final = "sealpoint"  # type of a mapping that `Carrier` stores readable, with sealed parts
 
 
 class Sealable:
@@ -30,7 +28,6 @@ class Sealable:
     __slots__ = ("dump",)
 
     def __init__(self, dump: Dump) -> None:
-        """Wrap a function that seals the value."""
         self.dump = dump
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -41,8 +38,8 @@ def _refuse() -> NoReturn:
     raise SealingError("the saver takes a checkpoint apart and stores its values one by one")
 
 
+# Stands for the values in a `Document` that is sealed as a whole
 GUARD: Final = Sealable(_refuse)
-"""Stands for the values in a `Document` that is sealed as a whole."""
 
 
 class Document(dict[str, Any]):
@@ -54,14 +51,13 @@ class Document(dict[str, Any]):
 
     __slots__ = ("dump",)
 
-    def __init__(self, parts: Mapping[str, Any], dump: Dump) -> None:
-        """Make a document of the parts that the saver sees."""
-        super().__init__(parts)
-        self.dump = dump
+    dump: Dump
 
     def copy(self) -> Self:
         """Return a shallow copy of the same class: savers remove parts from a copy."""
-        return type(self)(self, self.dump)
+        made = type(self)(self)
+        made.dump = self.dump
+        return made
 
 
 _PREPARED: Final = (Sealable, Document)  # a union would be created for every value
@@ -78,7 +74,6 @@ class Sealed:
     __slots__ = ("blob", "tag")
 
     def __init__(self, tag: str, blob: Any) -> None:
-        """Hold what stands in the database."""
         self.tag = tag
         self.blob = blob
 
@@ -87,7 +82,6 @@ class Carrier:
     """A serializer that seals nothing itself and opens nothing: see the module."""
 
     def __init__(self, *, stores_mappings: bool = False) -> None:
-        """Make a serializer."""
         self._stores_mappings = stores_mappings
 
     def dumps_typed(self, obj: Any) -> tuple[str, Any]:

@@ -19,33 +19,33 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
-from sealpoint.base.checkpoint import require_document
-from sealpoint.base.place import Place
-from sealpoint.crypto import Opened
+from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
 from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
-from sealpoint.sealed.body import Header, digest_of, split_header
-from sealpoint.sealed.calls import ID_BYTES, Claims, StoredWrite, require_whole
 from sealpoint.sealed.carrier import Sealed, dump_mapping
-from sealpoint.sealed.layout import value_row
-from sealpoint.sealed.rows import Rows, Write, require_same_row, value_missing
+from sealpoint.sealed.layout import Rows, value_row
+from sealpoint.sealed.rows import (
+    ID_BYTES,
+    Claims,
+    Header,
+    StoredWrite,
+    Write,
+    digest_of,
+    require_same_metadata,
+    require_whole,
+    split_header,
+    value_missing,
+)
 from sealpoint.serde.classes import TASKS
-from sealpoint.threads.store import Calls
+from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 _TEXT: Final = {str}
+# Version of checkpoints from which on the messages of a step are among its own values
 SENDS_MOVED: Final = 4
-"""Version of checkpoints from which on the messages of a step are among its own values."""
 
 
-def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
-    """Authenticate what a saver read from a row; see `Entry`."""
-    require_names(found, place)
-    return Entry(rows, found, place, rows.open_header(found, place))
-
-
-def open_writes(rows: Rows, found: CheckpointTuple, place: Place) -> Sequence[StoredWrite]:
+def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[StoredWrite]:
     """Authenticate the writes to a checkpoint alone: `Entry.stored_writes`, which says what is raised."""
-    writes = rows.open_writes(place, found.pending_writes or ())
+    writes = rows.open_writes(spot, found.pending_writes or ())
     places = [(write.task_id, write.claims.idx) for write in writes if write.claims]
     if len({*places}) != len(places):
         raise RowError("a write of a task is stored twice")
@@ -56,9 +56,9 @@ def open_writes(rows: Rows, found: CheckpointTuple, place: Place) -> Sequence[St
     return writes
 
 
-def require_names(found: CheckpointTuple, place: Place) -> None:
+def require_names(found: CheckpointTuple, spot: Spot) -> None:
     """Check what stands beside the values: a database may hold anything in any column."""
-    kinds = {*map(type, place)}
+    kinds = {*map(type, spot)}
     for task_id, channel, _ in found.pending_writes or ():
         kinds.add(type(task_id))
         kinds.add(type(channel))
@@ -86,38 +86,36 @@ class Entry:
         "found",
         "made",
         "parent",
-        "place",
         "removed_parent",
+        "spot",
         "thread_id",
     )
 
-    def __init__(self, rows: Rows, found: CheckpointTuple, place: Place, opened: Opened | None) -> None:
-        """Read the header, and compare it with the row."""
-        self._rows, self.found, self.place = rows, found, place
-        self._header: Header | None = None
-        self._inner, self._content = "", b""
+    def __init__(self, rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
+        """Authenticate what a saver read from a row, read the header, and compare it with the row."""
+        require_names(found, spot)
+        opened = rows.open_header(found, spot)
+        self._rows, self.found, self.spot = rows, found, spot
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
-        self.thread_id: str = place.thread_id
-        self.digest: bytes | None = None  # of what was sealed, if there is a thread store
-        self.claim: object = None
-        self.made: Any = None
-        self.removed_parent: str | None = None  # that it was stored with, if the row has none now
-        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        self._header: Header | None = None
+        self._inner, self._content = "", b""
         if opened is not None:
             self._inner = opened.inner
             self._header, self._content = split_header(opened.data)
-            self.thread_id = self._header.get("thread", place.thread_id)
-            self.claim = self._header.get("store")
-            self.made = self._header.get("made")
-            if rows.is_remembered:
-                self.digest = digest_of(self.claim, opened.inner, opened.data)
-            if not parent:
-                self.removed_parent = self._header["parent"]
-            parent = self._header["parent"] if parent else None
-            if not rows.keeps_types:  # else they are in the document
-                require_same_row(self._header, found.metadata, None, rows.tokens)
-        self.parent: str | None = parent  # that was sealed, unless the saver has removed it
+        header: Any = self._header or {}
+        self.thread_id: str = header.get("thread", spot.thread_id)
+        self.claim: object = header.get("store")
+        self.made: Any = header.get("made")
+        self.digest: bytes | None = None  # of what was sealed, if there is a thread store
+        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        # The one that was sealed, unless the saver has removed it from the row.
+        self.parent: str | None = header.get("parent", parent) if parent else None
+        self.removed_parent: str | None = None if parent else header.get("parent")
+        if opened is not None and rows.is_remembered:
+            self.digest = digest_of(self.claim, opened.inner, opened.data)
+        if self._header is not None and not rows.keeps_types:  # else they are in the document
+            require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
 
     @property
     def is_bound(self) -> bool:
@@ -140,7 +138,7 @@ class Entry:
                 document["channel_values"][TASKS] = messages
                 last = max(document["channel_versions"].values(), default=None)
                 document["channel_versions"] = {**document["channel_versions"], TASKS: last}
-        require_document(document, str(self.place.checkpoint_id))
+        require_document(document, self.spot.checkpoint_id)
         return document  # type: ignore[no-any-return]
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
@@ -158,7 +156,7 @@ class Entry:
             if name in inline:
                 values[name] = inline[name]
             elif name in found:
-                row = value_row(*self.place[:2], name, str(versions[name]))
+                row = value_row(*self.spot[:2], name, str(versions[name]))
                 values[name] = self._rows.open_value(found[name], row)
             else:
                 raise value_missing(name)
@@ -182,34 +180,28 @@ class Entry:
     def stored_writes(self) -> Sequence[StoredWrite]:
         """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
-            self._writes = open_writes(self._rows, self.found, self.place)
+            self._writes = open_writes(self._rows, self.found, self.spot)
         return self._writes
-
-    def pending(self, channels: Collection[str] | None = None) -> list[PendingWrite]:
-        """Return `writes` as a saver returns them."""
-        return [write[1:] for write in self.writes(channels)]
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return the document and the metadata, decoded once."""
-        if self._decoded is None:
-            self._decoded = self._decode_now()
-        return self._decoded
-
-    def _decode_now(self) -> tuple[Any, CheckpointMetadata]:
+        if self._decoded is not None:
+            return self._decoded
         found, serde = self.found, self._rows.serde
         if self._header is None:
             document: Any = found.checkpoint
             if type(document) is Sealed:
                 document = serde.loads_typed((document.tag, document.blob))
-            return document, found.metadata
-        document = serde.decode(self._inner, self._content)
-        if self._rows.keeps_types:
-            metadata, readable = document[1], found.metadata
-            kept = {key: value for key, value in metadata.items() if key in readable}
-            in_json = metadata | json.loads(dump_mapping(kept))
-            require_same_row({**self._header, "metadata": in_json}, readable, None, self._rows.tokens)
-            return document[0], metadata
-        return document, self._header["metadata"]
+            metadata = found.metadata
+        else:
+            document, metadata = serde.decode(self._inner, self._content), self._header["metadata"]
+            if self._rows.keeps_types:
+                (document, metadata), readable = document, found.metadata
+                kept = {key: value for key, value in metadata.items() if key in readable}
+                in_json = metadata | json.loads(dump_mapping(kept))
+                require_same_metadata(readable, in_json, self._rows.tokens)
+        self._decoded = document, metadata
+        return self._decoded
 
 
 def _order(write: StoredWrite) -> tuple[str, str, int]:
@@ -218,11 +210,11 @@ def _order(write: StoredWrite) -> tuple[str, str, int]:
     return claims.task_path, write.task_id, claims.idx
 
 
+# Key of metadata without which LangGraph stores all delta channels of a checkpoint in full
 MARK: Final = "counters_since_delta_snapshot"
-"""Key of metadata without which LangGraph stores all delta channels of a checkpoint in full."""
 
+# How many writes each call of each task has stored, by hashes of tasks and ids of calls
 Made = Mapping[bytes, Mapping[bytes, int]]
-"""How many writes each call of each task has stored, by hashes of tasks and ids of calls."""
 
 _RECORD: Final = struct.Struct(f">8s{ID_BYTES}sI")
 _NO_CALL: Final = bytes(ID_BYTES)
@@ -259,39 +251,30 @@ def parse_made(made: object) -> Made:
     return found
 
 
-def lacks(made: Made, calls: Collection[tuple[bytes, bytes]]) -> bool:
-    """Whether writes are missing of which a child says that it was made.
-
-    ``calls``: of each ordinary write to the parent, the hash of its task, and the id of its call or nothing.
-    A write without a call may stand for one that had a call: `rebind` has bound it.
-    """
-    standing = Counter(calls)
-    for task, wanted in made.items():
-        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
-        missing = sum(
-            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
-        )
-        if missing > spare or spare < 0:
-            return True
-    return False
-
-
 def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
-    """Whether a child was made of a write; one without a call may stand for any of its task, see `lacks`."""
+    """Whether a child was made of a write; one without a call may stand for any of its task."""
     calls = made.get(task_hash(task_id), {})
     return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
 
 
 def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
-    """Check that all writes are there of which a child was made, and return which they are."""
-    calls = [
+    """Check that all writes are there of which a child was made, and return which they are.
+
+    A write without a call may stand for one that had a call: `rebind` has bound it.
+    """
+    standing = Counter(
         (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
         for write in writes
         if write.fixed is None
-    ]
+    )
     found = parse_made(made)
-    if lacks(found, calls):
-        raise WritesLostError("a write is missing of which a later checkpoint was made")
+    for task, wanted in found.items():
+        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
+        missing = sum(
+            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
+        )
+        if missing > spare or spare < 0:
+            raise WritesLostError("a write is missing of which a later checkpoint was made")
     return found
 
 
@@ -303,20 +286,16 @@ _EARLIER_HINT = (
 )
 
 
-def special_calls(writes: Iterable[StoredWrite]) -> Calls:
-    """Return the ids of the calls of the writes that a store remembers; see `contradiction`."""
-    return {
+def not_last(events: Sequence[Special], writes: Iterable[StoredWrite]) -> RowError | None:
+    """Return the error for writes to a checkpoint that are not the last ones which a store remembers."""
+    calls: Calls = {
         (write.task_id, write.claims.idx if write.claims else write.fixed): (
             write.claims.call_id if write.claims else b""
         )
         for write in writes
         if write.is_kept
     }
-
-
-def error_of(found: tuple[str, bool] | None) -> RowError | None:
-    """Return the error for what `contradiction` returns."""
-    if found is None:
+    if (found := contradiction(events, calls)) is None:
         return None
     task, is_missing = excerpt(found[0]), found[1]
     if is_missing:

@@ -13,10 +13,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
 from sealpoint.errors import (
     ConfigError,
@@ -38,11 +37,6 @@ _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 
 
-def pack_claim(identity: str, clock: int) -> str:
-    """Return what a checkpoint says."""
-    return f"{identity}:{clock}:{os.urandom(_RANDOM_BYTES).hex()}"
-
-
 def parse_claim(claim: object) -> tuple[str, int]:
     """Return the store and the clock that a sealed checkpoint claims."""
     found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
@@ -53,69 +47,21 @@ def parse_claim(claim: object) -> tuple[str, int]:
 
 Count = Callable[[SealpointError], None]
 
-_METHODS: Final = (
-    "newest",
-    "find",
-    "between",
-    "has_live",
-    "replaced",
-    "require_writable",
-    "append",
-    "last_special",
-    "append_specials",
-    "delete_thread",
-)
-
-
-class LenientStore:
-    """A thread store whose errors are counted; the reply is ``None`` then."""
-
-    def __init__(self, store: ThreadStore, count: Count) -> None:
-        """Wrap ``store``; ``count`` is called with each error."""
-        self._inner, self._count = store, count
-        for name in _METHODS:
-            setattr(self, name, partial(self._call, getattr(store, name)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    @property
-    def identities(self) -> frozenset[str] | None:
-        """Those of the store."""
-        return self._call(identities_of, self._inner)  # type: ignore[no-any-return]
-
-    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return method(*arguments)
-        except ThreadStoreError as error:
-            self._count(error)
-            return None
-
-
-def identities_of(store: ThreadStore) -> frozenset[str]:
-    """Return all names of a store, which it reads again."""
-    return store.identities
-
-
 Policy = Literal["require", "warn"]
 
-PURPOSE: Final = "heads"
-"""Purpose of the key that is derived from the index key."""
+PURPOSE: Final = "heads"  # purpose of the key that is derived from the index key
 
+# How often store and database are read before a row is missing. Twice is proof, but for rows that were stored
+# and pruned since a prune began: it records them when it ends.
 LOOKS: Final = 5
-"""How often store and database are read before a row is missing.
 
-Twice is proof, but for rows that were stored and pruned since a prune began: it records them when it ends.
-"""
-
-_MACS: Final = 1024
-"""How many MACs are remembered."""
+_MACS: Final = 1024  # how many MACs are remembered
 
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
+# In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such
 UNBOUND_DIGEST: Final = bytes(32)
-"""In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such."""
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
@@ -131,10 +77,9 @@ class Standing(Enum):
     """How a row compares with its head."""
 
     PRESENT = auto()
-    ABSENT = auto()
-    """It was deleted, and put back: it counts as absent."""
+    ABSENT = auto()  # it was deleted, and put back: it counts as absent
+    # It has an earlier content, unless it was stored again since the database was read
     EARLIER = auto()
-    """It has an earlier content, unless it was stored again since the database was read."""
 
 
 class Known(NamedTuple):
@@ -148,24 +93,34 @@ class Known(NamedTuple):
 class Heads:
     """Compares and records heads for one saver."""
 
-    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy, count: Count) -> None:
-        """Make an object; ``key`` returns the key for `PURPOSE`, and ``count`` gets each counted error."""
+    def __init__(self, store: ThreadStore, key: Callable[[str], bytes], policy: Policy, count: Count) -> None:
+        """Make an object; ``key`` returns the key for a purpose, and ``count`` gets each counted error."""
         if not hasattr(store, "require_writable"):
             hint = "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
             raise ConfigError(f"threads is {type(store).__name__}, not a thread store", hint=hint)
-        self._store = store if policy == "require" else LenientStore(store, self._count)
-        self._keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
-        self.mac = lru_cache(_MACS)(self._mac)  # what was put is read back
-        self._policy, self._also_count = policy, count
-        self.warnings = Counter[str]()
-        """How often each error was only counted, by its class."""
-        self.require_writable: Final = Call(self._store.require_writable)
-        """Checks that heads can be recorded; to be made before anything is stored, as the next one."""
-        self.last_special: Final = Call(self._store.last_special)
+        self.store, self._policy, self._also_count = store, policy, count
+        keyed = cache(lambda: KeyedHash(key(PURPOSE)))  # the index key never changes
+        # What was put is read back.
+        self.mac = lru_cache(_MACS)(lambda spot, digest: mac_of(keyed(), spot, digest))
+        self.warnings = Counter[str]()  # how often each error was only counted, by its class
 
-    def make_claim(self) -> str:
-        """Return what a checkpoint says of the store when it is sealed."""
-        return pack_claim(self._store.identity, self._store.claim)
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Call:
+        """Return a call of a method of the store; the reply is ``None`` if its error is only counted."""
+        if self._policy == "require":
+            return Call(function, arguments)
+        return Call(self._try, (function, *arguments))
+
+    def _try(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except ThreadStoreError as error:
+            self._count(error)
+            return None
+
+    def claim(self) -> Steps[str]:
+        """Check that heads can be recorded, and return what the checkpoint says of the store."""
+        yield self.call(self.store.require_writable)
+        return f"{self.store.identity}:{self.store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -174,25 +129,25 @@ class Heads:
         thread_id, checkpoint_ns, checkpoint_id = place
         if checkpoint_id:
             return (yield from self.find([Spot(thread_id, checkpoint_ns, checkpoint_id)]))
-        return _known((yield Call(self._store.newest, (thread_id, checkpoint_ns))))
+        return _known((yield self.call(self.store.newest, thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Steps[Known | None]:
         """Return the heads of rows."""
-        return _known((yield Call(self._store.find, (spots,))), spots)
+        return _known((yield self.call(self.store.find, spots)), spots)
 
     def has_live(self, thread_id: str) -> Steps[bool]:
         """Whether the store knows a checkpoint of a thread that was not deleted."""
-        return bool((yield Call(self._store.has_live, (thread_id,))))
+        return bool((yield self.call(self.store.has_live, thread_id)))
 
     def compare(self, entry: Entry, known: Known) -> Steps[Standing]:
         """Compare a checkpoint with what the store knew when it was read.
 
         Its claim is checked first, and that its parent was deleted if the row has lost it.
         """
-        spot = spot_of(entry.found)
+        spot = entry.spot
         if entry.claim is not None:
             identity, at = parse_claim(entry.claim)
-            if identity != self._store.identity or at > known.clock:
+            if identity != self.store.identity or at > known.clock:
                 yield from self._require_claim(identity, at)
         if entry.removed_parent:
             yield from self._require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
@@ -207,7 +162,7 @@ class Heads:
         if entry.digest is None:
             return Standing.EARLIER
         # Unknown content is newer: stored, and not yet recorded.
-        replaced = yield Call(self._store.replaced, (spot,))
+        replaced = yield self.call(self.store.replaced, spot)
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
     def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
@@ -241,7 +196,7 @@ class Heads:
             least, next_id = place.checkpoint_id, f"{place.checkpoint_id}\0"  # no other id is between them
             below = next_id if below is None else min(below, next_id)
         arguments = (place.thread_id, place.checkpoint_ns if has_ns else None, least, below)
-        required = _known((yield Call(self._store.between, arguments)))
+        required = _known((yield self.call(self.store.between, *arguments)))
         if required is None:
             return None
         others = [spot for spot in spots if spot not in required.heads]
@@ -265,9 +220,8 @@ class Heads:
 
     def _require_claim(self, identity: str, at: int) -> Steps[None]:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""
-        store = self._store
-        if identity != store.identity:
-            names = yield Call(identities_of, (store,))
+        if identity != self.store.identity:
+            names = yield self.call(getattr, self.store, "identities")
             if names is not None and identity not in names:
                 self.report(WrongThreadStoreError("the checkpoint was stored with another thread store"))
         else:
@@ -279,29 +233,16 @@ class Heads:
 
     def record(self, spot: Spot, digest: bytes) -> Call:
         """Return the call that records a checkpoint, to be made once it is stored."""
-        return Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
-
-    def record_specials(self, place: Place, specials: Sequence[Special]) -> Call:
-        """Return the call that records special writes to a checkpoint, to be made once they are stored."""
-        spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
-        return Call(self._store.append_specials, (spot, specials))
+        return self.call(self.store.append, [Head(spot, Kind.PUT, self.mac(spot, digest))])
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""
         if heads:
-            yield Call(self._store.append, (heads,))
+            yield self.call(self.store.append, heads)
 
     def of_thread(self, thread_id: str, checkpoint_ns: str | None = None) -> Steps[Known | None]:
         """Return the heads of a thread, or of one namespace, that are not deleted."""
-        return _known((yield Call(self._store.between, (thread_id, checkpoint_ns, None, None))))
-
-    def delete_thread(self, thread_id: str) -> Steps[None]:
-        """Record that a thread is deleted."""
-        yield Call(self._store.delete_thread, (thread_id,))
-
-    def _mac(self, spot: Spot, digest: bytes) -> bytes:
-        """Return the MAC of a checkpoint."""
-        return mac_of(self._keyed(), spot, digest)
+        return _known((yield self.call(self.store.between, thread_id, checkpoint_ns, None, None)))
 
     def report(self, error: SealpointError) -> None:
         """Raise an error, or count it."""
@@ -313,12 +254,6 @@ class Heads:
         self.warnings[type(error).__name__] += 1
         self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
-
-
-def spot_of(found: CheckpointTuple) -> Spot:
-    """Return the row that a saver names."""
-    named = found.config["configurable"]
-    return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
 
 
 def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:

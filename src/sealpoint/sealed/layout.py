@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from sealpoint.base import (
-    CheckpointMetadata,
     CheckpointTuple,
-    RunnableConfig,
+    PendingWrite,
+    get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
 )
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, Place, decode_value, make_frame
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, encode_value
+from sealpoint.crypto import Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
-from sealpoint.errors import ConfigError, SealingError
-from sealpoint.sealed.body import INLINE, SENTINEL, SENTINEL_VERSION, Header, pack_header
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
-    Put,
-    Rows,
+    INLINE,
+    SENTINEL,
+    SENTINEL_VERSION,
+    Claims,
+    Header,
+    StoredWrite,
+    Write,
     is_bound,
-    key_of,
     not_sealed_part,
+    pack_claims,
+    pack_header,
     require_never_sealed,
     require_parts,
+    require_sealed,
+    split_write,
 )
+from sealpoint.sealed.tokens import EXACT, Tokens, in_json
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite.query import are_same
+from sealpoint.threads.store import Spot
+
+_REBIND: Final = (
+    "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
+)
+_SEAL: Final = (
+    f"{_REBIND}; a value that is not sealed at all needs --allow-plaintext there,"
+    " and here plaintext='allow' in the serializer"
+)
+# What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions
+Put = tuple[Document, dict[str, Any], dict[str, Any]]
+
 
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
+_write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
 _document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
 _header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
 _SENTINEL: Final = {"channel": SENTINEL, "version": SENTINEL_VERSION}
@@ -50,7 +73,6 @@ class Sentinels:
     """
 
     def __init__(self, serde: EncryptedSerializer) -> None:
-        """Make an object that keeps none."""
         self._serde = serde
         self._kept: tuple[object, dict[tuple[str, str], tuple[str, bytes]]] = (None, {})
 
@@ -69,28 +91,172 @@ class Sentinels:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Seals and opens checkpoints and writes, each bound to its row. A subclass is a layout.
+
+    How a saver stores a checkpoint, and so what of it can be sealed as one value, is what layouts differ in.
+    """
+
+    layout: ClassVar[str]  # its name
+    values_apart: ClassVar[bool] = False  # whether values have rows of their own
+    # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have
+    keeps_types: ClassVar[bool] = False
+    # Whether the saver adds messages to checkpoints of old releases, see `Entry.needs_sends`
+    adds_sends: ClassVar[bool] = False
+    # Returns the metadata that the saver would store of a call of ``put``
+    merge = staticmethod(get_checkpoint_metadata)
+
+    serde: EncryptedSerializer
+    plain: frozenset[str]  # keys of metadata that stay readable
+    indexed: frozenset[str]  # keys of metadata that are searched by token
+    tokens: Tokens
+    allow_unbound: bool
+    is_remembered: bool = False  # whether there is a thread store
+    allow_partial: bool = False  # whether a part of the writes of one call is read
+
+    def with_serde(self, serde: object) -> Self:
+        """Return the same with another serializer."""
+        if not isinstance(serde, EncryptedSerializer):
+            raise ConfigError(
+                f"serde is {type(serde).__name__}, not an EncryptedSerializer",
+                hint="create one: EncryptedSerializer.from_key_file(PATH)",
+            )
+        if not isinstance(serde.cipher, RingCipher):
+            raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
+        return replace(self, serde=serde)
+
+    # --- what a layout says -------------------------------------------------------------------
+
+    def seal_checkpoint(
+        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> Put:
+        """Return what to store for a checkpoint with this header."""
+        raise NotImplementedError
+
+    def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
+        """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
+        raise NotImplementedError
+
+    # --- sealing ------------------------------------------------------------------------------
+
+    def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata that is stored readable: plain keys, and tokens."""
+        plain = self.plain
+        frame = {key: value for key, value in metadata.items() if key in plain}
+        for key in self.indexed.intersection(metadata):
+            value = metadata[key]
+            if self.keeps_types and isinstance(value, str):
+                value = value.encode("utf-8", "replace").decode()  # as the serializer writes text
+            if token := self.tokens.token(key, value):
+                frame[token] = 1
+        return frame
+
+    def seal_writes(self, spot: Spot, writes: Iterable[Write]) -> list[tuple[str, Sealable]]:
+        """Return what to store for the writes of a call, in their order."""
+        seal, found = self.serde.seal, []
+        for claims, task_id, channel, value in writes:
+            row = _write_row(*spot, task_id, channel)
+            head = pack_claims(claims or Claims("", 0))
+            found.append((channel, Sealable(partial(seal, value, row=row, head=head))))
+        return found
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def open_bound(self, sealed: Sealed, row: PackedRow) -> Opened | None:
+        """Open a value at its row; ``None`` if it is not bound to one, and that is allowed."""
+        if is_bound(sealed.tag):
+            return self.serde.open(sealed.tag, sealed.blob, row=row)
+        self.require_unbound(sealed.tag)
+        return None
+
+    def require_unbound(self, tag: object) -> None:
+        """Check that unbound values are allowed."""
+        if not self.allow_unbound:
+            if is_sealed(tag):
+                raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint=_REBIND)
+            if tag is None:
+                raise PlaintextError("the row is not sealed as a whole", hint=_SEAL)
+            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed to its row", hint=_SEAL)
+
+    def open_value(self, sealed: Any, row: PackedRow) -> Any:
+        """Open and decode one value that is stored apart."""
+        opened = self.open_bound(require_sealed(sealed), row)
+        if opened is None:
+            return self.serde.loads_typed((sealed.tag, sealed.blob))
+        return self.serde.decode(opened.inner, opened.data)
+
+    def open_writes(self, spot: Spot, writes: Iterable[PendingWrite]) -> list[StoredWrite]:
+        """Open writes to a checkpoint."""
+        found = list[StoredWrite]()
+        for task_id, channel, sealed in writes:
+            opened = self.open_bound(require_sealed(sealed), _write_row(*spot, task_id, channel))
+            if opened is None:
+                found.append(StoredWrite(None, task_id, channel, sealed.tag, sealed.blob))
+            else:
+                claims, data = split_write(channel, opened.data)
+                found.append(StoredWrite(claims, task_id, channel, opened.inner, data))
+        return found
+
+    def decode_write(self, write: StoredWrite) -> Write:
+        """Return a write that was opened, decoded."""
+        claims, task_id, channel, inner, data = write
+        value = self.serde.loads_typed((inner, data)) if claims is None else self.serde.decode(inner, data)
+        return Write(claims, task_id, channel, value)
+
+    # --- searching, as the wrapped saver does -------------------------------------------------
+
+    is_searched_by_json: ClassVar[bool] = True  # whether the saver compares values as JSON
+    # Whether the saver lists by id, over all threads and namespaces
+    lists_by_id: ClassVar[bool] = True
+
+    def applies(self, key: str) -> bool:
+        """Whether the saver can search for a key of metadata itself."""
+        return key in self.plain
+
+    def has_equals(self, value: Any) -> bool:
+        """Whether the database takes values for equal that have other tokens.
+
+        SQLite and Python do so with 1, 1.0 and true, and with integers that are not exact as floats.
+        """
+        return isinstance(value, int | float) and (value in (0, 1) or abs(value) >= EXACT)
+
+    def wanted(self, value: Any) -> Any:
+        """Return a value that is searched for, as it reads in JSON, into which savers turn it."""
+        if value is None or isinstance(value, str | int | float):
+            return in_json(value)
+        try:
+            return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+        except (TypeError, ValueError, RecursionError):
+            return value
+
+    def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
+        """Whether a key of metadata matches, as it would in the database."""
+        raise NotImplementedError
+
+
 class Whole(Rows):
     """The serializer of the saver gets the whole checkpoint: it is sealed as one value, with its metadata."""
 
     __slots__ = ()
     layout: ClassVar[str] = "whole"
 
-    def seal_document(
-        self, place: Place, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    def seal_checkpoint(
+        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
         """Seal the whole checkpoint."""
-        row = _document_row(*key_of(place))
-        dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
-        document = Document(checkpoint, dump)
+        row = _document_row(*spot)
+        document = Document(checkpoint)
+        document.dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
         document["channel_values"] = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
         return document, self.readable(header["metadata"]), dict(new_versions)
 
-    def open_header(self, found: CheckpointTuple, place: Place) -> Opened | None:
+    def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
         """Open the whole checkpoint."""
         sealed: Any = found.checkpoint
         if type(sealed) is not Sealed:
             raise SealingError("the saver returned a checkpoint that its serializer did not give it")
-        return self.open_bound(sealed, _document_row(*key_of(place)))
+        return self.open_bound(sealed, _document_row(*spot))
 
     def applies(self, key: str) -> bool:
         """Of a plain key, a saver for SQLite may also ask for a part: ``parents.name``."""
@@ -103,7 +269,10 @@ class Whole(Rows):
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         """Whether SQLite finds the value at a path of keys."""
-        return _equals(_member(metadata, key), wanted)
+        found: Any = metadata
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None  # as ``json_extract`` does
+        return _equals(found, wanted)
 
 
 class _Apart(Rows):
@@ -111,69 +280,63 @@ class _Apart(Rows):
 
     __slots__ = ()
     values_apart: ClassVar[bool] = True
+    # Types of the values that the saver does not pass to its serializer
+    inline_types: ClassVar[tuple[type, ...]] = ()
 
-    def seal_document(
-        self, place: Place, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    def seal_checkpoint(
+        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
         """Seal the header and the rest into the metadata, and each value when the saver asks for it."""
         changed, versions = dict(new_versions), dict(checkpoint["channel_versions"])
         metadata, stored, inline = header["metadata"], dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
-            if self._is_inline(value):
+            if isinstance(value, self.inline_types):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
                 version = str(changed.get(name, versions[name]))
-                sealable = Sealable(partial(self._seal_value, place, name, version, value))
+                row = value_row(*spot[:2], name, version)
+                sealable = Sealable(partial(self.serde.seal, value, row=row))
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         header["channels"] = list(stored)
         rest = {name: part for name, part in checkpoint.items() if name != "channel_values"}
         document = self._complete(header, rest, inline)
-        if sentinel := self._sentinel(place):
+        if sentinel := self._sentinel(spot):
             stored[SENTINEL] = sentinel
             versions[SENTINEL] = changed[SENTINEL] = SENTINEL_VERSION
-        frame = self.seal_frame(place, header, document, metadata)
-        parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
-        parts |= {"channel_values": stored, "channel_versions": versions}
-        seen = {"channel_versions": versions}
-        return Document(parts, lambda: (OPEN, dump_mapping(seen))), frame, changed
+        frame = self.seal_frame(spot, header, document, metadata)
+        seen = Document((name, checkpoint[name]) for name in ("v", "id") if name in checkpoint)
+        seen |= {"channel_values": stored, "channel_versions": versions}
+        seen.dump = lambda: (OPEN, dump_mapping({"channel_versions": versions}))
+        return seen, frame, changed
 
     def seal_frame(
-        self, place: Place, header: Header, document: Any, metadata: Mapping[str, Any]
+        self, spot: Spot, header: Header, document: Any, metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the metadata of a row: what stays readable, and the sealed part."""
-        tag, blob = self.serde.seal(document, row=_header_row(*key_of(place)), head=pack_header(header))
+        tag, blob = self.serde.seal(document, row=_header_row(*spot), head=pack_header(header))
         frame = self.readable(metadata)
-        frame[KEY] = make_frame(tag, blob)
+        frame[KEY] = {"type": tag, "value": encode_value(blob)}
         return frame
 
-    def _seal_value(self, place: Place, channel: str, version: str, value: Any) -> tuple[str, bytes]:
-        row = value_row(place.thread_id, place.checkpoint_ns, channel, version)
-        return self.serde.seal(value, row=row)
-
-    def _is_inline(self, value: Any) -> bool:
-        del value
-        return False
-
-    def _sentinel(self, place: Place) -> Sealable | None:
-        del place
+    def _sentinel(self, spot: Spot) -> Sealable | None:
         return None
 
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
         raise NotImplementedError
 
-    def open_header(self, found: CheckpointTuple, place: Place) -> Opened | None:
+    def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
         """Open the sealed part of the metadata."""
-        values, versions = require_parts(found.checkpoint, str(place.checkpoint_id))
+        values, versions = require_parts(found.checkpoint, spot.checkpoint_id)
         frame: Any = found.metadata.get(KEY)
         if frame is None:
-            require_never_sealed(str(place.checkpoint_id), values, versions)
+            require_never_sealed(spot.checkpoint_id, values, versions)
             self.require_unbound(None)
             return None
         tag, value = (frame.get("type"), frame.get("value")) if isinstance(frame, dict) else (None, None)
         blob = decode_value(value)
         if not isinstance(tag, str) or blob is None or not is_bound(tag):
-            raise not_sealed_part(str(place.checkpoint_id))
-        return self.open_bound(Sealed(tag, blob), _header_row(*key_of(place)))
+            raise not_sealed_part(spot.checkpoint_id)
+        return self.open_bound(Sealed(tag, blob), _header_row(*spot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,20 +345,15 @@ class Inline(_Apart):
 
     layout: ClassVar[str] = "inline"
     adds_sends: ClassVar[bool] = True
+    inline_types: ClassVar[tuple[type, ...]] = INLINE
+    merge = staticmethod(get_serializable_checkpoint_metadata)
     _sentinels: Sentinels = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_sentinels", Sentinels(self.serde))
 
-    def merge(self, config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """Return metadata as JSON has it."""
-        return get_serializable_checkpoint_metadata(config, metadata)
-
-    def _is_inline(self, value: Any) -> bool:
-        return isinstance(value, INLINE)
-
-    def _sentinel(self, place: Place) -> Sealable:
-        return Sealable(partial(self._sentinels.sealed, place.thread_id, place.checkpoint_ns))
+    def _sentinel(self, spot: Spot) -> Sealable:
+        return Sealable(partial(self._sentinels.sealed, *spot[:2]))
 
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
         header["inline"] = inline
@@ -203,7 +361,6 @@ class Inline(_Apart):
 
     def has_equals(self, value: Any) -> bool:
         """Postgres compares decimal digits."""
-        del value
         return False
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
@@ -221,7 +378,6 @@ class Values(_Apart):
     lists_by_id: ClassVar[bool] = False
 
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
-        del inline
         metadata, header["metadata"] = header["metadata"], {}
         return [rest, metadata]
 
@@ -234,16 +390,7 @@ class Values(_Apart):
         return bool(metadata.get(key) == wanted)
 
 
-_FLOATS: Final = 2**63
-"""From here on, SQLite reads integers of JSON as floats."""
-
-
-def _member(metadata: Mapping[str, Any], path: str) -> Any:
-    """Return what a path of keys leads to, as ``json_extract`` does; ``None`` if it leads nowhere."""
-    found: Any = metadata
-    for key in path.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+_FLOATS: Final = 2**63  # from here on, SQLite reads integers of JSON as floats
 
 
 def _equals(found: Any, wanted: Any) -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import CheckpointTuple, DeltaChannelHistory, RunnableConfig
-from sealpoint.base.checkpoint import DeltaWalk
-from sealpoint.base.place import Place, configurable_of, optional_text
+from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
+from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
-from sealpoint.sealed.calls import Acknowledged
-from sealpoint.sealed.entry import Entry, Made, error_of, is_named, open_entry, require_made, special_calls
-from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing, spot_of
-from sealpoint.sealed.pages import FIRST_ROWS, Pages, Request
-from sealpoint.sealed.rows import Rows, Write
-from sealpoint.sealed.steps import Asked, Call, Get, Steps
+from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made
+from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
+from sealpoint.sealed.layout import Rows
+from sealpoint.sealed.rows import Acknowledged, Write
+from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of, stored_bytes
 from sealpoint.sealed.tokens import Pseudonyms
-from sealpoint.threads.store import Head, Kind, Special, Spot, contradiction
+from sealpoint.threads.store import Head, Kind, Spot
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,71 +28,70 @@ class Parts:
     rows: Rows
     pseudonyms: Pseudonyms | None  # if threads have them
     heads: Heads | None  # if there is a thread store
+    pass_through: Sequence[str]  # keys of ``configurable`` that the wrapped saver gets
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
 
-class Filter:
-    """A filter, divided between the wrapped saver and this process."""
+class Asked(NamedTuple):
+    """What a caller asks for."""
 
-    __slots__ = ("_rows", "_wanted", "is_exact", "stored")
+    place: Place  # in the database
+    thread_id: str  # the database may have a pseudonym for it
+    has_ns: bool  # whether the config names a namespace
+    more: Mapping[str, Any]  # what the wrapped saver gets of ``configurable`` besides the place
 
-    def __init__(self, rows: Rows, wanted: Mapping[str, Any] | None) -> None:
-        """Divide a filter."""
-        self._rows = rows
-        self._wanted = {key: rows.wanted(value) for key, value in (wanted or {}).items()}
-        self.stored = dict[str, Any]()  # what the wrapped saver can apply: plain keys, and tokens
-        self.is_exact = True  # whether that is the whole filter, so that a limit may be passed on too
-        for key, value in (wanted or {}).items():
-            if rows.applies(key):
-                self.stored[key] = value
-                continue
-            is_indexed = key in rows.indexed and not rows.has_equals(value)
-            token = rows.tokens.token(key, value) if is_indexed else None
-            # Rows from before the index, and rows that are not bound, have no tokens.
-            if token is None or rows.allow_unbound or value is None:
-                self.is_exact = False
-            else:
-                self.stored[token] = 1
-                self.is_exact &= rows.is_searched_by_json
+    @property
+    def config(self) -> RunnableConfig:
+        """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
+        return self.place.config(self.more)
 
-    def takes(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether metadata matches, as it would match in the database.
-
-        The part that the saver applies too: an index, an operator or a key that stands twice in the readable
-        metadata may lead it to another row.
-        """
-        return all(self._rows.matches(metadata, key, value) for key, value in self._wanted.items())
+    def at(self, checkpoint_id: str, checkpoint_ns: str | None = None) -> Asked:
+        """Return what asks for a checkpoint of the same thread, by default in the same namespace."""
+        ns = self.place.checkpoint_ns if checkpoint_ns is None else checkpoint_ns
+        return self._replace(place=Place(self.place.thread_id, ns, checkpoint_id), has_ns=True)
 
 
-def are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
+def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Steps[Asked]:
+    """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
+    place = require_place(config)
+    if parts.heads is not None:
+        yield OWN
+    column = place.thread_id
+    if parts.pseudonyms is not None:
+        column = yield from parts.pseudonyms.find(place, partial(_authenticate, parts.rows), is_new=is_new)
+    configurable = config["configurable"]
+    more = {key: configurable[key] for key in parts.pass_through if key in configurable}
+    has_ns = configurable.get("checkpoint_ns") is not None
+    return Asked(Place(column, *place[1:]), place.thread_id, has_ns, more)
+
+
+def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
+    entry = Entry(rows, found, spot)
+    if not entry.is_bound:  # it is only authenticated when it is decoded
+        entry.document()
+
+
+def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
     """Whether the special writes of a checkpoint are the last ones; else it is to be read again by its id.
 
     With ``is_before``, what the store knew was read before the checkpoint, so that a contradiction is final.
     """
-    spot = spot_of(entry.found)
-    events = known.specials.get(spot)
+    events = known.specials.get(entry.spot)
     if not events:
         return True
-    error = yield Call(_contradiction, (events, entry), entry.found)
-    if error is None:
-        return True
-    if not is_before:
-        return False
-    now = yield from heads.find([spot])
-    head = now and now.heads.get(spot)
+    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), entry.found)
+    if error is None or not is_before:
+        return error is None
+    now = yield from heads.find([entry.spot])
+    head = now and now.heads.get(entry.spot)
     if now is not None and (head is None or head.kind is Kind.PUT):  # else it may go, or has gone
         heads.report(error)
     return True
 
 
-def _contradiction(events: Sequence[Special], entry: Entry) -> RowError | None:
-    return error_of(contradiction(events, special_calls(entry.stored_writes())))
-
-
 def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
     """Return the checkpoint that is asked for, or the latest of its thread, or ``None``."""
-    if not asked.has_ns:
-        asked = asked._replace(has_ns=True)  # no namespace is that of the root
+    asked = asked._replace(has_ns=True)  # no namespace is that of the root
     heads = parts.heads
     if heads is None:
         return (yield from _get(parts, asked))
@@ -104,14 +103,19 @@ def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
         if known is None:
             return entry
         want = next(iter(known.heads.values()), None)
-        spot = None if entry is None else spot_of(entry.found)
-        if entry is not None and spot is not None and (want is None or want.spot <= spot):
+        if entry is not None and (want is None or want.spot <= entry.spot):
             # It may be newer than all heads that were asked for.
-            now = known if spot in known.heads else (yield from heads.find([spot])) or known
+            now = known if entry.spot in known.heads else (yield from heads.find([entry.spot])) or known
             standing = yield from heads.compare(entry, now)
-            want = now.heads.get(spot)
+            want = now.heads.get(entry.spot)
             if standing is Standing.PRESENT:
-                return (yield from _with_last_writes(parts, heads, asked, entry, known, now))
+                # The store knew ``known`` when the checkpoint was read, and ``now`` afterwards.
+                is_before = entry.spot in known.specials
+                specials = known if is_before else now
+                if (yield from _are_last(heads, entry, specials, is_before=is_before)):
+                    return entry
+                found = yield from get(parts, asked.at(entry.spot.checkpoint_id))
+                return found if found or asked.place.checkpoint_id else (yield from _latest(parts, asked))
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(parts, asked))
         elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
@@ -122,23 +126,9 @@ def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
         suspect = want
 
 
-def _with_last_writes(
-    parts: Parts, heads: Heads, asked: Asked, entry: Entry, before: Known, now: Known
-) -> Steps[Entry | None]:
-    """Return a checkpoint whose special writes are the last ones, which may need another look at it.
-
-    The store knew ``before`` when the checkpoint was read, and ``now`` afterwards.
-    """
-    is_before = spot_of(entry.found) in before.specials
-    if (yield from are_last(heads, entry, before if is_before else now, is_before=is_before)):
-        return entry
-    found = yield from get(parts, asked._replace(place=entry.place))
-    return found if found or asked.place.checkpoint_id else (yield from _latest(parts, asked))
-
-
 def _get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
-    found = yield Get(asked.config)
-    return (yield opening(parts, found[0], asked)) if found else None
+    found = yield get_at(asked.config)
+    return None if found is None else (yield opening(parts, found, asked))
 
 
 def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
@@ -148,11 +138,10 @@ def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
     """Authenticate a row, and check that it is what was asked for: an index may lead to another."""
-    configurable = found.config["configurable"]
-    ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
-    entry = open_entry(rows, found, Place(str(configurable["thread_id"]), ns, checkpoint_id))
+    entry = Entry(rows, found, spot_of(found))
+    column, ns, checkpoint_id = entry.spot
     if asked is not None and (
-        (entry.thread_id, entry.place.thread_id) != (asked.thread_id, asked.place.thread_id)
+        (entry.thread_id, column) != (asked.thread_id, asked.place.thread_id)
         or (asked.has_ns and ns != asked.place.checkpoint_ns)
         or (asked.place.checkpoint_id and checkpoint_id != asked.place.checkpoint_id)
     ):
@@ -162,7 +151,7 @@ def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
 
 def _latest(parts: Parts, asked: Asked) -> Steps[Entry | None]:
     """Return the latest checkpoint that does not count as absent."""
-    listing = Listing(parts, asked, None, None, 1)
+    listing = Listing(parts, asked, limit=1)
     while listing.is_open:
         for row in (yield from listing.page()):
             if (found := (yield from listing.take(row))) is not None:
@@ -178,22 +167,19 @@ def _require(
     A database may have another order of ids, so that another checkpoint is its latest.
     """
     if not asked.place.checkpoint_id:
-        named = asked._replace(place=Place(*want.spot))
+        named = asked.at(want.spot.checkpoint_id, want.spot.checkpoint_ns)
         found = yield from _get(parts, named)
         if found is not None and (yield from heads.compare(found, known)) is Standing.PRESENT:
             return (yield from get(parts, named))
     elif entry is None and (yield from heads.may_be_pruned(want, ())):
         return None
-    have = None if entry is None else str(entry.place.checkpoint_id)
+    have = None if entry is None else entry.spot.checkpoint_id
     heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
     return entry
 
 
-class Listed(NamedTuple):
-    """A row of a listing, not opened."""
-
-    found: CheckpointTuple
-    known: Known | None  # of its page, if that is compared with the thread store
+# A row of a listing, not opened; and what the store knew of its page, if that is compared with it
+Listed = tuple[CheckpointTuple, Known | None]
 
 
 def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry | None]:
@@ -208,15 +194,16 @@ def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry |
     standing = yield from parts.heads.compare(entry, known)
     if standing is Standing.ABSENT:
         return None
-    if standing is Standing.PRESENT and (yield from are_last(parts.heads, entry, known, is_before=False)):
+    if standing is Standing.PRESENT and (yield from _are_last(parts.heads, entry, known, is_before=False)):
         return entry
-    if asked is None:
-        asked = Asked(entry.place, entry.thread_id, True, {})
-    return (yield from get(parts, asked._replace(place=entry.place)))
+    column, ns, checkpoint_id = entry.spot
+    asked = asked or Asked(Place(column, ns, None), entry.thread_id, True, {})
+    return (yield from get(parts, asked.at(checkpoint_id, ns)))
 
 
-def get_tuple(parts: Parts, asked: Asked) -> Steps[CheckpointTuple | None]:
+def get_tuple(parts: Parts, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
     """Return what `get` returns, as a saver returns it."""
+    asked = yield from asking(parts, config)
     entry = yield from get(parts, asked)
     return None if entry is None else (yield from _decoded(parts, entry, asked, {}))
 
@@ -225,28 +212,109 @@ def _decoded(
     parts: Parts, entry: Entry, asked: Asked | None, rows: Mapping[Spot, CheckpointTuple]
 ) -> Steps[CheckpointTuple]:
     """Return a checkpoint as a saver returns it; its parent may be among ``rows``, which are read already."""
-    sends = (yield from _sends(parts, entry, rows)) if entry.needs_sends else ()
+    sends: Sequence[Write] = ()
+    if entry.needs_sends and entry.parent:
+        parent = entry.spot._replace(checkpoint_id=entry.parent)
+        found = rows.get(parent) or (yield get_at(Place(*parent).config()))
+        sends = () if found is None else Entry(parts.rows, found, parent).writes()
     made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.found)
     return made
 
 
 def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> CheckpointTuple:
-    place, more = entry.place._replace(thread_id=entry.thread_id), asked and asked.more
+    place, more = Place(entry.thread_id, *entry.spot[1:]), asked and asked.more
     return type(entry.found)(
         place.config(more),
         entry.document(sends),
         entry.metadata,
         place._replace(checkpoint_id=entry.parent).config(more) if entry.parent else None,
-        entry.pending(),
+        [write[1:] for write in entry.writes()],
     )
 
 
-def _sends(parts: Parts, entry: Entry, rows: Mapping[Spot, CheckpointTuple]) -> Steps[Sequence[Write]]:
-    """Return the writes to the parent, for `Entry.needs_sends`."""
-    parent = entry.place._replace(checkpoint_id=entry.parent)
-    found = rows.get(Spot(*parent[:2], str(entry.parent)))
-    found = found or next(iter((yield Get(parent.config()))), None)
-    return [] if found is None else open_entry(parts.rows, found, parent).writes()
+# --- listings: read in pages of bounded size ------------------------------------------------------
+
+FIRST_ROWS: Final = 16
+MAX_ROWS: Final = 128
+# Bytes of values in a page, about, if it has more than one checkpoint
+MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+def _divide(rows: Rows, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens.
+
+    Also whether that is the whole filter, so that a limit may be passed on too.
+    """
+    stored, is_exact = dict[str, Any](), True
+    for key, value in wanted.items():
+        if rows.applies(key):
+            stored[key] = value
+            continue
+        is_indexed = key in rows.indexed and not rows.has_equals(value)
+        token = rows.tokens.token(key, value) if is_indexed else None
+        # Rows from before the index, and rows that are not bound, have no tokens.
+        if token is None or rows.allow_unbound or value is None:
+            is_exact = False
+        else:
+            stored[token] = 1
+            is_exact &= rows.is_searched_by_json
+    return stored, is_exact
+
+
+class Pages:
+    """Divides one listing. A page is a finished list: some savers hold a lock while they list.
+
+    Checkpoints come latest first. Several may have one id: in other namespaces, or in copies of a thread.
+    Those are never divided between pages, because the next page begins below an id.
+
+    Attributes:
+        request: What to ask for next; ``None`` at the end.
+    """
+
+    __slots__ = ("_has_unique_ids", "_is_sorted", "_is_whole", "_taken", "request")
+
+    def __init__(self, request: Request, *, is_paged: bool, is_sorted: bool, first: int) -> None:
+        """Begin; a ``limit`` of ``None`` means that it is not known how many rows are needed.
+
+        ``is_paged`` says that the saver lists by id, over all threads and namespaces; with ``is_sorted`` its
+        order is not relied on, nor that all are older than asked for.
+        """
+        config, limit = request.config, request.limit
+        self._has_unique_ids = config is not None and config["configurable"].get("checkpoint_ns") is not None
+        self._is_sorted = is_sorted
+        self._is_whole = limit is not None and (limit <= MAX_ROWS or not is_paged)
+        self._taken = frozenset[Spot]()
+        size = limit if self._is_whole else first if is_paged else None
+        self.request: Request | None = request._replace(limit=size)
+
+    def take(self, found: list[CheckpointTuple]) -> list[CheckpointTuple]:
+        """Return the part of a reply that is complete, and determine the next request."""
+        request, spots = self.request, [*map(spot_of, found)]
+        is_named = all(type(ns) is type(checkpoint_id) is str for _, ns, checkpoint_id in spots)
+        if is_named and (len({*spots}) < len(spots) or not self._taken.isdisjoint(spots)):
+            raise RowError("the database lists a checkpoint twice")
+        # A row that is not named by text is refused when it is opened, and has no order.
+        is_all = self._is_whole or not is_named
+        if request is None or request.limit is None or is_all or len(found) < request.limit:
+            self.request = None
+            if not (is_named and self._is_sorted):
+                return found
+            before = request and request.before  # the last rows have the order that they have in full pages
+            rows = [item for item in found if before is None or spot_of(item).checkpoint_id < before]
+            return sorted(rows, key=lambda item: spot_of(item).checkpoint_id, reverse=True)
+        ids = [spot.checkpoint_id for spot in spots]
+        is_below = not self._taken or request.before is None or ids[0] < request.before
+        if not is_below or any(one < other for one, other in pairwise(ids)):
+            self.request = request._replace(limit=None)  # the saver has another order: all at once
+            return []
+        end = len(ids) if self._has_unique_ids else ids.index(ids[-1])
+        # A page of large checkpoints is shorter. If all have one id, it must still become longer.
+        largest = max(1, MAX_BYTES * len(found) // max(1, sum(map(stored_bytes, found))))
+        size = min(request.limit * 2, MAX_ROWS, largest) if end else request.limit * 2
+        before = ids[end - 1] if end else request.before
+        self.request = request._replace(before=before, limit=size)
+        self._taken = frozenset(spots[:end]) or self._taken
+        return found[:end]
 
 
 class Listing:
@@ -256,15 +324,16 @@ class Listing:
         self,
         parts: Parts,
         asked: Asked | None,
-        wanted: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
+        wanted: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
     ) -> None:
         """Begin a listing of a thread, or of all; the other arguments are those of ``list``."""
         self._parts, self._asked, self._left = parts, asked, limit
         self._page: list[Listed] = []
         self._by_spot: dict[Spot, CheckpointTuple] = {}
-        self._filter = Filter(parts.rows, wanted)
+        self._wanted = {key: parts.rows.wanted(value) for key, value in (wanted or {}).items()}
+        stored, is_exact = _divide(parts.rows, wanted or {})
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
             raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
@@ -273,14 +342,12 @@ class Listing:
             del config["configurable"]["checkpoint_ns"]
         # To see what is missing, all rows of a thread are needed, and some may count as absent.
         is_compared = parts.heads is not None and asked is not None
-        exact = limit if self._filter.is_exact and parts.heads is None else None
-        stored = {} if is_compared else self._filter.stored
+        exact = limit if is_exact and parts.heads is None else None
+        request = Request(config, {} if is_compared else stored, older, exact)
         first = limit if is_compared and limit and not wanted else FIRST_ROWS
-        is_paged = parts.rows.lists_by_id
         first = FIRST_ROWS if first < 0 else min(first, FIRST_ROWS)  # a negative limit is none in SQLite
-        self._pages = Pages(
-            config, stored, older, exact, is_paged=is_paged, is_sorted=is_compared and is_paged, first=first
-        )
+        is_paged = parts.rows.lists_by_id
+        self._pages = Pages(request, is_paged=is_paged, is_sorted=is_compared and is_paged, first=first)
 
     @property
     def is_open(self) -> bool:
@@ -300,7 +367,7 @@ class Listing:
         if heads is None or asked is None:
             found = self._pages.take((yield request))
             known = None if heads is None else (yield from heads.find(_spots(found)))
-            return [Listed(item, known) for item in found]
+            return [(item, known) for item in found]
         begun, earlier, reach, looks = copy(self._pages), None, None, 0
         while True:
             found = self._pages.take((yield request))
@@ -311,7 +378,7 @@ class Listing:
             least = None if is_last else spots[-1].checkpoint_id
             both = yield from heads.page(asked.place, asked.has_ns, spots, least, request.before)
             if both is None:
-                return [Listed(item, None) for item in found]
+                return [(item, None) for item in found]
             known, required = both
             lost = missing(required, spots)
             if earlier is not None and (reach is None or (least is not None and least >= reach)):
@@ -323,15 +390,21 @@ class Listing:
                 continue
             gone = {spot for spot, head in known.heads.items() if head.kind is Kind.DELETED}
             yield from heads.require(lost, [spot for spot in spots if spot not in gone], asked.thread_id)
-            return [Listed(item, known) for item in found]
+            return [(item, known) for item in found]
 
     def take(self, row: Listed) -> Steps[Entry | None]:
         """Open a row, and return it if it is wanted."""
-        head = row.known and row.known.heads.get(spot_of(row.found))
+        found, known = row
+        head = known and known.heads.get(spot_of(found))
         if self._left == 0 or (head and head.kind is Kind.DELETED):
             return None
         entry = yield from open_listed(self._parts, self._asked, row)
-        if entry is None or not self._filter.takes(entry.metadata):
+        # The part that the saver applies, too: an index, an operator or a key that stands twice in the
+        # readable metadata may lead it to another row.
+        rows = self._parts.rows
+        if entry is None or not all(
+            rows.matches(entry.metadata, key, value) for key, value in self._wanted.items()
+        ):
             return None
         self._left = None if self._left is None else self._left - 1
         return entry
@@ -342,7 +415,7 @@ class Listing:
         if entry is None:
             return None
         if entry.needs_sends and not self._by_spot:
-            self._by_spot = {spot_of(listed.found): listed.found for listed in self._page}
+            self._by_spot = {spot_of(found): found for found, _ in self._page}
         return (yield from _decoded(self._parts, entry, self._asked, self._by_spot))
 
 
@@ -361,16 +434,17 @@ _MAX_ANCESTORS: Final = 128
 
 
 def histories(
-    parts: Parts, asked: Asked, channels: Sequence[str]
+    parts: Parts, config: RunnableConfig, channels: Sequence[str]
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
     """Return the histories of delta channels in the ancestors of a checkpoint."""
+    asked = yield from asking(parts, config)
     walk = DeltaWalk(channels)
     entry = (yield from get(parts, asked)) if walk.open else None
     seen, size = set[str](), _FIRST_ANCESTORS
     page: dict[str, Listed] = {}
     of_child: Made | None = None
     while walk.open and entry is not None:
-        checkpoint_id = str(entry.place.checkpoint_id)
+        checkpoint_id = entry.spot.checkpoint_id
         if seen:  # writes to the checkpoint itself are pending, and no part of the history
             writes = entry.writes(walk.open)
             if of_child is not None:
@@ -386,8 +460,7 @@ def histories(
             # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
             page = yield from _page_below(parts, asked.place, checkpoint_id, size)
             size = min(size * 2, _MAX_ANCESTORS)
-        made = entry.made
-        named = asked._replace(place=asked.place._replace(checkpoint_id=parent), has_ns=True)
+        made, named = entry.made, asked.at(parent)
         entry = yield from (open_listed(parts, named, page[parent]) if parent in page else get(parts, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
@@ -401,4 +474,4 @@ def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dic
         place._replace(checkpoint_id=None).config(), None, before, size
     )
     known = (yield from parts.heads.find([*map(spot_of, found)])) if parts.heads is not None else None
-    return {spot_of(item).checkpoint_id: Listed(item, known) for item in found}
+    return {spot_of(item).checkpoint_id: (item, known) for item in found}

@@ -1,64 +1,242 @@
-"""The rule of a row: what is sealed at its place, opened, taken apart and compared.
+"""The rule of a row: what is sealed of a checkpoint and of a write, taken apart and compared.
 
 No I/O: sync and async savers share it, and the commands that read or change whole databases. They differ in
-what they do with a refusal, never in what they refuse.
+what they do with a refusal, never in what they refuse. In front of the bytes of the serializer is sealed:
+
+    checkpoint   u32be length | header, JSON | the document, by the serializer
+    write        i32be idx | u32be length, and 2^31 if a call follows | task_path, UTF-8 | call
+                 | the value, by the serializer
+
+A call of ``put_writes`` is described in each of its writes, so that none can be taken out. Earlier releases
+have written none.
+
+    call   8 random bytes | u32be number of writes | u16be k | k times (u32be position, i8 fixed index)
+
+The index of a write is its position in its call. Special writes have fixed indexes instead, and the positions
+that they had in the call are no indexes. A later call of a task does not replace ordinary writes, so a place
+of a call may be taken by a write of another one.
+
+The header:
+
+    metadata   all of it
+    parent     id of the parent, or null
+    thread     only if the column holds a pseudonym: the thread id
+    channels   only if values are stored apart: the names of all channels with a value
+    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.sealed.entry`
+    inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
+    store      only with a thread store: its identity, a clock that it had reached, and random bytes
+    rebound    only if `rebind` has bound it: random bytes, so that it is no earlier state of a thread store
+
+If values are stored apart, the document lacks ``channel_values``.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import struct
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from decimal import Decimal
+from hashlib import sha256
+from itertools import combinations
+from json.encoder import encode_basestring_ascii as encode_text
+from math import isfinite
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
-from sealpoint.base import (
-    WRITES_IDX_MAP,
-    CheckpointMetadata,
-    CheckpointTuple,
-    PendingWrite,
-    RunnableConfig,
-    get_checkpoint_metadata,
-)
-from sealpoint.base.place import CHECKPOINT, METADATA, WRITE, Coordinates, Place
-from sealpoint.crypto import Opened, PackedRow, RingCipher
+from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base.metadata import encode_metadata, prepared_encoder
+from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE, Coordinates
+from sealpoint.crypto import Opened
 from sealpoint.crypto.cipher import parse_tag
-from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     ConfigError,
-    PlaintextError,
+    DecodeError,
     RowError,
-    SealingError,
-    UnboundValueError,
+    UnsupportedTypeError,
+    WritesLostError,
     excerpt,
 )
-from sealpoint.sealed.body import (
-    SENTINEL,
-    SENTINEL_VERSION,
-    Header,
-    pack_claims,
-    require_same_kind,
-    require_same_metadata,
-    split_claims,
-    split_header,
-)
-from sealpoint.sealed.calls import Claims, StoredWrite
-from sealpoint.sealed.carrier import Document, Sealable, Sealed
-from sealpoint.sealed.tokens import EXACT, Tokens, in_json
-from sealpoint.serde import EncryptedSerializer
+from sealpoint.sealed.carrier import Sealed
+from sealpoint.sealed.tokens import TOKEN, Tokens
+from sealpoint.threads.store import Spot
 
-_REBIND: Final = (
-    "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
-)
-_SEAL: Final = (
-    f"{_REBIND}; a value that is not sealed at all needs --allow-plaintext there,"
-    " and here plaintext='allow' in the serializer"
-)
-_write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
+# Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail
+SENTINEL: Final = "__sealpoint__"
 
-Put = tuple[Document, dict[str, Any], dict[str, Any]]
-"""What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions."""
+# Less than every version of a saver, for savers that look for the greatest
+SENTINEL_VERSION: Final = "0"
+
+# Keys of metadata that stay readable, because statements of the savers use them
+PLAIN: Final = (
+    "source",
+    "step",
+    "parents",
+    "run_id",
+    "counters_since_delta_snapshot",
+    "delta_writes_versioned",
+)
+
+# Types of the values that a Postgres saver stores as JSON, with their subclasses
+INLINE: Final = (str, int, float, bool, type(None))
+
+ID_BYTES: Final = 8
+MAX_SPECIAL: Final = 0xFFFF  # how many special writes a call may have; LangGraph stores a few
+
+_HEAD: Final = struct.Struct(f">{ID_BYTES}sIH")
+_SPECIAL: Final = struct.Struct(">Ib")
+_LENGTH: Final = 4
+_CLAIMS: Final = struct.Struct(">iI")
+_HAS_CALL: Final = 2**31
+
+
+class Header(TypedDict):
+    """What is sealed of a checkpoint in front of its document; see the module. None is left out."""
+
+    metadata: CheckpointMetadata
+    parent: str | None
+    thread: NotRequired[Any]
+    channels: NotRequired[Sequence[str]]
+    inline: NotRequired[Mapping[str, Any]]
+    store: NotRequired[str | None]
+    made: NotRequired[str | None]
+    rebound: NotRequired[str]
+
+
+_SHORT: Final = frozenset(("metadata", "parent", "store", "made"))
+
+# ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
+_encode: Final = prepared_encoder(json.JSONEncoder(separators=(",", ":"), check_circular=False))
+_DECODER: Final = json.JSONDecoder()
+
+
+def pack_header(header: Header) -> bytes:
+    """Return the bytes in front of a document."""
+    parent = header["parent"]
+    text = f',"parent":{"null" if parent is None else encode_text(parent)}'
+    for name, value in (("store", header.get("store")), ("made", header.get("made"))):
+        if value is not None:
+            text += f',"{name}":{encode_text(value)}'
+    end = "}"
+    if rest := {name: each for name, each in header.items() if name not in _SHORT and each is not None}:
+        try:
+            end = f",{''.join(_encode(rest, False))[1:]}"
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+    data = b'{"metadata":' + encode_metadata(header["metadata"]) + (text + end).encode()
+    return len(data).to_bytes(_LENGTH, "big") + data
+
+
+def split_header(data: bytes) -> tuple[Header, bytes]:
+    """Return the header and the document of authenticated bytes, which another program may have sealed."""
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+    try:
+        header = _DECODER.decode(data[_LENGTH:end].decode())
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or not isinstance(header.get("metadata"), dict) or "parent" not in header:
+        raise DecodeError("a sealed checkpoint has no header")
+    return header, data[end:]  # type: ignore[return-value]
+
+
+def digest_of(claim: object, inner: str, data: bytes) -> bytes:
+    """Return 32 bytes for what is sealed of a checkpoint: ``data`` with the header. Rotation keeps them.
+
+    A claim is random for each put, and sealed with everything else. So it stands for all of it.
+    """
+    return sha256(claim.encode() if isinstance(claim, str) else b"%b\0%b" % (inner.encode(), data)).digest()
+
+
+def pack_claims(claims: Claims) -> bytes:
+    """Return the bytes in front of a write's value."""
+    path = claims.task_path.encode("utf-8", "surrogatepass")
+    mark = _HAS_CALL if claims.call else 0
+    return _CLAIMS.pack(claims.idx, len(path) | mark) + path + claims.call
+
+
+def split_claims(data: bytes) -> tuple[Claims, bytes]:
+    """Return the claims and the value of authenticated bytes."""
+    try:
+        idx, length = _CLAIMS.unpack_from(data)
+        path_end = _CLAIMS.size + (length & ~_HAS_CALL)
+        path = data[_CLAIMS.size : path_end].decode("utf-8", "surrogatepass")
+        end = path_end
+        if length & _HAS_CALL:
+            _, _, special = _HEAD.unpack_from(data, path_end)
+            end += _HEAD.size + int(special) * _SPECIAL.size
+    except (struct.error, UnicodeDecodeError):
+        path = None
+    if path is None or len(data) < end:
+        raise DecodeError("a sealed write does not say its place")
+    return Claims(path, idx, data[path_end:end]), data[end:]
+
+
+def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, Any], tokens: Tokens) -> None:
+    """Compare the metadata that is readable in a row with what was sealed.
+
+    A key that was sealed may be absent: which ones are readable may have been another choice. Without the
+    index key, all keys in the form of tokens are accepted.
+    """
+    found = None
+    for key, value in readable.items():
+        if key == KEY:
+            continue
+        if key in metadata:
+            if _is_same(value, metadata[key]):
+                continue
+        elif type(key) is str and TOKEN.match(key) and type(value) is int and value == 1:
+            if not tokens.are_available:
+                continue
+            if found is None:
+                found = tokens.of({name: metadata[name] for name in metadata if name not in PLAIN})
+            if key in found:
+                continue
+        raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+
+
+def _is_same(readable: Any, sealed: Any) -> bool:
+    """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
+    if readable == sealed:
+        return True
+    if isinstance(sealed, float) and isinstance(readable, float):
+        return sealed != sealed and readable != readable  # noqa: PLR0124 -- both are NaN
+    if isinstance(sealed, float) and isinstance(readable, int) and isfinite(sealed):
+        return readable == int(Decimal(repr(sealed)))
+    if isinstance(sealed, dict) and isinstance(readable, dict):
+        return readable.keys() == sealed.keys() and all(
+            _is_same(readable[key], sealed[key]) for key in sealed
+        )
+    if isinstance(sealed, list) and isinstance(readable, list):
+        return len(readable) == len(sealed) and all(map(_is_same, readable, sealed))
+    return False
+
+
+def require_same_kind(channel: str, claims: Claims) -> None:
+    """Check that a write has the index of its channel: special writes have fixed ones."""
+    if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
+        raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+
+
+# --- writes and their calls -----------------------------------------------------------------------
+
+
+class Claims(NamedTuple):
+    """The place of a write among those of its task."""
+
+    task_path: str
+    idx: int  # its position in its call, or the fixed index of a special write
+    call: bytes = b""  # what describes its call; empty for writes of earlier releases
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of the row that it stands for."""
+        return {"task_path": self.task_path, "idx": self.idx}
+
+    @property
+    def call_id(self) -> bytes:
+        """The random bytes of its call; empty if it has none."""
+        return self.call[:ID_BYTES]
 
 
 class Write(NamedTuple):
@@ -68,6 +246,119 @@ class Write(NamedTuple):
     task_id: str
     channel: str
     value: Any
+
+
+class StoredWrite(NamedTuple):
+    """One pending write, authenticated and not decoded."""
+
+    claims: Claims | None  # None if it is not bound to its row, and so not authenticated
+    task_id: str
+    channel: str
+    inner: str  # type of the bytes; of a write that is not bound, the tag
+    data: Any
+
+    @property
+    def fixed(self) -> int | None:
+        """Its index if it is a special write."""
+        return WRITES_IDX_MAP.get(self.channel)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a thread store remembers it: a special write, or one of the user."""
+        return self.fixed is not None or self.task_id == NULL_TASK_ID
+
+
+def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
+    """Return what describes a call of ``put_writes``."""
+    special = [
+        (position, WRITES_IDX_MAP[channel])
+        for position, (channel, _) in enumerate(writes)
+        if channel in WRITES_IDX_MAP
+    ]
+    if len(special) > MAX_SPECIAL:
+        raise ConfigError(f"a call stores {len(special)} special writes, and may store {MAX_SPECIAL}")
+    head = _HEAD.pack(os.urandom(ID_BYTES), len(writes), len(special))
+    return head + b"".join([_SPECIAL.pack(*each) for each in special])
+
+
+def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
+    """Return the indexes of a call's ordinary writes, and those of its special ones."""
+    _, size, special = _HEAD.unpack_from(call)
+    if not special:
+        return range(size), frozenset()
+    pairs = [*_SPECIAL.iter_unpack(call[_HEAD.size :])]
+    positions = {position for position, _ in pairs}
+    return [idx for idx in range(size) if idx not in positions], frozenset(fixed for _, fixed in pairs)
+
+
+def require_whole(writes: Sequence[StoredWrite]) -> None:
+    """Check the writes of one checkpoint: of each call of which one is there, all places are taken.
+
+    The call of a task that was stored first has all places that it shares with another. A write of an earlier
+    release, or one that is not bound, may be in any place that is not special.
+    """
+    calls = Counter(
+        (write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call
+    )
+    for (task_id, call), count in calls.items():
+        _, size, special = _HEAD.unpack_from(call)
+        # Usually all are there, at places of their own.
+        if (special or count != size) and not is_whole(writes, task_id, call):
+            raise WritesLostError(
+                f"a write of task {excerpt(task_id)} is missing, others of its call are not"
+            )
+    if len(calls) > len({task_id for task_id, _ in calls}):
+        _require_unmixed(writes)
+
+
+def _require_unmixed(writes: Sequence[StoredWrite]) -> None:
+    taken = dict[str, dict[bytes, set[int]]]()
+    for write in writes:
+        if write.claims and write.claims.call and write.fixed is None:
+            taken.setdefault(write.task_id, {}).setdefault(write.claims.call, set()).add(write.claims.idx)
+    for task_id, calls in taken.items():
+        for one, other in combinations(calls, 2):
+            if calls[one] & {*places_of(other)[0]} and calls[other] & {*places_of(one)[0]}:
+                raise WritesLostError(f"writes of task {excerpt(task_id)} are of two results")
+
+
+def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
+    """Whether all places of a call are taken among the writes of its checkpoint."""
+    found = [write for write in writes if write.task_id == task_id]
+    taken = {write.claims.idx if write.claims else write.fixed for write in found}
+    unbound = sum(not write.claims and write.fixed is None for write in found)
+    ordinary, special = places_of(call)
+    return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound
+
+
+_REMEMBERED: Final = 1_000  # of so many checkpoints
+
+
+class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
+    """The calls of each checkpoint. In a delta graph the process goes on with their values in its memory.
+
+    A checkpoint is removed when a child of it is stored, which names the writes.
+    """
+
+    def add(self, spot: Spot, task_id: str, call: bytes) -> None:
+        """Remember a call that was stored."""
+        self.setdefault(spot, []).append((task_id, call))
+        if len(self) > _REMEMBERED:
+            self.popitem(last=False)
+
+    def require(self, spot: Spot, writes: Sequence[StoredWrite]) -> None:
+        """Check that the places of all calls are still taken."""
+        for task_id, call in self.get(spot, ()):
+            if not is_whole(writes, task_id, call):
+                raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
+
+    def forget_thread(self, thread_id: str) -> None:
+        """Forget a thread: it is deleted."""
+        for spot in [spot for spot in [*self] if spot[0] == thread_id]:
+            self.pop(spot, None)
+
+
+# --- a row ----------------------------------------------------------------------------------------
 
 
 class Parts(NamedTuple):
@@ -86,9 +377,6 @@ class Parts(NamedTuple):
         return dict(self.header) if self.header else None
 
 
-# --- the rule -------------------------------------------------------------------------------------
-
-
 def is_bound(tag: object) -> bool:
     """Whether a value is bound to its row."""
     return is_sealed(tag) and "row" in parse_tag(tag).flags
@@ -101,7 +389,7 @@ def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[st
             raise not_sealed_part(names.get("checkpoint_id"))
         return Parts(opened, is_bound=False)
     if kind == WRITE:
-        claims, data = _split_write(names["channel"], opened.data)
+        claims, data = split_write(names["channel"], opened.data)
         return Parts(opened._replace(data=data), claims=claims)
     if kind in (CHECKPOINT, METADATA):
         header, data = split_header(opened.data)
@@ -109,7 +397,8 @@ def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[st
     return Parts(opened)
 
 
-def _split_write(channel: str, data: bytes) -> tuple[Claims, bytes]:
+def split_write(channel: str, data: bytes) -> tuple[Claims, bytes]:
+    """Return the claims and the value of an authenticated write to a channel."""
     claims, value = split_claims(data)
     require_same_kind(channel, claims)
     return claims, value
@@ -174,218 +463,6 @@ def restore_values(header: Header, readable: Mapping[str, Any]) -> dict[str, Any
     """
     marks = {channel: True for channel in channels_apart(header) if readable.get(channel) is True}
     return {**header.get("inline", {}), **marks}
-
-
-# --- a saver --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Seals and opens checkpoints and writes, each bound to its row. A subclass is a layout.
-
-    How a saver stores a checkpoint, and so what of it can be sealed as one value, is what layouts differ in.
-    """
-
-    layout: ClassVar[str]
-    """Its name."""
-    values_apart: ClassVar[bool] = False
-    """Whether values have rows of their own."""
-    keeps_types: ClassVar[bool] = False
-    """Whether the saver passes metadata to its serializer, which keeps types that JSON does not have."""
-    adds_sends: ClassVar[bool] = False
-    """Whether the saver adds messages to checkpoints of old releases, see `Entry.needs_sends`."""
-
-    serde: EncryptedSerializer
-    plain: frozenset[str]  # keys of metadata that stay readable
-    indexed: frozenset[str]  # keys of metadata that are searched by token
-    tokens: Tokens
-    allow_unbound: bool
-    is_remembered: bool = False  # whether there is a thread store
-    allow_partial: bool = False  # whether a part of the writes of one call is read
-
-    def with_serde(self, serde: object) -> Self:
-        """Return the same with another serializer."""
-        if not isinstance(serde, EncryptedSerializer):
-            raise ConfigError(
-                f"serde is {type(serde).__name__}, not an EncryptedSerializer",
-                hint="create one: EncryptedSerializer.from_key_file(PATH)",
-            )
-        if not isinstance(serde.cipher, RingCipher):
-            raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
-        return replace(self, serde=serde)
-
-    # --- what a layout says -------------------------------------------------------------------
-
-    def seal_document(
-        self, place: Place, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
-    ) -> Put:
-        """Return what to store for a checkpoint with this header."""
-        raise NotImplementedError
-
-    def open_header(self, found: CheckpointTuple, place: Place) -> Opened | None:
-        """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
-        raise NotImplementedError
-
-    def merge(self, config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """Return the metadata that the saver would store of a call of ``put``."""
-        return get_checkpoint_metadata(config, metadata)
-
-    # --- sealing ------------------------------------------------------------------------------
-
-    def seal_checkpoint(
-        self,
-        place: Place,
-        thread_id: str,
-        parent: str | None,
-        checkpoint: Mapping[str, Any],
-        metadata: CheckpointMetadata,
-        new_versions: Mapping[str, Any],
-        claim: str | None = None,
-        made: str | None = None,
-    ) -> Put:
-        """Return what to store for a checkpoint.
-
-        Args:
-            place: Its row.
-            thread_id: The thread; differs from that of the row if that is a pseudonym.
-            parent: Id of the parent.
-            checkpoint: The checkpoint.
-            metadata: All of it.
-            new_versions: Versions of the channels that changed.
-            claim: What it says of its thread store, if there is one.
-            made: What it says of the writes to its parent, in a delta graph.
-
-        Raises:
-            ConfigError: If the checkpoint has no id.
-            SealpointError: What the serializer raises, if it seals at once.
-        """
-        if not isinstance(place.checkpoint_id, str) or not place.checkpoint_id:
-            raise ConfigError("the id of the checkpoint is empty")
-        header: Header = {"metadata": metadata, "parent": parent}
-        if thread_id != place.thread_id:
-            header["thread"] = thread_id
-        if claim is not None:
-            header["store"] = claim
-        if made is not None:
-            header["made"] = made
-        return self.seal_document(place, header, checkpoint, new_versions)
-
-    def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata that is stored readable: plain keys, and tokens."""
-        plain = self.plain
-        frame = {key: value for key, value in metadata.items() if key in plain}
-        for key in self.indexed.intersection(metadata):
-            value = metadata[key]
-            if self.keeps_types and isinstance(value, str):
-                value = value.encode("utf-8", "replace").decode()  # as the serializer writes text
-            if token := self.tokens.token(key, value):
-                frame[token] = 1
-        return frame
-
-    def seal_writes(
-        self, place: Place, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]], call: bytes
-    ) -> list[tuple[str, Sealable]]:
-        """Return what to store for the writes of a task, in their order; ``call`` is `new_call` of them."""
-        return self.seal_claimed(
-            place,
-            [
-                Write(Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call), task_id, channel, value)
-                for idx, (channel, value) in enumerate(writes)
-            ],
-        )
-
-    def seal_claimed(self, place: Place, writes: Sequence[Write]) -> list[tuple[str, Sealable]]:
-        """Return what to store for writes whose places are known."""
-        key, seal, found = key_of(place), self.serde.seal, []
-        for claims, task_id, channel, value in writes:
-            row = _write_row(*key, task_id, channel)
-            head = pack_claims(claims or Claims("", 0))
-            found.append((channel, Sealable(partial(seal, value, row=row, head=head))))
-        return found
-
-    # --- opening ------------------------------------------------------------------------------
-
-    def open_bound(self, sealed: Sealed, row: PackedRow) -> Opened | None:
-        """Open a value at its row; ``None`` if it is not bound to one, and that is allowed."""
-        if is_bound(sealed.tag):
-            return self.serde.open(sealed.tag, sealed.blob, row=row)
-        self.require_unbound(sealed.tag)
-        return None
-
-    def require_unbound(self, tag: object) -> None:
-        """Check that unbound values are allowed."""
-        if not self.allow_unbound:
-            if is_sealed(tag):
-                raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint=_REBIND)
-            if tag is None:
-                raise PlaintextError("the row is not sealed as a whole", hint=_SEAL)
-            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed to its row", hint=_SEAL)
-
-    def open_value(self, sealed: Any, row: PackedRow) -> Any:
-        """Open and decode one value that is stored apart."""
-        opened = self.open_bound(require_sealed(sealed), row)
-        if opened is None:
-            return self.serde.loads_typed((sealed.tag, sealed.blob))
-        return self.serde.decode(opened.inner, opened.data)
-
-    def open_writes(self, place: Place, writes: Iterable[PendingWrite]) -> list[StoredWrite]:
-        """Open writes to a checkpoint."""
-        key, found = key_of(place), list[StoredWrite]()
-        for task_id, channel, sealed in writes:
-            opened = self.open_bound(require_sealed(sealed), _write_row(*key, task_id, channel))
-            if opened is None:
-                found.append(StoredWrite(None, task_id, channel, sealed.tag, sealed.blob))
-            else:
-                claims, data = _split_write(channel, opened.data)
-                found.append(StoredWrite(claims, task_id, channel, opened.inner, data))
-        return found
-
-    def decode_write(self, write: StoredWrite) -> Write:
-        """Return a write that was opened, decoded."""
-        claims, task_id, channel, inner, data = write
-        if claims is None:
-            return Write(None, task_id, channel, self.serde.loads_typed((inner, data)))
-        return Write(claims, task_id, channel, self.serde.decode(inner, data))
-
-    # --- searching, as the wrapped saver does -------------------------------------------------
-
-    is_searched_by_json: ClassVar[bool] = True
-    """Whether the saver compares values as JSON."""
-    lists_by_id: ClassVar[bool] = True
-    """Whether the saver lists by id, over all threads and namespaces."""
-
-    def applies(self, key: str) -> bool:
-        """Whether the saver can search for a key of metadata itself."""
-        return key in self.plain
-
-    def has_equals(self, value: Any) -> bool:
-        """Whether the database takes values for equal that have other tokens.
-
-        SQLite and Python do so with 1, 1.0 and true, and with integers that are not exact as floats.
-        """
-        return isinstance(value, int | float) and (value in (0, 1) or abs(value) >= EXACT)
-
-    def wanted(self, value: Any) -> Any:
-        """Return a value that is searched for, as it reads in JSON, into which savers turn it."""
-        if isinstance(value, tuple):
-            return value
-        if value is None or isinstance(value, str | int | float):
-            return in_json(value)
-        if not isinstance(value, dict | list):
-            return value
-        try:
-            return json.loads(json.dumps(value))
-        except (TypeError, ValueError, RecursionError):
-            return value
-
-    def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
-        """Whether a key of metadata matches, as it would in the database."""
-        raise NotImplementedError
-
-
-def key_of(place: Place) -> tuple[str, str, str]:
-    """Return the key of the row at ``place``."""
-    return place.thread_id, place.checkpoint_ns, str(place.checkpoint_id)
 
 
 def require_sealed(value: Any) -> Sealed:

@@ -17,29 +17,25 @@ from sealpoint.base import (
     DeltaChannelHistory,
     RunnableConfig,
 )
-from sealpoint.base.place import KEY, Place, require_place
+from sealpoint.base.place import KEY
 from sealpoint.base.saver import arun, run
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError, ForkedError, SealingError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
-from sealpoint.sealed.body import PLAIN
 from sealpoint.sealed.carrier import Carrier
-from sealpoint.sealed.entry import open_entry
-from sealpoint.sealed.heads import PURPOSE, Heads, Policy
+from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import layout_of
-from sealpoint.sealed.reading import Listing, Parts, get_tuple, histories
+from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
+from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.steps import (
-    Asked,
     R,
     Steps,
     areply,
-    arequire_own_transactions,
     is_watched,
     reply,
-    require_own_transactions,
     watch,
 )
-from sealpoint.sealed.tables import tables_of
+from sealpoint.sealed.tables import checked, tables_of
 from sealpoint.sealed.tokens import Pseudonyms, Tokens
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
@@ -50,7 +46,6 @@ class InheritedSaver:
     """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
 
     def __init__(self, saver: Any) -> None:
-        """Take the place of ``saver``."""
         inherited.append(saver)
         self._name = type(saver).__name__
 
@@ -90,8 +85,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         inner: The copy of the wrapped saver.
     """
 
+    # The class whose methods stand for those that a saver does not have
     _absent: ClassVar[type] = BaseCheckpointSaver
-    """The class whose methods stand for those that a saver does not have."""
 
     inner: Any
 
@@ -167,10 +162,10 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             is_remembered=threads is not None,
             allow_partial=allow_partial_writes,
         ).with_serde(serde)
-        compared = None if threads is None else Heads(threads, self._heads_key, heads, self._tolerate)
+        compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
         has_live = None if compared is None else compared.has_live
-        self._parts = Parts(rows, Pseudonyms(tokens, has_live) if pseudonyms else None, compared)
-        self._pass_through = sorted(_names(pass_through))
+        named = Pseudonyms(tokens, has_live) if pseudonyms else None
+        self._parts = Parts(rows, named, compared, sorted(_names(pass_through)))
         if indexed or pseudonyms or compared is not None:
             self._require_ring().index_key("metadata")  # raises now, not at the first write
         self._tables = tables_of(
@@ -210,9 +205,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         """How often each error of ``heads="warn"`` was only counted, by its class."""
         return {} if self._parts.heads is None else dict(self._parts.heads.warnings)
 
-    def _heads_key(self) -> bytes:
-        return self._require_ring().index_key(PURPOSE)
-
     def _tolerate(self, error: SealpointError) -> None:
         self._parts.rows.serde.tally.tolerate(error)
 
@@ -222,7 +214,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         Its tables are looked at first, but not for a row that was read just now.
         """
         try:
-            if looks:
+            if looks and self._tables is not None:
                 self._tables.require(self.inner)
             return run(steps, partial(reply, self.inner))
         except SealpointError as error:
@@ -230,52 +222,13 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             raise
 
     async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
-        """Async version of `_run`."""
         try:
-            if looks:
+            if looks and self._tables is not None:
                 await self._tables.arequire(self.inner)
             return await arun(steps, partial(areply, self.inner))
         except SealpointError as error:
             self._parts.rows.serde.tally.refuse(error)
             raise
-
-    def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
-        """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
-        place = require_place(config)
-        if self._parts.heads is not None:
-            require_own_transactions(self.inner)
-        pseudonyms = self._parts.pseudonyms
-        if pseudonyms is None:
-            return self._asked(config, place, place.thread_id)
-        column = pseudonyms.known(place, is_new=is_new)
-        if column is None:
-            column = self._run(pseudonyms.find(place, self._check, is_new=is_new))
-        return self._asked(config, place, column)
-
-    async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
-        """Async version of `_ask`."""
-        place = require_place(config)
-        if self._parts.heads is not None:
-            await arequire_own_transactions(self.inner)
-        pseudonyms = self._parts.pseudonyms
-        if pseudonyms is None:
-            return self._asked(config, place, place.thread_id)
-        column = pseudonyms.known(place, is_new=is_new)
-        if column is None:
-            column = await self._arun(pseudonyms.find(place, self._check, is_new=is_new))
-        return self._asked(config, place, column)
-
-    def _asked(self, config: RunnableConfig, place: Place, column: str) -> Asked:
-        configurable = config["configurable"]
-        more = {key: configurable[key] for key in self._pass_through if key in configurable}
-        has_ns = configurable.get("checkpoint_ns") is not None
-        return Asked(Place(column, *place[1:]), place.thread_id, has_ns, more)
-
-    def _check(self, found: CheckpointTuple, place: Place) -> None:
-        """Authenticate a row; what is not bound is only authenticated when it is decoded."""
-        entry = open_entry(self._parts.rows, found, place)
-        if not entry.is_bound:
-            entry.document()
 
     def _require_ring(self) -> KeyRing:
         cipher = self._parts.rows.serde.cipher
@@ -293,7 +246,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         found = getattr(self.inner, name)
         if is_watched(found):
             return found.plain
-        return self._tables.before(found, self.inner) if name == "setup" else found
+        if name == "setup" and self._tables is not None:
+            return checked(self._tables, found, self.inner)
+        return found
 
     @property
     def config_specs(self) -> list[Any]:
@@ -313,7 +268,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             ConfigError: If ``config`` does not name a thread.
             SealpointError: If the row is not what was stored there.
         """
-        return self._run(get_tuple(self._parts, self._ask(config)))
+        return self._run(get_tuple(self._parts, config))
 
     def list(
         self,
@@ -337,7 +292,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         Raises:
             SealpointError: If one of the rows is not what was stored there.
         """
-        asked = None if config is None else self._ask(config)
+        asked = None if config is None else self._run(asking(self._parts, config))
         listing = Listing(self._parts, asked, filter, before, limit)
         while listing.is_open:
             for row in self._run(listing.page()):
@@ -353,7 +308,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             RowError: If an ancestor is missing.
             SealpointError: If a row is not what was stored there.
         """
-        return self._run(histories(self._parts, self._ask(config), channels))
+        return self._run(histories(self._parts, config, channels))
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -370,8 +325,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             ConfigError: If ``config`` does not name a thread, or the checkpoint has no id.
             SealpointError: What the serializer raises; nothing is stored then.
         """
-        asked = self._ask(config, is_new=True)
-        return self._run(put(self._parts, asked, config, checkpoint, metadata, new_versions))
+        return self._run(put(self._parts, config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self,
@@ -386,14 +340,13 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             ConfigError: If ``config`` does not name a checkpoint.
             SealpointError: What the serializer raises; nothing is stored then.
         """
-        asked = self._ask(config, is_new=True)
-        self._run(put_writes(self._parts, asked, writes, task_id, task_path))
+        self._run(put_writes(self._parts, config, writes, task_id, task_path))
 
     # --- deleting and copying -----------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        self._run(delete_thread(self._parts, self._ask(_named(thread_id))))
+        self._run(delete_thread(self._parts, thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
@@ -401,8 +354,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints, as the wrapped saver does."""
-        threads = [self._ask(_named(thread_id)) for thread_id in _listed(thread_ids)]
-        self._run(prune(self._parts, threads, strategy))
+        self._run(prune(self._parts, _listed(thread_ids), strategy))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another, each sealed again for its place.
@@ -413,15 +365,13 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
                 oldest first, are copied then.
         """
-        source = self._ask(_named(source_thread_id))
-        target = self._ask(_named(target_thread_id), is_new=True)
-        self._run(copy_thread(self._parts, source, target))
+        self._run(copy_thread(self._parts, source_thread_id, target_thread_id))
 
     # --- async ---------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        return await self._arun(get_tuple(self._parts, await self._aask(config)))
+        return await self._arun(get_tuple(self._parts, config))
 
     async def alist(
         self,
@@ -432,7 +382,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
-        asked = None if config is None else await self._aask(config)
+        asked = None if config is None else await self._arun(asking(self._parts, config))
         listing = Listing(self._parts, asked, filter, before, limit)
         while listing.is_open:
             for row in await self._arun(listing.page()):
@@ -443,7 +393,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
-        return await self._arun(histories(self._parts, await self._aask(config), channels))
+        return await self._arun(histories(self._parts, config, channels))
 
     async def aput(
         self,
@@ -453,8 +403,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        asked = await self._aask(config, is_new=True)
-        return await self._arun(put(self._parts, asked, config, checkpoint, metadata, new_versions))
+        return await self._arun(put(self._parts, config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self,
@@ -464,12 +413,11 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         task_path: str = "",
     ) -> None:
         """Async version of `put_writes`."""
-        asked = await self._aask(config, is_new=True)
-        await self._arun(put_writes(self._parts, asked, writes, task_id, task_path))
+        await self._arun(put_writes(self._parts, config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
-        await self._arun(delete_thread(self._parts, await self._aask(_named(thread_id))))
+        await self._arun(delete_thread(self._parts, thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async version of `delete_for_runs`."""
@@ -477,24 +425,17 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async version of `prune`."""
-        threads = [await self._aask(_named(thread_id)) for thread_id in _listed(thread_ids)]
-        await self._arun(prune(self._parts, threads, strategy))
+        await self._arun(prune(self._parts, _listed(thread_ids), strategy))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
-        source = await self._aask(_named(source_thread_id))
-        target = await self._aask(_named(target_thread_id), is_new=True)
-        await self._arun(copy_thread(self._parts, source, target))
+        await self._arun(copy_thread(self._parts, source_thread_id, target_thread_id))
 
 
 def _names(names: Collection[str]) -> frozenset[str]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)
-
-
-def _named(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id}}
 
 
 def _listed(thread_ids: Sequence[str]) -> Sequence[str]:

@@ -13,50 +13,54 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
+from inspect import isroutine
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
-from sealpoint.base.place import Place
+from sealpoint.base.place import KEY
 from sealpoint.errors import ConfigError
-from sealpoint.sealed.pages import Request, stored_bytes
+from sealpoint.sealed.carrier import Sealed
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.threadpool import shared
+from sealpoint.threads.store import Spot
 
 R = TypeVar("R")
 
+# From this size on, values are opened and decoded on a worker thread, so that no event loop waits
 LARGE_BYTES: Final = 65_536
-"""From this size on, values are opened and decoded on a worker thread, so that no event loop waits."""
-
-
-class Asked(NamedTuple):
-    """What a caller asks for."""
-
-    place: Place  # in the database
-    thread_id: str  # the database may have a pseudonym for it
-    has_ns: bool  # whether the config names a namespace
-    more: Mapping[str, Any]  # what the wrapped saver gets of ``configurable`` besides the place
-
-    @property
-    def config(self) -> RunnableConfig:
-        """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
-        return self.place.config(self.more)
-
-
-class Get(NamedTuple):
-    """A call of ``get_tuple``; the reply is a list of at most one."""
-
-    config: RunnableConfig
 
 
 class Do(NamedTuple):
-    """A call of a method of the wrapped saver that stores or deletes; there is no reply."""
+    """A call of a method of the wrapped saver."""
 
     method: str
     arguments: tuple[Any, ...]
     keywords: dict[str, Any] = {}  # noqa: RUF012 -- never changed
+
+
+class Request(NamedTuple):
+    """A call of ``list``; the reply is a list.
+
+    Attributes:
+        config: Names a thread, and perhaps more; ``None`` for all threads.
+        filter: Metadata to search for.
+        before: Id that the checkpoints must be older than.
+        limit: How many at most.
+    """
+
+    config: RunnableConfig | None
+    filter: dict[str, Any] | None = None
+    before: str | None = None
+    limit: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of ``list``."""
+        before = None if self.before is None else {"configurable": {"checkpoint_id": self.before}}
+        return {"filter": self.filter or None, "before": before, "limit": self.limit}
 
 
 class Call(NamedTuple):
@@ -67,37 +71,59 @@ class Call(NamedTuple):
     found: CheckpointTuple | None = None  # the row that it opens or decodes; None if it waits for a store
 
 
-AnyRequest = Request | Get | Do | Call
+AnyRequest = Request | Do | Call
 Steps = Generator[AnyRequest, Any, R]
+
+
+def spot_of(found: CheckpointTuple) -> Spot:
+    """Return the row that a saver names."""
+    named = found.config["configurable"]
+    return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
+
+
+def get_at(config: RunnableConfig) -> Do:
+    """Return the request for the checkpoint that ``config`` names; the reply is ``None`` if there is none."""
+    return Do("get_tuple", (config,))
+
+
+def stored_bytes(found: CheckpointTuple) -> int:
+    """Return how many bytes of values were read for a checkpoint."""
+    checkpoint: Any = found.checkpoint
+    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
+    if isinstance(checkpoint, dict):
+        values += checkpoint.get("channel_values", {}).values()
+    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
+    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
+    if isinstance(frame, dict):
+        blobs.append(frame.get("value"))
+    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
 
 
 def reply(saver: Any, request: AnyRequest) -> Any:
     """Return the reply of the wrapped saver, which has no transaction open if it raises."""
     if isinstance(request, Call):
+        if request is OWN:
+            return _require_own_transactions(saver)
         return request.function(*request.arguments)
     try:
-        if isinstance(request, Get):
-            found = saver.get_tuple(request.config)
-            return [] if found is None else [found]
         if isinstance(request, Request):
             return [*saver.list(request.config, **request.arguments)]
         return getattr(saver, request.method)(*request.arguments, **request.keywords)
     except BaseException:
         with suppress(ConfigError, sqlite3.Error):
-            require_own_transactions(saver)
+            _require_own_transactions(saver)
         raise
 
 
 async def areply(saver: Any, request: AnyRequest) -> Any:
     """Async version of `reply`."""
     if isinstance(request, Call):
+        if request is OWN:
+            return await _arequire_own_transactions(saver)
         if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
             return request.function(*request.arguments)
         return await shared.run(request.function, *request.arguments)
     try:
-        if isinstance(request, Get):
-            found = await saver.aget_tuple(request.config)
-            return [] if found is None else [found]
         if isinstance(request, Request):
             return [item async for item in saver.alist(request.config, **request.arguments)]
         method = getattr(saver, f"a{request.method}")
@@ -111,17 +137,16 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
             if is_watched(getattr(saver, "conn", None)):
                 await _ais_refused(saver)
             else:
-                await arequire_own_transactions(saver)
+                await _arequire_own_transactions(saver)
         raise
 
 
 # --- transactions of the caller -------------------------------------------------------------------
 
-_OPEN: Final = (2, 3)
-"""libpq's PQTRANS_INTRANS and PQTRANS_INERROR."""
+_OPEN: Final = (2, 3)  # libpq's PQTRANS_INTRANS and PQTRANS_INERROR
 
 
-def require_own_transactions(saver: Any) -> None:
+def _require_own_transactions(saver: Any) -> None:
     """Check that a saver's connection is in no transaction of the caller: else heads come before rows.
 
     A saver without the attribute ``conn``, or with a pool, is taken as it is.
@@ -130,8 +155,10 @@ def require_own_transactions(saver: Any) -> None:
         raise _refusal()
 
 
-async def arequire_own_transactions(saver: Any) -> None:
-    """Async version of `require_own_transactions`."""
+OWN: Final = Call(_require_own_transactions)  # requests that check, on the wrapped saver
+
+
+async def _arequire_own_transactions(saver: Any) -> None:
     if _may_be_refused(saver) and await _ais_refused(saver):
         raise _refusal()
 
@@ -151,7 +178,7 @@ def _is_refused(saver: Any) -> bool:
     connection, lock = saver.conn, saver.lock
     if isinstance(lock, asyncio.Lock):
         loop = getattr(saver, "loop", None)
-        if not is_watched(connection) or loop is None or not loop.is_running() or _is_on(loop):
+        if not is_watched(connection) or loop is None or not loop.is_running() or is_on(loop):
             return not is_watched(connection)
         return asyncio.run_coroutine_threadsafe(_ais_refused(saver), loop).result()
     if not lock.acquire(blocking=False):
@@ -185,20 +212,20 @@ def _refusal() -> ConfigError:
     )
 
 
-def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+def is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread runs a loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
 
 
-class Owner:
+class _Owner:
     """Whether the open transaction of a connection was begun by a saver."""
 
     __slots__ = ("is_saver",)
 
     def __init__(self) -> None:
-        """Begin without a transaction."""
         self.is_saver = False
 
     def run(
@@ -219,48 +246,29 @@ class Owner:
         return _is_within(connection)
 
 
-class Watched:
-    """A connection of sqlite3, for a saver."""
+class _Watched:
+    """A connection of sqlite3 for a saver, or a cursor of one."""
 
-    __slots__ = ("owner", "plain")
+    __slots__ = ("_connection", "owner", "plain")
 
-    def __init__(self, plain: sqlite3.Connection) -> None:
-        """Pass on to ``plain`` what is called."""
-        self.plain, self.owner = plain, Owner()
+    def __init__(self, plain: Any, connection: sqlite3.Connection, owner: _Owner) -> None:
+        self.plain, self._connection, self.owner = plain, connection, owner
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.plain, name)
-        return partial(self.owner.run, self.plain, found) if callable(found) else found
+        return partial(self.owner.run, self._connection, found) if isroutine(found) else found
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.owner.run(self.plain, self.plain.__exit__, *raised)
-
-    def cursor(self, *arguments: Any) -> WatchedCursor:
-        """Return a cursor whose statements are noted."""
-        return WatchedCursor(self, self.plain.cursor(*arguments))
-
-
-class WatchedCursor:
-    """A cursor of a `Watched` connection."""
-
-    __slots__ = ("_connection", "_plain")
-
-    def __init__(self, connection: Watched, plain: sqlite3.Cursor) -> None:
-        """Pass on to ``plain`` what is called."""
-        self._connection, self._plain = connection, plain
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._plain, name)
-        if not name.startswith("execute"):  # nothing else begins or ends a transaction
-            return found
-        connection = self._connection
-        return partial(connection.owner.run, connection.plain, found)
+        self.owner.run(self._connection, self.plain.__exit__, *raised)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._plain)
+        return iter(self.plain)
+
+    def cursor(self, *arguments: Any) -> _Watched:
+        return _Watched(self.plain.cursor(*arguments), self._connection, self.owner)
 
 
 @cache
@@ -272,7 +280,7 @@ def _watching(kind: Any) -> Any:
 
         def __init__(self, plain: Any) -> None:
             self.__dict__ = plain.__dict__  # type: ignore[misc]
-            self.plain, self.owner = plain, Owner()
+            self.plain, self.owner = plain, _Owner()
 
         def __del__(self) -> None:  # ``plain`` warns if it was not closed
             pass
@@ -281,7 +289,7 @@ def _watching(kind: Any) -> Any:
             return await self.plain._execute(self.owner.run, self._conn, function, *arguments, **options)
 
         async def end(self) -> bool:
-            """Call `Owner.end` after all that was called before, and before all that is called later."""
+            """Call `_Owner.end` after all that was called before, and before all that is called later."""
             return bool(await self.plain._execute(self.owner.end, self._conn))
 
     return WatchedAsync
@@ -296,7 +304,7 @@ def watch(saver: Any) -> None:
     if isinstance(saver, SqliteSaver):
         return
     if isinstance(connection, sqlite3.Connection):
-        saver.conn = Watched(connection)
+        saver.conn = _Watched(connection, connection, _Owner())
     elif type(connection).__module__.startswith("aiosqlite.") and hasattr(connection, "_execute"):
         kind: Any = type(connection)
         saver.conn = _watching(kind)(connection)
@@ -304,7 +312,7 @@ def watch(saver: Any) -> None:
 
 def is_watched(connection: Any) -> bool:
     """Whether a connection is one that `watch` has made."""
-    return type(getattr(connection, "owner", None)) is Owner
+    return type(getattr(connection, "owner", None)) is _Owner
 
 
 def _is_within(connection: Any) -> bool:

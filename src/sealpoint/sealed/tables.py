@@ -17,6 +17,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, NamedTuple
 
+from sealpoint.base.saver import arun, run
 from sealpoint.errors import (
     ConfigError,
     SchemaError,
@@ -27,7 +28,7 @@ from sealpoint.errors import (
 )
 from sealpoint.postgres import NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import is_watched
+from sealpoint.sealed.steps import is_on, is_watched
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import inspect, require_whole
 from sealpoint.threadpool import shared
@@ -39,42 +40,29 @@ ALLOW_HINT: Final = (
 )
 
 
-class Tables:
-    """Those of a saver without a schema that is known here: nothing is looked at."""
+def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
+    """Return a saver's method ``setup``, with the check of its tables before it."""
+    if iscoroutinefunction(setup):
 
-    def require(self, saver: Any) -> None:
-        """Check the tables of a saver, if that is needed now."""
+        async def asetup() -> Any:
+            await tables.arequire(saver)
+            return await setup()
 
-    async def arequire(self, saver: Any) -> None:
-        """Async version of `require`."""
+        return asetup
 
-    def before(self, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
-        """Return a saver's method ``setup``, with the check before it."""
-        if iscoroutinefunction(setup):
+    def checked_setup() -> Any:
+        tables.require(saver)
+        return setup()
 
-            async def asetup() -> Any:
-                await self.arequire(saver)
-                return await setup()
-
-            return asetup
-
-        def checked_setup() -> Any:
-            self.require(saver)
-            return setup()
-
-        return checked_setup
+    return checked_setup
 
 
-def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
+def _run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
     """Run a check on the loop of an async saver, from another thread.
 
     On the loop's own thread nothing is checked: there the saver refuses each call that is not awaited.
     """
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
-        here = None
-    if here is not saver.loop:
+    if not is_on(saver.loop):
         asyncio.run_coroutine_threadsafe(check(saver), saver.loop).result()
 
 
@@ -103,11 +91,9 @@ _WHO: Final = """
 _LOCK_BITS: Final = 63
 
 
+# Looks for rights of roles on the thread store, by a lock that the session holds; whether it could be asked.
+# Raises `SharedRoleError` if a role has them, unless that is only counted; see `PostgresThreadStore`.
 Ask = Callable[[int, Sequence[str]], bool]
-"""Looks for rights of roles on the thread store, by a lock that the session holds; whether it could be asked.
-
-Raises `SharedRoleError` if a role has them, unless that is only counted; see `PostgresThreadStore`.
-"""
 
 
 class _Statement(NamedTuple):
@@ -115,43 +101,32 @@ class _Statement(NamedTuple):
     values: Sequence[Any] = ()
 
 
-_Request = _Statement | Callable[[], Any]
-_Look = Generator[_Request, Any, bool]
+_Look = Generator[_Statement | Callable[[], Any], Any, bool]
 
 
-class PostgresTables(Tables):
+class _PostgresTables:
     """Those of a saver with a connection of psycopg, or a pool of them."""
 
     def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
-        """Create an object for one saver: whether to look at its schema, and at the rights of its roles."""
         self._has_schema, self._ask = has_schema, ask
         self._is_checked = not has_schema and ask is None
 
     def require(self, saver: Any) -> None:
-        """Check tables and rights at the first use."""
         if self._is_checked:
             return
         from psycopg.rows import tuple_row
+
+        def reply(request: Any) -> Any:
+            return own.execute(*request).fetchall() if isinstance(request, _Statement) else request()
 
         with saver._cursor() as cursor:
             if self._is_checked:  # another thread has used the saver meanwhile
                 return
             connection = cursor.connection
             with connection.transaction(force_rollback=True), connection.cursor(row_factory=tuple_row) as own:
-                look = self._look()
-                reply: Any = None
-                try:
-                    while True:
-                        request = look.send(reply)
-                        if isinstance(request, _Statement):
-                            reply = own.execute(request.text, request.values).fetchall()
-                        else:
-                            reply = request()
-                except StopIteration as end:
-                    self._is_checked = end.value
+                self._is_checked = run(self._look(), reply)
 
     async def arequire(self, saver: Any) -> None:
-        """Async version of `require`, for a subclass with async methods."""
         if not self._is_checked:
             await shared.run(self.require, saver)
 
@@ -163,22 +138,31 @@ class PostgresTables(Tables):
         ((path, oids),) = yield _Statement(_RESOLVE)
         yield _Statement(_SETTLE)
         has_tables = not self._has_schema or (yield from _schema(path, oids))
-        return (self._ask is None or (yield from _rights(self._ask))) and has_tables
+        if self._ask is None:
+            return has_tables
+        # The store sees the lock of this transaction if both are in one cluster.
+        lock = secrets.randbits(_LOCK_BITS)
+        ((_, roles),) = yield _Statement(_WHO, (lock,))
+        return (yield partial(self._ask, lock, roles)) and has_tables
 
 
-class AioPostgresTables(PostgresTables):
+class _AioPostgresTables(_PostgresTables):
     """Those of a saver with an async connection of psycopg, or a pool of them."""
 
     def require(self, saver: Any) -> None:
-        """Check through the loop of the saver, as its own methods do."""
         if not self._is_checked:
-            run_on_loop(self.arequire, saver)
+            _run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
-        """Async version of `PostgresTables.require`."""
         if self._is_checked:
             return
         from psycopg.rows import tuple_row
+
+        async def reply(request: Any) -> Any:
+            if not isinstance(request, _Statement):
+                return await shared.run(request)
+            await own.execute(*request)
+            return await own.fetchall()
 
         async with saver._cursor() as cursor:
             if self._is_checked:  # another task has used the saver meanwhile
@@ -188,18 +172,7 @@ class AioPostgresTables(PostgresTables):
                 connection.transaction(force_rollback=True),
                 connection.cursor(row_factory=tuple_row) as own,
             ):
-                look = self._look()
-                reply: Any = None
-                try:
-                    while True:
-                        request = look.send(reply)
-                        if isinstance(request, _Statement):
-                            await own.execute(request.text, request.values)
-                            reply = await own.fetchall()
-                        else:
-                            reply = await shared.run(request)
-                except StopIteration as end:
-                    self._is_checked = end.value
+                self._is_checked = await arun(self._look(), reply)
 
 
 def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
@@ -220,17 +193,6 @@ def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
     return "checkpoints" in tables  # else the saver has to create them
-
-
-def _rights(ask: Ask) -> _Look:
-    """Check that no role of the session could write the thread store; return whether it could be asked.
-
-    The store sees the lock of this transaction if both are in one cluster.
-    """
-    lock = secrets.randbits(_LOCK_BITS)
-    ((_, roles),) = yield _Statement(_WHO, (lock,))
-    was_asked: bool = yield partial(ask, lock, roles)
-    return was_asked
 
 
 def _ask(
@@ -261,7 +223,7 @@ _PARTIAL_HINT: Final = (
 )
 
 
-class SqliteTables(Tables):
+class _SqliteTables:
     """Those of a saver with a connection of sqlite3."""
 
     def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
@@ -279,7 +241,6 @@ class SqliteTables(Tables):
             self.check(_connection_of(saver))
 
     async def arequire(self, saver: Any) -> None:
-        """Async version of `require`, for a subclass with async methods."""
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
@@ -311,7 +272,6 @@ class SqliteTables(Tables):
 
 
 def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-    """Check the schema; see `Tables.require`."""
     theirs = connection.text_factory
     connection.text_factory = str
     try:
@@ -325,12 +285,11 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> No
         connection.text_factory = theirs
 
 
-class AioSqliteTables(SqliteTables):
+class _AioSqliteTables(_SqliteTables):
     """Those of a saver with a connection of aiosqlite."""
 
     def require(self, saver: Any) -> None:
-        """Check the tables through the loop of the saver, as its own methods do."""
-        run_on_loop(self.arequire, saver)
+        _run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
         """Check the tables on the connection's thread, which is started first if it is not yet."""
@@ -359,6 +318,9 @@ def _connection_of(saver: Any) -> Any:
 _PACKAGE: Final = "langgraph.checkpoint"
 
 
+Tables = _SqliteTables | _PostgresTables
+
+
 def tables_of(
     saver: Any,
     threads: ThreadStore | None,
@@ -367,7 +329,7 @@ def tables_of(
     allow_partial: bool,
     allow_schema: bool,
     allow_shared_role: bool,
-) -> Tables:
+) -> Tables | None:
     """Return what looks at the tables of a saver; each option is what `SealedSaver` is told not to look at.
 
     sealpoint's savers look at their tables themselves, and others have none that are known here.
@@ -379,11 +341,11 @@ def tables_of(
     for base in type(saver).__mro__:
         match f"{base.__module__}.{base.__qualname__}".removeprefix(f"{_PACKAGE}."):
             case "sqlite.SqliteSaver":
-                return SqliteTables(has_schema=has_schema, allow_partial=allow_partial)
+                return _SqliteTables(has_schema=has_schema, allow_partial=allow_partial)
             case "sqlite.aio.AsyncSqliteSaver":
-                return AioSqliteTables(has_schema=has_schema, allow_partial=allow_partial)
+                return _AioSqliteTables(has_schema=has_schema, allow_partial=allow_partial)
             case "postgres.PostgresSaver":
-                return PostgresTables(has_schema=has_schema, ask=ask)
+                return _PostgresTables(has_schema=has_schema, ask=ask)
             case "postgres.aio.AsyncPostgresSaver":
-                return AioPostgresTables(has_schema=has_schema, ask=ask)
-    return Tables()
+                return _AioPostgresTables(has_schema=has_schema, ask=ask)
+    return None

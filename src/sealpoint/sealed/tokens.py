@@ -24,8 +24,8 @@ from sealpoint.base.place import Place
 from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
-from sealpoint.sealed.pages import Request
-from sealpoint.sealed.steps import Steps
+from sealpoint.sealed.steps import Request, Steps, spot_of
+from sealpoint.threads.store import Spot
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
 PSEUDONYM_START: Final = "t-"
@@ -33,17 +33,17 @@ PSEUDONYM: Final = re.compile(rf"{PSEUDONYM_START}[a-z2-7]{{32}}\Z")
 _TOKEN_BYTES: Final = 16
 _PSEUDONYM_CHARS: Final = 32
 _CACHED: Final = 4096
+# Integers below are exact as floats, so that 1 and 1.0 have one token
 EXACT: Final = 2**53
-"""Integers below are exact as floats, so that 1 and 1.0 have one token."""
 
 
 class Tokens(NeverPickled):
     """Computes tokens and pseudonyms with the index key of a ring, and remembers the last few thousand."""
 
     def __init__(self, ring: Callable[[], KeyRing]) -> None:
-        """Make an object that derives its keys at first use; the index key of a ring never changes."""
         self._ring = ring
-        self._key = lru_cache(self._derive)
+        # At first use; the index key of a ring never changes.
+        self.key = lru_cache(lambda purpose: ring().index_key(purpose))
         self._token = lru_cache(_CACHED)(self._make_token)
         self.pseudonym = lru_cache(_CACHED)(self._make_pseudonym)
 
@@ -66,17 +66,14 @@ class Tokens(NeverPickled):
         made = (self.token(key, value) for key, value in metadata.items())
         return frozenset(token for token in made if token is not None)
 
-    def _derive(self, purpose: str) -> bytes:
-        return self._ring().index_key(purpose)
-
     def _make_token(self, key: str, text: str) -> str:
         data = b"".join(
             len(part).to_bytes(4, "big") + part for part in (key.encode("utf-8", "ignore"), text.encode())
         )
-        return "sp" + keyed_hash(self._key("metadata"), data)[:_TOKEN_BYTES].hex()
+        return "sp" + keyed_hash(self.key("metadata"), data)[:_TOKEN_BYTES].hex()
 
     def _make_pseudonym(self, thread_id: str) -> str:
-        digest = keyed_hash(self._key("thread_id"), thread_id.encode())
+        digest = keyed_hash(self.key("thread_id"), thread_id.encode())
         return PSEUDONYM_START + b32encode(digest).decode().lower()[:_PSEUDONYM_CHARS]
 
 
@@ -122,25 +119,23 @@ class Pseudonyms:
     """
 
     def __init__(self, tokens: Tokens, has_live: Callable[[str], Steps[bool]] | None) -> None:
-        """Make an object; ``has_live`` asks the thread store for a thread, if there is one."""
-        self._tokens, self._has_live = tokens, has_live
+        self._tokens = tokens
+        self._has_live = has_live  # asks the thread store for a thread, if there is one
         self._known = OrderedDict[str, str]()
 
-    def known(self, place: Place, *, is_new: bool) -> str | None:
-        """Return the id of a thread in the database, if no search is needed; arguments as for `find`."""
-        column = self._known.get(place.thread_id)
-        return None if column == place.thread_id or _begins(place, is_new) else column
-
     def find(
-        self, place: Place, check: Callable[[CheckpointTuple, Place], object], *, is_new: bool
+        self, place: Place, check: Callable[[CheckpointTuple, Spot], object], *, is_new: bool
     ) -> Steps[str]:
         """Return the id of a thread in the database; ``is_new`` if it is about to be written.
 
         ``check`` authenticates a row: a forged one under the id itself would else be followed.
         """
         thread_id = place.thread_id
-        if _begins(place, is_new):  # what is stored upon it at the same time must not go under another id
-            self.forget(thread_id)
+        column = self._known.get(thread_id)
+        if is_new and not place.checkpoint_id:  # a history begins: what is put next has no parent
+            self.forget(thread_id)  # what is stored upon it at the same time must not go under another id
+        elif column is not None and column != thread_id:
+            return column
         pseudonym = self._tokens.pseudonym(thread_id)
         # What looks like a pseudonym is never taken for an id: it is another thread's.
         may_be_named = not PSEUDONYM.match(thread_id)
@@ -157,9 +152,7 @@ class Pseudonyms:
         if is_there:
             return self._remember(thread_id, pseudonym)
         if may_be_named and (found := (yield _any_of(thread_id))):
-            configurable = found[0].config["configurable"]
-            ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
-            check(found[0], Place(thread_id, ns, checkpoint_id))
+            check(found[0], spot_of(found[0])._replace(thread_id=thread_id))
             return self._remember(thread_id, thread_id)
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
@@ -180,11 +173,6 @@ class Pseudonyms:
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return column
-
-
-def _begins(place: Place, is_new: bool) -> bool:
-    """Whether a history begins: what is put next has no parent."""
-    return is_new and not place.checkpoint_id
 
 
 def _any_of(thread_id: str) -> Request:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sealpoint.base import (
+from sealpoint.base.checkpoint import (
+    NULL_TASK_ID,
     WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
@@ -18,17 +19,13 @@ from sealpoint.base import (
     CheckpointTuple,
     RunnableConfig,
 )
-from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RolledBackError
-from sealpoint.sealed.body import digest_of
-from sealpoint.sealed.calls import ID_BYTES, Claims, new_call, places_of
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
-from sealpoint.sealed.heads import Heads, Known, spot_of
-from sealpoint.sealed.pages import Request
-from sealpoint.sealed.reading import Listed, Listing, Parts, open_listed, opening
-from sealpoint.sealed.rows import Write
-from sealpoint.sealed.steps import Asked, Call, Do, Get, Steps
+from sealpoint.sealed.heads import Heads, Known
+from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
+from sealpoint.sealed.rows import ID_BYTES, Claims, Header, Write, digest_of, new_call, places_of
+from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
 from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
@@ -37,38 +34,38 @@ _DELETE: Final = "delete"
 
 def put(
     parts: Parts,
-    asked: Asked,
     config: RunnableConfig,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
+    asked = yield from asking(parts, config, is_new=True)
     rows, heads, (column, checkpoint_ns, parent) = parts.rows, parts.heads, asked.place
-    claim = None if heads is None else (yield from _claim(heads))
+    claim = None if heads is None else (yield from heads.claim())
     made = (yield from _made(parts, asked)) if MARK in metadata else None
-    place = Place(column, checkpoint_ns, checkpoint["id"])
-    sealed = rows.seal_checkpoint(
-        place,
-        asked.thread_id,
-        parent or None,
-        checkpoint,
-        rows.merge(config, metadata),
-        new_versions,
-        claim,
-        made,
-    )
+    spot = Spot(column, checkpoint_ns, checkpoint["id"])
+    if not isinstance(spot.checkpoint_id, str) or not spot.checkpoint_id:
+        raise ConfigError("the id of the checkpoint is empty")
+    header: Header = {
+        "metadata": rows.merge(config, metadata),
+        "parent": parent or None,
+        "thread": None if asked.thread_id == column else asked.thread_id,
+        "store": claim,
+        "made": made,
+    }
+    sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
     # All is computed before: after a wait for the disk, the caches of the processor are cold.
-    record = None if heads is None else _record(heads, place, claim)
+    record = None if heads is None else heads.record(spot, digest_of(claim, "", b""))
     stored: RunnableConfig = {
         "configurable": {
             **asked.more,
             "thread_id": config["configurable"]["thread_id"],  # of the caller's type
             "checkpoint_ns": checkpoint_ns,
-            "checkpoint_id": place.checkpoint_id,
+            "checkpoint_id": spot.checkpoint_id,
         }
     }
-    yield Do("put", (asked.config, *sealed))
+    yield Do("put", (asked.place.config(asked.more), *sealed))
     parts.acknowledged.pop(asked.place, None)
     if record is not None:
         yield record
@@ -82,58 +79,56 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
     """
     if not asked.place.checkpoint_id:
         return None
-    found = yield Get(asked.config)
-    return (yield Call(_made_of, (parts, found[0], asked.place), found[0])) if found else None
+    found = yield get_at(asked.config)
+    spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
 
+    def made() -> str:
+        require_names(found, spot)
+        writes = open_writes(parts.rows, found, spot)
+        if not parts.rows.allow_partial:
+            parts.acknowledged.require(spot, writes)
+        return pack_made(writes)
 
-def _made_of(parts: Parts, found: CheckpointTuple, place: Place) -> str:
-    require_names(found, place)
-    writes = open_writes(parts.rows, found, place)
-    if not parts.rows.allow_partial:
-        parts.acknowledged.require(place, writes)
-    return pack_made(writes)
+    return (yield Call(made, (), found)) if found else None
 
 
 def put_writes(
-    parts: Parts, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    parts: Parts, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> Steps[None]:
     """Store the writes of a task to a checkpoint.
 
     A special write that is stored alone replaces the one before it, which the thread store remembers then. It
     remembers, too, what the user has stored.
     """
+    asked = yield from asking(parts, config, is_new=True)
+    heads = parts.heads
     call = new_call(writes)
     if not asked.place.checkpoint_id:
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
-    sealed = parts.rows.seal_writes(asked.place, task_id, task_path, writes, call)
+    spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
+    claimed = [
+        Write(Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call), task_id, channel, value)
+        for idx, (channel, value) in enumerate(writes)
+    ]
+    sealed = parts.rows.seal_writes(spot, claimed)
     ordinary, special = places_of(call)
     kept = [*special, *(ordinary if task_id == NULL_TASK_ID else ())]
-    since = (yield parts.heads.last_special) if parts.heads is not None and kept else None
+    since = (yield heads.call(heads.store.last_special)) if heads is not None and kept else None
     yield Do("put_writes", (asked.config, sealed, task_id, task_path))
     if ordinary:
-        parts.acknowledged.add(asked.place, task_id, call)
-    if parts.heads is not None and since is not None:
+        parts.acknowledged.add(spot, task_id, call)
+    if heads is not None and since is not None:
         if ordinary:
             since = NOTHING_REPLACED  # a saver may have ignored it
         events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in kept]
-        yield parts.heads.record_specials(asked.place, events)
+        yield heads.call(heads.store.append_specials, spot, events)
 
 
-def _claim(heads: Heads) -> Steps[str | None]:
-    """Check that heads can be recorded, and return what the checkpoint says of the store."""
-    yield heads.require_writable
-    return heads.make_claim()
-
-
-def _record(heads: Heads, place: Place, claim: str | None) -> Call:
-    """Return the call that records a checkpoint, to be made once it is stored."""
-    spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
-    return heads.record(spot, digest_of(claim, "", b""))
-
-
-def copy_thread(parts: Parts, source: Asked, target: Asked) -> Steps[None]:
+def copy_thread(parts: Parts, source_thread_id: str, target_thread_id: str) -> Steps[None]:
     """Copy all checkpoints and writes of a thread to another."""
-    listing, rows = Listing(parts, source, None, None, None), list[Listed]()
+    source = yield from asking(parts, _named(source_thread_id))
+    target = yield from asking(parts, _named(target_thread_id), is_new=True)
+    listing, rows = Listing(parts, source), list[Listed]()
     while listing.is_open:
         rows += yield from listing.page()
     for row in reversed(rows):
@@ -142,35 +137,38 @@ def copy_thread(parts: Parts, source: Asked, target: Asked) -> Steps[None]:
 
 
 def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
-    """Store a checkpoint and its writes in another thread."""
     rows, heads = parts.rows, parts.heads
-    claim = None if heads is None else (yield from _claim(heads))
+    claim = None if heads is None else (yield from heads.claim())
     checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
-    place = entry.place._replace(thread_id=target.place.thread_id)
+    spot = entry.spot._replace(thread_id=target.place.thread_id)
     # A saver that is given a version without a value would forget the value that is there already.
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
-    sealed = rows.seal_checkpoint(
-        place,
-        target.thread_id,
-        entry.parent,
-        checkpoint,
-        entry.metadata,
-        {name: version for name, version in versions.items() if name in values},
-        claim,
-        entry.made,
-    )
-    config = place.config(target.more)
+    header: Header = {
+        "metadata": entry.metadata,
+        "parent": entry.parent,
+        "thread": None if target.thread_id == spot.thread_id else target.thread_id,
+        "store": claim,
+        "made": entry.made,
+    }
+    new_versions = {name: version for name, version in versions.items() if name in values}
+    sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
+    place = Place(*spot)
     writes = [
-        (config, rows.seal_claimed(place, group), task_id, task_path)
+        (place.config(target.more), rows.seal_writes(spot, group), task_id, task_path)
         for task_id, task_path, group in _calls_of(entry.writes())
     ]
     yield Do("put", (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed))
     if heads is not None:
-        yield _record(heads, place, claim)
+        yield heads.record(spot, digest_of(claim, "", b""))
     for each in writes:
         yield Do("put_writes", each)
-    if heads is not None and (events := _specials(entry)):
-        yield heads.record_specials(place, events)
+    events = [
+        Special(0, write.task_id, write.claims.idx, write.claims.call_id, NOTHING_REPLACED)
+        for write in entry.stored_writes()
+        if write.is_kept and write.claims and write.claims.call
+    ]
+    if heads is not None and events:
+        yield heads.call(heads.store.append_specials, spot, events)
 
 
 def _calls_of(writes: Iterable[Write]) -> Iterator[tuple[str, str, list[Write]]]:
@@ -208,17 +206,13 @@ def _numbered(writes: Sequence[Write], path: str) -> Mapping[int, Write]:
     return {idx: write._replace(claims=Claims(path, idx)) for idx, write in enumerate(writes)}
 
 
-def _specials(entry: Entry) -> list[Special]:
-    """Return events for the special writes of a copy, and for those of the user."""
-    return [
-        Special(0, write.task_id, write.claims.idx, write.claims.call_id, NOTHING_REPLACED)
-        for write in entry.stored_writes()
-        if write.is_kept and write.claims and write.claims.call
-    ]
+def _named(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}
 
 
-def delete_thread(parts: Parts, asked: Asked) -> Steps[None]:
+def delete_thread(parts: Parts, thread_id: str) -> Steps[None]:
     """Delete all checkpoints and writes of a thread."""
+    asked = yield from asking(parts, _named(thread_id))
     for column in _columns_of(parts, asked):
         yield from _delete_column(parts, column)
     if parts.pseudonyms is not None:
@@ -226,29 +220,35 @@ def delete_thread(parts: Parts, asked: Asked) -> Steps[None]:
 
 
 def _columns_of(parts: Parts, asked: Asked) -> Sequence[str]:
-    """Return all that may stand for a thread in the database."""
     column = asked.place.thread_id
     others = () if parts.pseudonyms is None else parts.pseudonyms.others(asked.thread_id, column)
     return (column, *others)
 
 
 def _delete_column(parts: Parts, column: str) -> Steps[None]:
+    heads, deletion = parts.heads, Do("delete_thread", (column,))
     parts.acknowledged.forget_thread(column)
-    if parts.heads is not None:
-        yield from parts.heads.delete_thread(column)
-    yield Do("delete_thread", (column,))
-    if parts.heads is not None and (yield from parts.heads.has_live(column)):
+    if heads is None:
+        yield deletion
+        return
+    record = heads.call(heads.store.delete_thread, column)
+    yield record
+    yield deletion
+    if (yield from heads.has_live(column)):
         # What was stored meanwhile is deleted too: its row may be from before the deletion, or from after.
-        yield from parts.heads.delete_thread(column)
-        yield Do("delete_thread", (column,))
-        yield from parts.heads.delete_thread(column)
+        yield record
+        yield deletion
+        yield record
 
 
-def prune(parts: Parts, threads: Sequence[Asked], strategy: str) -> Steps[None]:
+def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
     With a thread store one that is missing already is refused: it would look like a deleted one afterwards.
     """
+    threads = list[Asked]()
+    for thread_id in thread_ids:
+        threads.append((yield from asking(parts, _named(thread_id))))
     if strategy == _DELETE:
         threads = _with_others(parts, threads)
     columns = [asked.place.thread_id for asked in threads]
@@ -260,7 +260,7 @@ def prune(parts: Parts, threads: Sequence[Asked], strategy: str) -> Steps[None]:
         yield pruning
         return
     for asked in threads:
-        listing = Listing(parts, asked, None, None, None)
+        listing = Listing(parts, asked)
         while listing.is_open:
             yield from listing.page()
         known = yield from heads.of_thread(asked.place.thread_id)
@@ -272,12 +272,12 @@ def prune(parts: Parts, threads: Sequence[Asked], strategy: str) -> Steps[None]:
         raise
     if strategy == _DELETE:
         for column in columns:
-            yield from heads.delete_thread(column)
+            yield heads.call(heads.store.delete_thread, column)
     else:
         yield from _settle_threads(parts, heads, threads, strategy)
 
 
-def _with_others(parts: Parts, threads: Sequence[Asked]) -> Sequence[Asked]:
+def _with_others(parts: Parts, threads: list[Asked]) -> list[Asked]:
     """Return threads that are to be deleted, with all that may stand for them in the database."""
     if parts.pseudonyms is None:
         return threads
@@ -318,7 +318,7 @@ def _of_run(parts: Parts, heads: Heads, run_id: str) -> Steps[list[Head]]:
         head = known and known.heads.get(spot_of(item))
         if not head or head.kind is Kind.DELETED:
             continue
-        entry = yield from open_listed(parts, None, Listed(item, known))
+        entry = yield from open_listed(parts, None, (item, known))
         if entry is not None and str(entry.metadata.get("run_id")) == str(run_id):
             which.append(head._replace(kind=Kind.LEAVING))
     return which
@@ -365,15 +365,16 @@ def _may_go(parts: Parts, heads: Heads, asked: Asked, head: Head) -> Steps[bool]
     if known is None or head not in known.heads.values():
         return True
     asked = asked._replace(place=Place(asked.place.thread_id, "", None), has_ns=True)
-    found = yield Get(asked.config)
-    return bool(found) and spot_of((yield opening(parts, found[0], asked)).found) > head.spot
+    found = yield get_at(asked.config)
+    return found is not None and (yield opening(parts, found, asked)).spot > head.spot
 
 
 def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
     for _ in range(2):
         left = list[Spot]()
         for head in which:
-            left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
+            found = yield get_at(Place(*head.spot).config())
+            left += [] if found is None else [spot_of(found)]
         which = yield from _settle(heads, which, left)
 
 

@@ -20,8 +20,7 @@ from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.base import empty_checkpoint
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.sealed.body import pack_claims, pack_header
-from sealpoint.sealed.calls import Claims
+from sealpoint.sealed.rows import Claims, pack_claims, pack_header
 from sealpoint.serde import EncryptedSerializer
 from tests.support.databases.checkpoints import at
 from tests.support.keys.rings import material_of

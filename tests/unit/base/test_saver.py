@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint import EncryptedSerializer, JsonPlusSerializer
+from sealpoint import JsonPlusSerializer
 from sealpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -59,10 +59,6 @@ def test_get_gives_the_checkpoint_of_the_tuple() -> None:
     assert saver.get(CONFIG) is asyncio.run(saver.aget(CONFIG)) is None
 
 
-def test_no_channels_ask_for_nothing() -> None:
-    assert Bare().get_delta_channel_history(config=CONFIG, channels=[]) == {}
-
-
 def test_the_serializer_is_made_at_first_use() -> None:
     """A subclass need not call our ``__init__``; one object serves for good."""
 
@@ -85,15 +81,3 @@ def test_an_untyped_serializer_gets_the_typed_methods() -> None:
 
     saver = Bare(serde=Reprs())  # type: ignore[arg-type]
     assert saver.serde.loads_typed(saver.serde.dumps_typed([1])) == "[1]"
-
-
-def test_an_allowlist_reaches_through_encryption() -> None:
-    """The copy still seals and refuses as before, and the first saver is as it was."""
-    inner = JsonPlusSerializer(allowed_msgpack_modules=None)
-    saver = Bare(serde=EncryptedSerializer.from_key(bytes(range(32)), serde=inner))
-    wider = saver.with_allowlist([("some.module", "Type")])
-    assert isinstance(wider.serde, EncryptedSerializer)
-    assert isinstance(wider.serde.serde, JsonPlusSerializer)
-    assert ("some.module", "Type") in wider.serde.serde.allowlist.types
-    assert ("some.module", "Type") not in inner.allowlist.types
-    assert wider.serde.plaintext == "refuse"

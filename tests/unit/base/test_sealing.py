@@ -7,9 +7,8 @@ import json
 import pickle
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -94,13 +93,6 @@ class WritesBeside(Good):
         self.rows += [(thread_id, task_id, channel, value) for channel, value in writes]
 
 
-class InterruptsBeside(Good):
-    """Passes all but special writes to its serializer."""
-
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        super().put_writes(config, [each for each in writes if not each[0].startswith("__")], task_id)
-
-
 class Indexes(Good):
     """Passes values to its serializer, and a second copy to an index."""
 
@@ -113,39 +105,30 @@ class Indexes(Good):
         return super().dump(value)
 
 
-class RoundTrip(Good):
-    """Serializes, and stores what it deserializes from that: RedisSaver makes its JSON so."""
-
-    def dump(self, value: Any) -> Any:
-        return self.serde.loads_typed(self.serde.dumps_typed(value))
-
-    def load(self, stored: Any) -> Any:
-        return stored
+def but(**methods: Any) -> Good:
+    """A good saver but for some methods."""
+    made: Good = type("But", (Good,), methods)(sealing())
+    return made
 
 
-class Exchanges(Good):
-    """Returns the same value for every write."""
-
-    def get_tuple(self, config: Any) -> CheckpointTuple | None:
-        found = super().get_tuple(config)
-        return found and found._replace(pending_writes=[("t", "canary", ""), ("t", "__interrupt__", "")])
+def some_writes(self: Good, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+    """Pass all but special writes to the serializer."""
+    Good.put_writes(self, config, [each for each in writes if not each[0].startswith("__")], task_id)
 
 
-class Mangles(Good):
-    """Stores bytes as text."""
-
-    def dump(self, value: Any) -> Any:
-        kind, data = super().dump(value)
-        return kind, data.decode("utf-8", "replace").encode()
+def same_writes(self: Good, config: Any) -> CheckpointTuple | None:
+    found = Good.get_tuple(self, config)
+    return found and found._replace(pending_writes=[("t", "canary", ""), ("t", "__interrupt__", "")])
 
 
-class Forgets(Good):
-    def get_tuple(self, config: Any) -> None:
-        return None
+def as_text(self: Good, value: Any) -> Any:
+    kind, data = self.serde.dumps_typed(value)
+    return kind, data.decode("utf-8", "replace").encode()
 
 
-class Undeletable(Good):
-    delete_thread = BaseCheckpointSaver.delete_thread
+def there_and_back(self: Good, value: Any) -> Any:
+    """Serialize, and store what is deserialized from that: RedisSaver makes its JSON so."""
+    return self.serde.loads_typed(self.serde.dumps_typed(value))
 
 
 class Awaited(Good):
@@ -191,7 +174,7 @@ BAD: dict[str, tuple[Callable[[], Good], str]] = {
     "copied its serializer": (lambda: late(Copies()), "channel value"),
     "checkpoint beside": (lambda: Beside(sealing()), "channel value did not reach saver.serde"),
     "writes beside": (lambda: WritesBeside(sealing()), "write did not reach saver.serde"),
-    "interrupts beside": (lambda: InterruptsBeside(sealing()), "interrupt did not reach saver.serde"),
+    "interrupts beside": (lambda: but(put_writes=some_writes), "interrupt did not reach saver.serde"),
     "a second copy": (lambda: Indexes(json.dumps), "channel value"),
     "a second copy, pickled": (lambda: Indexes(pickle.dumps), "was pickled"),
     "a second copy, as text": (
@@ -202,11 +185,11 @@ BAD: dict[str, tuple[Callable[[], Good], str]] = {
         lambda: Indexes(partial(json.dumps, default=vars)),
         "channel value had not reached",
     ),
-    "other values come back": (lambda: Exchanges(sealing()), "did not return the write"),
-    "opened again": (lambda: RoundTrip(sealing()), "deserialized"),
-    "bytes as text": (lambda: Mangles(sealing()), "IntegrityError"),
-    "nothing comes back": (lambda: Forgets(sealing()), "returned no checkpoint"),
-    "no delete_thread": (lambda: Undeletable(sealing()), "delete_thread"),
+    "other values come back": (lambda: but(get_tuple=same_writes), "did not return the write"),
+    "opened again": (lambda: but(dump=there_and_back, load=lambda _, stored: stored), "deserialized"),
+    "bytes as text": (lambda: but(dump=as_text), "IntegrityError"),
+    "nothing comes back": (lambda: but(get_tuple=lambda *_: None), "returned no checkpoint"),
+    "no delete_thread": (lambda: but(delete_thread=BaseCheckpointSaver.delete_thread), "delete_thread"),
     "plain serializer": (lambda: Good(JsonPlusSerializer()), "JsonPlusSerializer does not seal"),
     "sync methods missing": (lambda: Awaited(sealing()), "arequire_sealing"),
 }
@@ -326,34 +309,6 @@ def test_a_serializer_derived_meanwhile_is_not_watched() -> None:
     assert saver.derived.dumps_typed != saver.serde.dumps_typed
 
 
-def test_checks_may_overlap() -> None:
-    """The first check of a serializer ends while the second is under way."""
-
-    class Slow(Awaited):
-        async def aput_writes(self, *arguments: Any) -> None:
-            await (first.wait() if self is last else asyncio.sleep(0))
-            await super().aput_writes(*arguments)
-
-    async def check(saver: Any) -> None:
-        await arequire_sealing(saver)
-        first.set()
-
-    async def both() -> None:
-        await asyncio.gather(check(Slow(serde)), check(last))
-
-    serde, first = sealing(), asyncio.Event()
-    last = Slow(serde)
-    asyncio.run(both())
-    assert not WATCHED & vars(serde).keys()
-
-
-def test_a_thread_that_is_named_is_kept() -> None:
-    saver = Good(sealing())
-    require_sealing(saver, thread_id="mine")
-    assert {place[0] for place in saver.checkpoints} == {row[0] for row in saver.rows} == {"mine"}
-    require_sealing(Undeletable(sealing()), thread_id="mine")
-
-
 def test_a_serializer_without_attributes_is_refused() -> None:
     class Slots:
         __slots__ = ()
@@ -394,21 +349,3 @@ def test_further_keys_of_the_config() -> None:
     require_sealing(Partitioned(sealing()), configurable={"tenant": "t1"})
     with pytest.raises(SealingCheckError, match="KeyError"):
         require_sealing(Partitioned(sealing()))
-
-
-def test_each_check_has_a_thread_and_texts_of_its_own() -> None:
-    class Notes(Good):
-        met: ClassVar[list[str]] = []
-
-        def put(self, config: Any, checkpoint: Any, *arguments: Any) -> Any:
-            self.met.append(config["configurable"]["thread_id"])
-            stored = super().put(config, checkpoint, *arguments)
-            found = self.get_tuple(stored)
-            assert found
-            self.met.extend(found.checkpoint["channel_values"].values())
-            return stored
-
-    for _ in range(2):
-        with suppress(SealingCheckError):
-            require_sealing(Notes(sealing()))
-    assert len(set(Notes.met)) == 4

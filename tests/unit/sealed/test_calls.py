@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.errors import ConfigError, WritesLostError
 from sealpoint.langgraph import SealedSaver
-from sealpoint.sealed.calls import Claims, StoredWrite, new_call, places_of, require_whole
+from sealpoint.sealed.rows import Claims, StoredWrite, new_call, places_of, require_whole
 from tests.graphs.savers import SEALED
 
 CHANNELS: Final = ("a", "b", ERROR, INTERRUPT, RESUME)
@@ -80,21 +80,6 @@ def begun(saver: Any) -> Any:
 def delete(connection: sqlite3.Connection, idx: int) -> None:
     connection.execute("DELETE FROM writes WHERE idx = ?", [idx])
     connection.commit()
-
-
-@pytest.mark.parametrize("gone", [-4, 1, 2])
-def test_a_write_taken_out_of_its_call(connection: sqlite3.Connection, gone: int) -> None:
-    saver = SealedSaver(Theirs(connection), serde=SEALED)
-    config = begun(saver)
-    saver.put_writes(config, [(RESUME, "yes"), ("amount", 5), ("flagged", True)], "task")
-    delete(connection, gone)
-    for read in (
-        lambda: saver.get_tuple(config),
-        lambda: [*saver.list(config)],
-        lambda: saver.copy_thread("t", "u"),
-    ):
-        with pytest.raises(WritesLostError, match="task 'task'"):
-            read()
 
 
 def test_a_saver_that_stores_writes_one_by_one(connection: sqlite3.Connection) -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations_with_replacement, product
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from sealpoint.base.saver import run
 from sealpoint.errors import RolledBackError
 from sealpoint.langgraph import SealedSaver, SqliteSaver
-from sealpoint.sealed.reading import Listing, get, histories
+from sealpoint.sealed.reading import Listing, asking, get_tuple, histories
 from sealpoint.sealed.steps import Steps, reply
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put
 from sealpoint.threads import MemoryThreadStore
@@ -53,37 +53,23 @@ def document(number: int, value: int) -> tuple[Any, Any, Any]:
 
 
 def of(procedure: Callable[..., Steps[Any]], *arguments: Any) -> Act:
-    """A procedure; a config among its arguments, or in a list, is what it is asked for."""
-
-    def act(saver: SealedSaver) -> Steps[Any]:
-        def asked(value: Any) -> Any:
-            if isinstance(value, dict):
-                return saver._ask(cast(Any, value))
-            return [*map(asked, value)] if isinstance(value, list) else value
-
-        return procedure(saver._parts, *map(asked, arguments))
-
-    return act
+    return lambda saver: procedure(saver._parts, *arguments)
 
 
 def put_act(number: int, value: int) -> Act:
-    def act(saver: SealedSaver) -> Steps[Any]:
-        config = at(number - 1)
-        return put(saver._parts, saver._ask(config, is_new=True), config, *document(number, value))
-
-    return act
+    return lambda saver: put(saver._parts, at(number - 1), *document(number, value))
 
 
-def listing(do: Any, asked: Any, limit: int | None = None) -> Steps[Any]:
-    listed = Listing(do, asked, None, None, limit)
+def listing(parts: Any, config: Any, limit: int | None = None) -> Steps[Any]:
+    listed = Listing(parts, (yield from asking(parts, config)), limit=limit)
     while listed.is_open:
         for row in (yield from listed.page()):
             yield from listed.take(row)
 
 
 READERS: Final[dict[str, Act]] = {
-    "latest": of(get, at()),
-    "by id": of(get, at(3)),
+    "latest": of(get_tuple, at()),
+    "by id": of(get_tuple, at(3)),
     "list": of(listing, at()),
     "list, one": of(listing, at(), 1),
     "history": of(histories, at(2), ["n"]),
@@ -92,10 +78,10 @@ WRITERS: Final[dict[str, Act]] = {
     "put": put_act(4, 4),
     "put on a fork": put_act(2, 20),
     "put again": put_act(3, 30),
-    "prune": of(prune, [at()], "keep_latest"),
+    "prune": of(prune, [THREAD], "keep_latest"),
     "delete runs": of(delete_for_runs, ["run 3", "run 1"]),
-    "delete": of(delete_thread, at()),
-    "copy": of(copy_thread, at(thread=SOURCE), at()),
+    "delete": of(delete_thread, THREAD),
+    "copy": of(copy_thread, SOURCE, THREAD),
 }
 
 
@@ -225,7 +211,7 @@ def test_a_writer_beside_another(one: str, other: str, most: int) -> None:
 @pytest.mark.parametrize("other", ["delete", "put"])
 def test_a_limit_is_resolved_by_doing_it_again(other: str) -> None:
     """A put whose head comes last, after the thread was deleted, or stored again under the same id."""
-    order = [0, 0, *[1] * 20]
+    order = [0, 0, 0, *[1] * 20]
     with pytest.raises(RolledBackError):
         play(WRITERS["put"], WRITERS[other], order)
     play(WRITERS["put"], WRITERS[other], order, again=WRITERS[other])

@@ -263,24 +263,6 @@ def test_a_deleted_row_that_is_put_back_is_no_later_one(scene: Scene) -> None:
             read()
 
 
-# --- parents -------------------------------------------------------------------------------------------
-
-
-def test_a_parent_that_is_hidden_from_its_child_is_missed(scene: Scene) -> None:
-    """Pruning removes parents, but not those that are there."""
-    ids = fill(scene.saver)
-    scene.connection.execute(
-        "UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE checkpoint_id = ?", [ids[3]]
-    )
-    scene.connection.commit()
-    for read in (
-        lambda: scene.saver.get_delta_channel_history(config=at(ids[-1]), channels=["x"]),
-        lambda: scene.saver.copy_thread(THREAD, "copy"),
-    ):
-        with pytest.raises(RowError, match="has lost its parent"):
-            read()
-
-
 # --- limits; SECURITY.md lists them --------------------------------------------------------------------
 
 

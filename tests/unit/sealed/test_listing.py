@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -29,21 +27,8 @@ from tests.support.servers.postgres import schema, server
 RING = KeyRing([Key("k1", bytes(32), KeyState.ACTIVE)], index=bytes(range(32)))
 RING_CIPHER = RingCipher(RING, "xaes256gcm")
 SERDE = EncryptedSerializer(RING_CIPHER)
-Pair = tuple[BaseCheckpointSaver[Any], SealedSaver]
 
-VALUES = st.sampled_from(
-    ["a", "b", "1", 1, 1.0, 2, 0, True, False, None, {"x": 1}, {"x": 1, "y": [1]}, [1, "a"], [1]]
-)
-METADATA = st.fixed_dictionaries(
-    {"step": st.integers(-1, 2), "source": st.sampled_from(["input", "loop"]), "parents": st.just({})},
-    optional={"user": VALUES, "tenant": VALUES, "other": VALUES},
-)
-FILTERS = st.dictionaries(
-    st.sampled_from(["step", "source", "user", "tenant", "other", "none"]), VALUES, max_size=2
-)
-PUTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), METADATA), max_size=12)
 IDS = [f"1f000000-0000-6000-8000-00000000000{number}" for number in range(10)]
-THREADS = [("t1", ""), ("t2", ""), ("t1", "child:1")]
 
 
 @pytest.fixture
@@ -76,90 +61,6 @@ def make(kind: str, stack: ExitStack, pytestconfig: pytest.Config) -> Make:
 @pytest.fixture(params=["sqlite", "ours", "memory", "postgres"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(params=[{}, {"indexed_metadata": ["user"], "pseudonyms": True, "plain_metadata": ["tenant"]}])
-def pair(make: Make, request: pytest.FixtureRequest) -> Pair:
-    """A bare saver, and the same kind wrapped."""
-    return make()[0], SealedSaver(make()[0], serde=SERDE, **request.param)
-
-
-def _fill(pair: Pair, puts: list[tuple[int, int, dict[str, Any]]]) -> None:
-    for saver in pair:
-        for thread_id in ("t1", "t2"):
-            saver.delete_thread(thread_id)
-        for thread, number, metadata in puts:
-            thread_id, ns = THREADS[thread]
-            checkpoint = empty_checkpoint()
-            checkpoint["id"] = IDS[number]
-            config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-            saver.put(config, checkpoint, metadata, {})  # type: ignore[arg-type]
-
-
-def _listed(saver: BaseCheckpointSaver[Any], *arguments: Any, **options: Any) -> list[Any]:
-    return [
-        (tuple(sorted(found.config["configurable"].items())), found.metadata)
-        for found in saver.list(*arguments, **options)
-    ]
-
-
-def _id(item: Any) -> Any:
-    return dict(item[0])["checkpoint_id"]
-
-
-def _sorted(found: list[Any]) -> list[Any]:
-    """Without the order among checkpoints of one id, which no saver promises."""
-    return sorted(found, key=lambda item: (_id(item), str(item[0])), reverse=True)
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    puts=PUTS,
-    wanted=FILTERS,
-    where=st.sampled_from([None, *THREADS, ("t1", None), ("nobody", "")]),
-    before=st.none() | st.integers(0, 9),
-    limit=st.none() | st.integers(1, 4),
-)
-def test_a_listing_is_that_of_the_bare_saver(
-    pair: Pair,
-    kind: str,
-    puts: list[Any],
-    wanted: dict[str, Any],
-    where: tuple[str, str | None] | None,
-    before: int | None,
-    limit: int | None,
-) -> None:
-    if kind in {"sqlite", "ours"} and any(isinstance(value, dict | list) for value in wanted.values()):
-        wanted = {key: value for key, value in wanted.items() if not isinstance(value, dict | list)}
-    _fill(pair, puts)
-    config: Any = None
-    if where is not None:
-        thread_id, ns = where
-        config = {"configurable": {"thread_id": thread_id} | ({} if ns is None else {"checkpoint_ns": ns})}
-    older: Any = None if before is None else {"configurable": {"checkpoint_id": IDS[before]}}
-    bare, sealed = (_listed(saver, config, filter=wanted, before=older) for saver in pair)
-    assert _sorted(sealed) == _sorted(bare)
-    if limit is not None:
-        some = _listed(pair[1], config, filter=wanted, before=older, limit=limit)
-        # Which of several checkpoints of one id comes first is not promised.
-        assert [_id(item) for item in some] == [_id(item) for item in sealed[:limit]]
-        assert all(item in sealed for item in some)
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_pages_do_not_divide_checkpoints_of_one_id(make: Make) -> None:
-    """Copies of a thread have the same ids: a page that begins below an id would lose some."""
-    saver = SealedSaver(make()[0], serde=SERDE)
-    for number in range(300):
-        for thread in range(2 if number % 50 else 40):
-            checkpoint = {**empty_checkpoint(), "id": f"1f000000-0000-6000-8000-{number:012}"}
-            config: Any = {"configurable": {"thread_id": f"t{thread}", "checkpoint_ns": ""}}
-            saver.put(config, checkpoint, {"step": number, "user": f"u{number % 7}"}, {})  # type: ignore[arg-type, typeddict-unknown-key]
-    everything = [*saver.list(None)]
-    assert len(everything) == 6 * 40 + 294 * 2
-    some = [found for found in everything if found.metadata["user"] == "u3"]  # type: ignore[typeddict-item]
-    assert len([*saver.list(None, filter={"user": "u3"})]) == len(some)
-    assert len([*saver.list(None, filter={"user": "u3"}, limit=50)]) == 50
 
 
 def test_the_saver_can_be_used_while_it_lists(make: Make) -> None:

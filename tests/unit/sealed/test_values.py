@@ -52,13 +52,3 @@ def test_large_values_do_not_block_the_event_loop(in_memory: bool, text: str) ->
 
     is_on_loop = threading.get_ident() in asyncio.run(run())
     assert is_on_loop is (text == "small")
-
-
-@pytest.mark.parametrize("is_sealed", [False, True], ids=["bare", "sealed"])
-def test_a_value_whose_channel_has_no_version_is_not_stored(is_sealed: bool) -> None:
-    """No saver finds it again, though it is among the new versions."""
-    serde = EncryptedSerializer.from_key(bytes(32))
-    saver: Any = SealedSaver(InMemorySaver(), serde=serde) if is_sealed else InMemorySaver()
-    checkpoint = {**empty_checkpoint(), "channel_values": {"a": [1], "b": [2]}, "channel_versions": {"a": 1}}
-    stored = saver.put(CONFIG, checkpoint, {}, {"a": 1, "b": 1})
-    assert saver.get_tuple(stored).checkpoint["channel_values"] == {"a": [1]}

@@ -20,8 +20,7 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.sealed.body import SENTINEL, Header
-from sealpoint.sealed.rows import Parts, require_same_row, take_apart
+from sealpoint.sealed.rows import SENTINEL, Header, Parts, require_same_row, take_apart
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.legacy_json import parse_json

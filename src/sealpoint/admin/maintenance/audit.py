@@ -19,7 +19,7 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import MetadataError
-from sealpoint.sealed.body import PLAIN
+from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.tokens import TOKEN
 
 MAX_LABELS: Final = 200

@@ -22,11 +22,9 @@ from sealpoint.base.place import WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.errors import RowError, SealpointError, WritesLostError
 from sealpoint.keys.key import KeyedHash
-from sealpoint.sealed.body import Header, digest_of
-from sealpoint.sealed.calls import Claims, StoredWrite, places_of, require_whole
-from sealpoint.sealed.entry import error_of, parse_made, require_made, special_calls, task_hash
+from sealpoint.sealed.entry import not_last, parse_made, require_made, task_hash
 from sealpoint.sealed.heads import PURPOSE, UNBOUND_DIGEST, mac_of
-from sealpoint.sealed.rows import Parts
+from sealpoint.sealed.rows import Claims, Header, Parts, StoredWrite, digest_of, places_of, require_whole
 from sealpoint.threads.store import Calls, Kind, Special, Spot, ThreadStore, contradiction, standing_calls
 
 UNBOUND: Final = b""
@@ -271,7 +269,7 @@ class LastWrites:
         there = rows.find(suspects)  # a checkpoint that is missing itself is a finding of its own
         writes = WriteRows(rows.database, rows.cipher).writes(suspects.__contains__)
         for spot, events in suspects.items():
-            error = error_of(contradiction(events, special_calls(writes.get(spot, ()))))
+            error = not_last(events, writes.get(spot, ()))
             if error is not None and spot in there and not _may_go(store, spot):
                 yield spot, error
 

@@ -46,8 +46,7 @@ from sealpoint.errors import (
     stopped_by,
 )
 from sealpoint.keys.files import PrivateFolder
-from sealpoint.sealed.body import Header
-from sealpoint.sealed.rows import Parts
+from sealpoint.sealed.rows import Header, Parts
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file

@@ -32,25 +32,23 @@ from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.workers import Assignment, Signal
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, decode_metadata, encode_metadata
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE, Place
+from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
 from sealpoint.crypto import KeyRing, Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, SealedValueError, SealpointError, excerpt
-from sealpoint.sealed.body import (
+from sealpoint.sealed.layout import Inline, Sentinels
+from sealpoint.sealed.rows import (
     PLAIN,
     SENTINEL,
     SENTINEL_VERSION,
+    Claims,
     Header,
-    pack_claims,
-    pack_header,
-    require_same_kind,
-)
-from sealpoint.sealed.calls import Claims
-from sealpoint.sealed.layout import Inline, Sentinels
-from sealpoint.sealed.rows import (
     Parts,
     channels_apart,
+    pack_claims,
+    pack_header,
     require_never_sealed,
+    require_same_kind,
     require_same_row,
     restore_values,
     value_missing,
@@ -59,6 +57,7 @@ from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS
+from sealpoint.threads.store import Spot
 
 _CHECKPOINTS: Final = "checkpoints"
 _REMEMBERED: Final = (
@@ -145,7 +144,7 @@ class Binder:
         inline = {name: value for name, value in found.items() if name not in beside.channels}
         header["channels"] = [*inline, *sorted(beside.channels)]
         header["inline"] = inline
-        frame = self._rows.seal_frame(Place(**cell.where.names), header, document, header["metadata"])
+        frame = self._rows.seal_frame(Spot(**cell.where.names), header, document, header["metadata"])
         # A saver compares versions with each other, and they are all text or all numbers.
         are_text = all(isinstance(version, str) for version in versions.values())
         seen = {**versions, SENTINEL: SENTINEL_VERSION if are_text else int(SENTINEL_VERSION)}

@@ -28,8 +28,9 @@ from sealpoint.base.place import KEY, Frame, read_frame
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_sealed
 from sealpoint.errors import DecodeError, RowError, SealpointError
-from sealpoint.sealed.body import SENTINEL, Header
 from sealpoint.sealed.rows import (
+    SENTINEL,
+    Header,
     require_never_sealed,
     require_parts,
     restore_values,

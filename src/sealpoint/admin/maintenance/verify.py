@@ -32,9 +32,7 @@ from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
-from sealpoint.sealed.body import Header
-from sealpoint.sealed.calls import Claims
-from sealpoint.sealed.rows import Parts, value_missing, versions_apart
+from sealpoint.sealed.rows import Claims, Header, Parts, value_missing, versions_apart
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque

@@ -59,7 +59,7 @@ from sealpoint.admin.databases.rows import (
 )
 from sealpoint.base.place import KEY
 from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
-from sealpoint.sealed.body import SENTINEL
+from sealpoint.sealed.rows import SENTINEL
 from sealpoint.sqlitefile.guard import oversized
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only

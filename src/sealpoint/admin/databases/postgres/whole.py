@@ -32,7 +32,7 @@ from sealpoint.admin.databases.rows import UNSEALED_ROW, Beside, Change, Rewritt
 from sealpoint.base import place as coordinates
 from sealpoint.base import place as frame
 from sealpoint.errors import SchemaError
-from sealpoint.sealed.body import SENTINEL, SENTINEL_VERSION
+from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
 CHECKPOINTS: Final = Column(
     "checkpoints",
