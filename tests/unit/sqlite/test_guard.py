@@ -234,14 +234,6 @@ def test_ctrl_c_ends_a_statement_of_ours() -> None:
         assert connection.execute(f"SELECT {called} FROM (SELECT 1 AS i)").fetchone() == (0,)
 
 
-def test_ctrl_c_in_a_statement_of_the_application_comes_after_it() -> None:
-    """As without a saver: it is not turned into an error of SQLite's, nor the statement ended."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        put_chain(SqliteSaver(connection), "1")
-        statement = ENDLESS.format(" WHERE i < 3000000")
-        through_ctrl_c(connection, lambda: connection.execute(statement))
-
-
 def test_ctrl_c_at_any_moment_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the loop of the progress handler begins again: it is never an error of the database.
 
