@@ -7,7 +7,7 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -35,19 +35,17 @@ from sealpoint.postgres import (
     watched_connection,
 )
 from sealpoint.threads import pgstatements as statements
+from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.pgstatements import (
     DAMAGED_HINT,
     HINT,
     WRITER,
-    answer_of,
     columns_of,
     encoded,
     halves,
-    heads_of,
     special_columns,
-    specials_of,
 )
-from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Special, Spot
+from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Head, Kind, Special, Spot
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -279,8 +277,6 @@ FLUSHED_EVENTS: Final = 64
 
 SCHEMA: Final = "sealpoint_threads"
 
-LOST_ROW: Final = "a table has lost its only row"
-
 APPEND_ROWS: Final = 10_000
 """How many rows `adopt` sends at a time."""
 
@@ -288,7 +284,7 @@ _HAS_ROWS: Final = 2
 """libpq's PGRES_TUPLES_OK."""
 
 
-class PostgresThreadStore:
+class PostgresThreadStore(DatabaseStore):
     """A thread store in Postgres. See `ThreadStore`.
 
     The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
@@ -298,6 +294,8 @@ class PostgresThreadStore:
     Attributes:
         identity: Names this store in what is sealed: 32 hex digits.
     """
+
+    _statements, _name_type, _encoded = statements, bytes, staticmethod(encoded)
 
     def __init__(
         self,
@@ -330,39 +328,19 @@ class PostgresThreadStore:
         self._creates = False
 
     @property
-    def identities(self) -> frozenset[str]:
-        """All that were names of this store."""
-        return frozenset(name for (name,) in self._rows(statements.IDENTITIES))
-
-    @property
     def claim(self) -> int:
         """The clock when an event was last flushed: a power failure may undo later ones."""
         return self._claim
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
-        return answer_of(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
+        return self._answer(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         wanted = [encoded(*spot) for spot in dict.fromkeys(spots)]
-        return answer_of(
-            self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
-        )
-
-    def between(
-        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
-    ) -> Answer:
-        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
-        limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
-        given = [(condition, value) for condition, value in limits if value is not None]
-        conditions = "".join(f"AND {condition} %s " for condition, _ in given)
-        values = encoded(thread_id, *(value for _, value in given))
-        return answer_of(self._rows(statements.BETWEEN, values, conditions))
-
-    def replaced(self, spot: Spot) -> Sequence[bytes]:
-        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        return [mac for (mac,) in self._rows(statements.MACS, encoded(*spot) * 2)]
+        columns = [[spot[column] for spot in wanted] for column in range(3)]
+        return self._answer(self._rows(statements.FIND, columns))
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
@@ -373,7 +351,7 @@ class PostgresThreadStore:
 
     def _flush(self, connection: Connection[Any]) -> None:
         rows = self._execute_flushed(connection, statements.MARK)
-        self._claim, self._appended = rows[0][0], 1
+        self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
 
     def require_apart(self, lock: int, roles: Sequence[str]) -> None:
         """Check that none of the roles of a saver's session, or which it may become, may write the store.
@@ -401,7 +379,7 @@ class PostgresThreadStore:
 
     def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
         if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
-            raise self._refused(LOST_ROW)
+            self._clock([])
 
     def last_special(self) -> int:
         """Return the number of the last event of a special write. See `ThreadStore`."""
@@ -412,32 +390,6 @@ class PostgresThreadStore:
         """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
         self._pool.write(self._execute, statements.APPEND_SPECIALS, special_columns([(spot, specials)]))
 
-    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
-        after: tuple[bytes, ...] = ()
-        while rows := self._rows(
-            statements.SPECIALS, (*after, PAGE_ROWS), statements.ALSO_AFTER if after else ""
-        ):
-            yield from specials_of(rows)
-            after = rows[-1][:3]
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another, a page at a time."""
-        (thread,), count = encoded(thread_id), PAGE_ROWS
-        while count == PAGE_ROWS:
-            rows = self._rows(statements.LIVE, (thread, PAGE_ROWS))
-            self.append(sorted(heads_of(rows)))
-            count = len(rows)
-        after: tuple[bytes, ...] = ()
-        further = ""
-        while rows := self._rows(statements.SPECIAL_NAMES, (thread, *after, PAGE_ROWS), further):
-            self.append(heads_of(row[:5] for row in rows if row[5]))
-            after, further = rows[-1][1:3], statements.AFTER_NAME
-
-    def has_live(self, thread_id: str) -> bool:
-        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
-        return bool(self._rows(statements.LIVE, (*encoded(thread_id), 1)))
-
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
         """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
 
@@ -446,22 +398,15 @@ class PostgresThreadStore:
         """
         flushed = flushed or self._appended % FLUSHED_EVENTS == 0
         run = self._execute_flushed if flushed else self._execute
-        ((clock,),) = self._pool.write(run, statement, values)
+        clock = self._clock(self._pool.write(run, statement, values))
         self._appended += 1
-        if flushed and clock is not None:
+        if flushed:
             self._claim = max(self._claim, clock)
 
     def _execute_flushed(self, connection: Connection[Any], *arguments: Any) -> list[tuple[Any, ...]]:
         with connection.transaction():
             self._execute(connection, statements.FLUSH)
             return self._execute(connection, *arguments)
-
-    def heads(self) -> Iterator[Head]:
-        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
-        after: tuple[bytes, ...] = ()
-        while rows := self._rows(statements.HEADS, (*after, PAGE_ROWS), statements.AFTER if after else ""):
-            yield from heads_of(rows)
-            after = rows[-1][:3]
 
     def end(self) -> int:
         """Return the number of the last event, when no other is being appended. See `ThreadStore`."""
@@ -470,16 +415,8 @@ class PostgresThreadStore:
     def _end(self, connection: Connection[Any]) -> int:
         with connection.transaction():  # waits for transactions that have a number, and may commit later
             self._execute(connection, statements.LOCK)
-            ((number,),) = self._execute(connection, statements.END)
+            ((number,),) = self._execute(connection, END)
         return int(number)
-
-    def events(self, until: int) -> Iterator[Event]:
-        """Yield the events up to a number, in their order. See `ThreadStore`."""
-        after = 0
-        while rows := self._rows(statements.EVENTS, (after, until, PAGE_ROWS)):
-            for (seq, at, *_), head in zip(rows, heads_of(row[2:] for row in rows), strict=True):
-                yield Event(seq, head, at)
-            after = rows[-1][0]
 
     def adopt(
         self,
@@ -507,7 +444,7 @@ class PostgresThreadStore:
             rest = iter(heads)
             while batch := [*islice(rest, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
-                self._execute(connection, statements.APPEND_ANY, columns_of(batch))
+                self._clock(self._execute(connection, statements.APPEND_ANY, columns_of(batch)))
             while also := specials[:APPEND_ROWS]:
                 connection.extend(statements.LONG_SECONDS)
                 self._execute(connection, statements.APPEND_SPECIALS, special_columns(also))
@@ -517,27 +454,15 @@ class PostgresThreadStore:
             self._execute(connection, statements.RAISE, (clock,))
             self._execute(connection, statements.RECORD, (reason,))
 
-    def trim(self, before: int) -> int:
-        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
-        count = 0
-        after: list[bytes] = []
-        while rows := self._pool.write(self._trim, before, after):
-            ((gone, *after),) = rows
-            count += gone
-        return count
+    def _trim_page(self, before: int, after: Sequence[bytes], most: int) -> list[tuple[Any, ...]]:
+        return self._pool.write(self._trim, before, after, most)
 
-    def _trim(self, connection: Any, before: int, after: Sequence[bytes]) -> list[tuple[Any, ...]]:
-        """Trim some checkpoints; return how many, and the last that was looked at; nothing at the end."""
+    def _trim(self, connection: Any, before: int, after: Sequence[bytes], most: int) -> list[tuple[Any, ...]]:
         connection.extend(statements.LONG_SECONDS)
         with connection.transaction():
             self._execute(connection, statements.LONG)
-            conditions = statements.AFTER if after else ""
-            return self._execute(connection, statements.TRIM, (*after, PAGE_ROWS, before), conditions)
-
-    def trimmed(self) -> int:
-        """Return how many checkpoints were forgotten so far."""
-        ((number,),) = self._rows(statements.TRIMMED)
-        return int(number)
+            conditions = f"WHERE {AFTER}" if after else ""
+            return self._execute(connection, statements.TRIM, (*after, most, before), conditions)
 
     def close(self) -> None:
         """Close the connections; a later call opens others."""
@@ -556,8 +481,6 @@ class PostgresThreadStore:
         if cursor.pgresult.status != _HAS_ROWS:
             return []
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-        if not rows and statement in statements.HAVE_ROW:
-            raise self._refused(LOST_ROW)
         return rows
 
     def _open(self, connection: Connection[Any]) -> None:
@@ -571,11 +494,11 @@ class PostgresThreadStore:
         if not found:
             raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
         if found != statements.COLUMNS:
-            raise self._refused("its tables are not those of a thread store")
+            raise self._damaged("its tables are not those of a thread store")
         self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints
         identity = self._identify(connection)
         if self.identity not in ("", identity):
-            raise self._refused("another thread store has taken its place")
+            raise self._damaged("another thread store has taken its place")
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
         """Return the columns of each table; ``None`` for what is no table, or runs code of its owner."""
@@ -585,13 +508,14 @@ class PostgresThreadStore:
     def _identify(self, connection: Connection[Any]) -> str:
         rows = self._execute(connection, statements.IDENTITY)
         if len(rows) != 1 or rows[0][0] != statements.VERSION:
-            raise self._refused("it has no version that this sealpoint reads")
+            raise self._damaged("it has no version that this sealpoint reads")
         return str(rows[0][1])
 
-    def _refused(self, what: str) -> ThreadStoreDownError:
+    def _damaged(self, what: str) -> ThreadStoreDownError:
         return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=DAMAGED_HINT)
 
 
 @cache
 def _text(statement: str, schema: str, conditions: str = "") -> bytes:
-    return statement.format(schema=schema, conditions=conditions).encode()
+    named = statement.format(schema=f'"{schema}".', name=schema, conditions=conditions)
+    return named.replace("?", "%s").encode()

@@ -6,10 +6,9 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sealpoint.errors import (
     AccessError,
@@ -24,7 +23,8 @@ from sealpoint.errors import (
 from sealpoint.keys.files import PrivateFolder
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.opening import create_file, open_file, prepare, require_whole, switch_log_on
-from sealpoint.threads.store import REPLACED, SEPARATOR, Kind
+from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
+from sealpoint.threads.store import SEPARATOR, Kind
 
 FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError)
 """What a call on the file may raise: `translated` returns our error for it."""
@@ -38,13 +38,6 @@ RESTORE_HINT: Final = "name the file of a thread store, or restore it from backu
 def damaged(path: Path, what: str) -> ThreadStoreDownError:
     """Return the error for a file that is not as a thread store writes it."""
     return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
-
-
-def require_row(path: Path, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
-    """Return a row whose values have these types; in a damaged file they may have any."""
-    if row is None or any(type(value) is not wanted for value, wanted in zip(row, types, strict=True)):
-        raise damaged(path, "a row does not contain what a thread store writes")
-    return row
 
 
 def translated(error: Exception, path: Path) -> ThreadStoreError:
@@ -185,16 +178,11 @@ UPGRADE: Final = (
 SUBQUERIES: Final = ("latest", "head", "every")
 """Names of subqueries: SQLite's authorizer sees them as it sees views."""
 
-_SPOT: Final = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-
-END: Final = "SELECT coalesce(max(seq), 0) FROM heads"
-CLOCK: Final = f"SELECT raised, ({END}) FROM store LIMIT 1"
-
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
-_LIVE: Final = f"""head_seq >= coalesce((
-            SELECT max(seq) FROM heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
-            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
-            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
+_LIVE: Final = LIVE_SPECIAL.format(schema="")
+_END: Final = END.format(schema="")
+_CLOCK: Final = CLOCK.format(schema="")
+READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
 def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
@@ -208,7 +196,7 @@ _OF_HEADS: Final = _specials("heads.thread_id", "heads.checkpoint_ns", "heads.ch
 
 # One descent of the index; answers if the greatest id was not deleted.
 NEWEST: Final = f"""
-    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({END}) FROM heads
+    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({_END}) FROM heads
     WHERE thread_id = ? AND checkpoint_ns = ?
     ORDER BY checkpoint_id DESC, seq DESC LIMIT 1"""
 
@@ -222,7 +210,7 @@ _LAST: Final = """NOT EXISTS (
 # index, whose first entry is the answer. Without the mark an event is compared with those after it.
 NEWEST_PUT: Final = f"""
     SELECT head.checkpoint_id, head.kind, head.mac,
-        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, raised, ({END})
+        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, {_CLOCK}
     FROM store LEFT JOIN (
         SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM heads INDEXED BY heads_live
         WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND {_LAST}
@@ -230,19 +218,16 @@ NEWEST_PUT: Final = f"""
     ) AS head"""
 
 FIND: Final = f"""
-    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, raised, ({END})
-    FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {_SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
+    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, {_CLOCK}
+    FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
 
 # SQLite takes columns that are not grouped from the row that has the max().
 BETWEEN: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS}, max(seq) FROM heads INDEXED BY heads_live
-    WHERE thread_id = ? AND gone = 0 {{}}
-    GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}"""
-
-MACS: Final = f"""
-    SELECT mac FROM heads WHERE {_SPOT} AND length(mac) > 0
-    AND mac <> (SELECT mac FROM heads AS latest WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
-    GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, records, {_CLOCK} FROM store LEFT JOIN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS} AS records, max(seq)
+        FROM heads INDEXED BY heads_live WHERE thread_id = ? AND gone = 0 {{conditions}}
+        GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}
+    ) AS head"""
 
 # BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
 REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
@@ -250,20 +235,19 @@ REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
 APPEND: Final = """
     INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
-REPLACE: Final = f"UPDATE heads SET gone = 1 WHERE {_SPOT} AND gone = 0"
+REPLACE: Final = f"UPDATE heads SET gone = 1 WHERE {SPOT} AND gone = 0"
 
 LAST_SPECIAL: Final = "SELECT coalesce(max(seq), 0) FROM specials"
 
 APPEND_SPECIAL: Final = f"""
     INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ({END}))"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ({_END}))"""
 
 SPECIALS: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, group_concat({_RECORD}, '{SEPARATOR}')
-    FROM specials AS special WHERE {_LIVE} {{}}
+    FROM specials AS special WHERE {_LIVE} {{conditions}}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
 
 LIVE: Final = f"""
     SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
@@ -271,32 +255,27 @@ LIVE: Final = f"""
 
 # A checkpoint that was not recorded may have special writes that were.
 SPECIAL_NAMES: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, max({_LIVE}) FROM specials AS special WHERE thread_id = ? {{}}
+    SELECT checkpoint_ns, checkpoint_id, max({_LIVE})
+    FROM specials AS special WHERE thread_id = ? {{conditions}}
     GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
-AFTER_NAME: Final = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"
 
 HEADS: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-AFTER: Final = "WHERE (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
-
-EVENTS: Final = """
-    SELECT seq, thread_id, checkpoint_ns, checkpoint_id, kind, mac, at FROM heads
-    WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
 
 PAGE: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {}
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 
-FORGET: Final = f"DELETE FROM heads WHERE {_SPOT}"
+FORGET: Final = f"DELETE FROM heads WHERE {SPOT}"
 # The last number is kept, so that it is not used again.
-FORGET_SPECIALS: Final = f"DELETE FROM specials WHERE {_SPOT} AND seq < ({LAST_SPECIAL})"
+FORGET_SPECIALS: Final = f"DELETE FROM specials WHERE {SPOT} AND seq < ({LAST_SPECIAL})"
 TRIMMED: Final = "UPDATE store SET trimmed = trimmed + ?"
 
 RAISE: Final = f"""
-    UPDATE store SET raised = max(raised, ? - ({END}))"""
+    UPDATE store SET raised = max(raised, ? - ({_END}))"""
 RECORD: Final = "INSERT INTO adopted SELECT coalesce(max(seq), 0), ?, ? FROM heads"
 NAME: Final = "INSERT INTO identities SELECT ? WHERE ? NOT IN (SELECT identity FROM identities)"
 

@@ -24,8 +24,7 @@ from sealpoint.threads import (
     Spot,
     SqliteThreadStore,
     ThreadStore,
-    postgres,
-    sqlite,
+    database,
 )
 from tests.unit.threads.events import FAR, mac
 
@@ -149,8 +148,7 @@ class Beside(RuleBasedStateMachine):
 
 def run(make: Callable[[], ThreadStore], monkeypatch: pytest.MonkeyPatch, examples: float = 1) -> None:
     """Run with pages of two rows, so that most lists are longer than a page."""
-    for module in (sqlite, postgres):
-        monkeypatch.setattr(module, "PAGE_ROWS", 2)
+    monkeypatch.setattr(database, "PAGE_ROWS", 2)
 
     class Machine(Beside):
         pass

@@ -100,4 +100,4 @@ def test_postgres(dsn: str, history: str, is_analyzed: bool) -> None:
 
 
 def statements_of(statement: str, name: str) -> str:
-    return statement.format(schema=name, conditions="")
+    return statement.format(schema=f"{name}.", conditions="")
