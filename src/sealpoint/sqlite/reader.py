@@ -229,21 +229,13 @@ def _read_page(
     return rows, writes, page
 
 
-def read_page_writes(
-    database: Database, serde: SerializerProtocol, page: Sequence[Key], channels: Sequence[str] = ()
-) -> tuple[dict[Key, list[PendingWrite]], Sequence[Key]]:
-    """Return writes by the keys of their checkpoints, and how much of the page they are.
-
-    ``channels`` says whose writes to read, if it names any.
-    """
-    found, page = database.together(_find_writes, page, channels)
-    return decode_writes(found, page, serde), page
-
-
 def _find_writes(
     session: Session, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to."""
+    """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to.
+
+    ``channels`` says whose writes to read, if it names any.
+    """
     task_path = "task_path" if session.database.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
@@ -309,7 +301,8 @@ def _read_ancestors(
     for line in _read_lines(database, place):
         while line:
             keys = [row.key for row in line]
-            writes, page = read_page_writes(database, serde, keys, sorted(channels))
+            found, page = database.together(_find_writes, keys, sorted(channels))
+            writes = decode_writes(found, page, serde)
             for key, row in zip(page, line, strict=False):
                 yield row, writes.get(key, [])
             line = line[len(page) :]  # noqa: PLW2901 -- large writes may not all fit
@@ -375,14 +368,9 @@ def delete_runs(session: Session, run_ids: Sequence[str]) -> None:
 def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> None:
     """Delete all checkpoints of a thread but the latest of each namespace and what those need."""
     keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
-    needed = _needed(session, serde, keys)
-    run_all(session, schema.DELETE_ONE, [key for key in keys if key not in needed])
-
-
-def _needed(session: Session, serde: SerializerProtocol, keys: Sequence[Key]) -> set[Key]:
-    """Return the latest key of each namespace, and the ancestors that its delta channels need."""
     latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
-    return {needed for key in latest.values() for needed in _chain_to_snapshots(session, serde, key)}
+    needed = {kept for key in latest.values() for kept in _chain_to_snapshots(session, serde, key)}
+    run_all(session, schema.DELETE_ONE, [key for key in keys if key not in needed])
 
 
 def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -> Iterator[Key]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, wraps
 from itertools import chain, islice
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sealpoint.base import (
     WRITES_IDX_MAP,
@@ -44,25 +44,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Saver(Protocol):
-    @property
-    def serde(self) -> SerializerProtocol: ...
-
-
-S = TypeVar("S", bound=_Saver)
-
-
-def count(saver: _Saver, error: SealpointError) -> None:
+def count(saver: SqliteSaver, error: SealpointError) -> None:
     """Count an error with those of the saver's cipher, if it has one and the error is not counted yet."""
     if isinstance(saver.serde, EncryptedSerializer):
         saver.serde.tally.refuse(error)
 
 
-def counted(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def counted(
+    method: Callable[Concatenate[SqliteSaver, P], R],
+) -> Callable[Concatenate[SqliteSaver, P], R]:
     """Have the errors of a saver's method counted."""
 
     @wraps(method)
-    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: SqliteSaver, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
         except SealpointError as error:

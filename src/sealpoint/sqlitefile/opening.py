@@ -127,7 +127,10 @@ def inspect(connection: sqlite3.Connection) -> Path | None:
     """Inspect the files beside a database that is open. See `prepare`, which does more."""
     main = None
     for name, file in _files(connection):
-        _require_companions(file)
+        for ending in COMPANIONS:
+            beside = file.with_name(file.name + ending)
+            if _require_regular(beside, "a file beside the database", most_links=1) and ending == "-journal":
+                _require_super_journal(beside)
         if name == b"main" and file.exists():  # or it is a name that is only in memory
             main = file
     return main
@@ -146,14 +149,6 @@ def _files(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Path]]:
     for _, name, file in rows:
         if file:
             yield name, Path(os.fsdecode(file))
-
-
-def _require_companions(path: Path) -> None:
-    """Inspect the files beside a database."""
-    for ending in COMPANIONS:
-        beside = path.with_name(path.name + ending)
-        if _require_regular(beside, "a file beside the database", most_links=1) and ending == "-journal":
-            _require_super_journal(beside)
 
 
 def _require_regular(path: Path, what: str, most_links: int | None = None, hint: str = _REMOVE) -> bool:
