@@ -6,8 +6,7 @@ encoding and collation, and may have NUL.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sealpoint.errors import ThreadStoreError
@@ -246,43 +245,6 @@ UPGRADE_HINT: Final = (
     "let the owner of its schema open it once: run `sealpoint heads verify DB --threads URL` with that role"
 )
 
-Execute = Callable[..., list[tuple[Any, ...]]]
-"""Executes a statement with values in the store's schema."""
-
-
-def create(connection: Any, execute: Execute, schema: str) -> None:
-    """Create the tables, unless there are some."""
-    with connection.transaction():
-        execute(LOCK_CREATION)
-        if execute(TABLES, (schema,)):
-            return
-        if not execute(HAS_SCHEMA, (schema,)):
-            execute(CREATE_SCHEMA)
-        for statement in (*CREATE, *UPGRADE):
-            execute(statement)
-        identity = os.urandom(16).hex()
-        execute(FILL, (VERSION, identity))
-        execute(NAME, (identity,))
-
-
-def upgrade(connection: Any, execute: Execute, name: str) -> None:
-    """Add what this version has to a store of version 1."""
-    from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
-
-    try:
-        with connection.transaction():
-            execute(LONG)
-            execute(LOCK_CREATION)
-            ((version, _),) = execute(IDENTITY)
-            for statement in UPGRADE if version == 1 else ():  # another process may be faster
-                connection.extend(LONG_SECONDS)
-                execute(statement)
-            execute(SET_VERSION)
-    except (InsufficientPrivilege, ReadOnlySqlTransaction):
-        what = f"{name}: it is of an earlier version, and this role may not upgrade it"
-        raise ThreadStoreError(what, hint=UPGRADE_HINT) from None
-
-
 DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
 
 
@@ -353,8 +315,3 @@ HINT: Final = (
     " threads; then name it in the URL of the store"
     " (docs/threads.md#two-roles). For development: SealedSaver(..., allow_shared_role=True)"
 )
-
-
-def halves(lock: int) -> tuple[int, int]:
-    """Return the two numbers with which pg_locks shows an advisory lock."""
-    return lock >> 32, lock & 0xFFFFFFFF

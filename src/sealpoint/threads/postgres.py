@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import select
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -42,7 +43,6 @@ from sealpoint.threads.pgstatements import (
     WRITER,
     columns_of,
     encoded,
-    halves,
     special_columns,
 )
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Head, Kind, Special, Spot
@@ -70,11 +70,7 @@ _IDLE: Final = 0
 _BINARY: Final = 1
 """The format of a parameter."""
 
-_TIMED_OUT: Final = {"57014", "55P03"}  # a statement or a lock
 _FORBIDDEN: Final = "42501"
-_DISK_FULL: Final = "53100"
-_NO_TABLE: Final = {"42P01", "3F000"}
-
 _REACH_HINT: Final = "check that psql connects with the same URL; the server's log says why it does not"
 _GRANT_HINT: Final = (
     "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
@@ -82,16 +78,30 @@ _GRANT_HINT: Final = (
 )
 ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create`"
 
+_Translation = tuple[type[ThreadStoreError], str, str | None]
+_LATE: Final[_Translation] = (ThreadStoreTimeoutError, "the server did not answer within {:g} s", None)
+_ABSENT: Final[_Translation] = (ThreadStoreMissingError, "its tables do not exist", ABSENT_HINT)
+_ERRORS: Final[dict[str, _Translation]] = {
+    "57014": _LATE,  # a statement
+    "55P03": _LATE,  # a lock
+    READ_ONLY: (ThreadStoreError, "the server lets this session only read", _GRANT_HINT),
+    _FORBIDDEN: (ThreadStoreError, "the role lacks a permission", _GRANT_HINT),
+    "53100": (ThreadStoreFullError, "the disk of the server is full", None),
+    "42P01": _ABSENT,
+    "3F000": _ABSENT,
+    LOST: (ThreadStoreDownError, "the connection is lost", _REACH_HINT),
+}
+"""Our error, its text and its hint by SQLSTATE."""
+
 
 class Pool:
-    """Connections to one server.
+    """Connections to one server, made on demand; ``prepare`` is called with each new one.
 
     Not those of psycopg_pool: its threads, which open and check connections, are not there after a fork, and
     it has no time limit for a whole call.
     """
 
     def __init__(self, conninfo: str, timeout: float, prepare: Callable[[Connection[Any]], None]) -> None:
-        """Connect on demand to ``conninfo``; ``prepare`` is called with each new connection."""
         parts = parts_of(conninfo)
         address = None if parts is None else address_of(parts)
         if parts is None or address is None:
@@ -207,23 +217,11 @@ class Pool:
     def _translated(self, error: Any, *, is_read: bool) -> ThreadStoreError:
         """Return our own error for one of a server, without its text, which may contain values."""
         code = state_of(error)
-        if code in _TIMED_OUT:
-            return ThreadStoreTimeoutError(
-                f"{self.name}: the server did not answer within {self._timeout:g} s"
-            )
-        if code == READ_ONLY:
-            return ThreadStoreError(f"{self.name}: the server lets this session only read", hint=_GRANT_HINT)
-        if code == _FORBIDDEN and not is_read:
-            return ThreadStoreError(f"{self.name}: the role lacks a permission", hint=_GRANT_HINT)
-        if code == _FORBIDDEN:
-            return ThreadStoreDownError(f"{self.name}: the role may not read it", hint=_GRANT_HINT)
-        if code == _DISK_FULL:
-            return ThreadStoreFullError(f"{self.name}: the disk of the server is full")
-        if code in _NO_TABLE:
-            return ThreadStoreMissingError(f"{self.name}: its tables do not exist", hint=ABSENT_HINT)
-        if code == LOST:
-            return ThreadStoreDownError(f"{self.name}: the connection is lost", hint=_REACH_HINT)
-        return ThreadStoreDownError(f"{self.name}: {type(error).__name__} (SQLSTATE {code or 'none'})")
+        unknown = ThreadStoreDownError, f"{type(error).__name__} (SQLSTATE {code or 'none'})", None
+        kind, what, hint = _ERRORS.get(code, unknown)
+        if code == _FORBIDDEN and is_read:
+            kind, what = ThreadStoreDownError, "the role may not read it"
+        return kind(f"{self.name}: {what.format(self._timeout)}", hint=hint)
 
 
 @cache
@@ -363,7 +361,8 @@ class PostgresThreadStore(DatabaseStore):
         Raises:
             SharedRoleError: If one may.
         """
-        for role, right in self._rows(WRITER, (roles, *halves(lock))):
+        halves = lock >> 32, lock & 0xFFFFFFFF  # as pg_locks shows it
+        for role, right in self._rows(WRITER, (roles, *halves)):
             raise SharedRoleError(role, right, hint=HINT.format(schema=self._schema))
 
     def append(self, heads: Sequence[Head]) -> None:
@@ -471,7 +470,6 @@ class PostgresThreadStore(DatabaseStore):
     def _rows(
         self, statement: str, values: Sequence[Any] = (), conditions: str = ""
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that reads."""
         return self._pool.read(self._execute, statement, values, conditions)
 
     def _execute(
@@ -483,13 +481,13 @@ class PostgresThreadStore(DatabaseStore):
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
 
-    def _open(self, connection: Connection[Any]) -> None:
+    def _open(self, connection: Any) -> None:
         """Check the tables, which are created first if that is wanted."""
         if self._creates:
-            statements.create(connection, partial(self._execute, connection), self._schema)
+            self._create(connection)
         found = self._tables(connection)
         if found == statements.FIRST_COLUMNS:
-            statements.upgrade(connection, partial(self._execute, connection), self._pool.name)
+            self._upgrade(connection)
             found = self._tables(connection)
         if not found:
             raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
@@ -499,6 +497,36 @@ class PostgresThreadStore(DatabaseStore):
         identity = self._identify(connection)
         if self.identity not in ("", identity):
             raise self._damaged("another thread store has taken its place")
+
+    def _create(self, connection: Any) -> None:
+        """Create the tables, unless there are some."""
+        with connection.transaction():
+            self._execute(connection, statements.LOCK_CREATION)
+            if self._tables(connection):
+                return
+            if not self._execute(connection, statements.HAS_SCHEMA, (self._schema,)):
+                self._execute(connection, statements.CREATE_SCHEMA)
+            for statement in (*statements.CREATE, *statements.UPGRADE):
+                self._execute(connection, statement)
+            identity = os.urandom(16).hex()
+            self._execute(connection, statements.FILL, (statements.VERSION, identity))
+            self._execute(connection, statements.NAME, (identity,))
+
+    def _upgrade(self, connection: Any) -> None:
+        """Add what this version has to a store of version 1."""
+        psycopg = require_psycopg()
+        try:
+            with connection.transaction():
+                self._execute(connection, statements.LONG)
+                self._execute(connection, statements.LOCK_CREATION)
+                ((version, _),) = self._execute(connection, statements.IDENTITY)
+                for statement in statements.UPGRADE if version == 1 else ():  # another process may be faster
+                    connection.extend(statements.LONG_SECONDS)
+                    self._execute(connection, statement)
+                self._execute(connection, statements.SET_VERSION)
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction):
+            what = f"{self._pool.name}: it is of an earlier version, and this role may not upgrade it"
+            raise ThreadStoreError(what, hint=statements.UPGRADE_HINT) from None
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
         """Return the columns of each table; ``None`` for what is no table, or runs code of its owner."""

@@ -50,7 +50,6 @@ class SharedFile:
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
-        """Share the file at ``path``; a call may take ``timeout`` seconds."""
         self.path, self.identity = path, ""
         self.opened: Opened | None = None
         self._name = os.fspath(path)
@@ -285,6 +284,7 @@ class SqliteThreadStore(DatabaseStore):
         gone = [key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end]
         opened.connection.executemany(statements.FORGET, gone)
         opened.connection.executemany(statements.FORGET_SPECIALS, gone)
+        opened.connection.executemany(statements.END_SPECIALS, gone)
         opened.connection.execute(statements.TRIMMED, (len(gone),))
         self._commit(opened, len(gone))
         return [(len(gone), *self._spot(rows[-1][:3]))]

@@ -26,7 +26,7 @@ from sealpoint.sqlitefile.opening import create_file, open_file, prepare, requir
 from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
 from sealpoint.threads.store import SEPARATOR, Kind
 
-FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError)
+FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError, DatabaseCorruptError)
 """What a call on the file may raise: `translated` returns our error for it."""
 
 _CREATE_HINT: Final = (
@@ -51,14 +51,20 @@ def translated(error: Exception, path: Path) -> ThreadStoreError:
         return ThreadStoreError(
             f"{name}: the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
         )
-    if isinstance(error, sqlite3.Error):
-        return _of_sqlite(error, path)
     if isinstance(error, OSError):
         return _of_system(error, path)
-    return damaged(path, "the file is damaged")
+    if isinstance(error, sqlite3.Error) and (found := _of_sqlite(error, path)):
+        return found
+    ours = guard.translated(error)
+    if ours is not error:
+        return damaged(path, str(ours))
+    return ThreadStoreDownError(
+        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
+    )
 
 
-def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError:
+def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
+    """Return the error for a file that cannot be reached or written now."""
     name = f"thread store {path}"
     exact = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     code = exact & 0xFF
@@ -79,15 +85,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError:
                 hint="let this account write to it, and to its folder",
             )
         return ThreadStoreDownError(f"{name}: the file, or its log beside it, cannot be opened")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return damaged(path, "the file is damaged, or not a database")
-    if code == sqlite3.SQLITE_AUTH:
-        return damaged(path, "a trigger or a view would have run")
-    if str(error).startswith("Could not decode to UTF-8"):
-        return damaged(path, "a row contains text that is not UTF-8")
-    return ThreadStoreDownError(
-        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
-    )
+    return None
 
 
 def _of_system(error: OSError, path: Path) -> ThreadStoreError:
@@ -270,8 +268,9 @@ PAGE: Final = """
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 
 FORGET: Final = f"DELETE FROM heads WHERE {SPOT}"
-# The last number is kept, so that it is not used again.
+# The last number is kept, so that it is not used again; its event stays ended, as by a deletion.
 FORGET_SPECIALS: Final = f"DELETE FROM specials WHERE {SPOT} AND seq < ({LAST_SPECIAL})"
+END_SPECIALS: Final = f"UPDATE specials SET head_seq = -1 WHERE {SPOT}"
 TRIMMED: Final = "UPDATE store SET trimmed = trimmed + ?"
 
 RAISE: Final = f"""
@@ -291,14 +290,16 @@ _LOG_PAGES: Final = 4000
 
 
 class Opened:
-    """A file that is open, and what was read from it and written to it since."""
+    """A file that is open, and what was read from it and written to it since.
+
+    Its connection compiles no trigger and no view, and ends a statement that is late.
+    """
 
     __slots__ = ("_path", "appended", "claim", "connection", "identity", "inode", "until")
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, inode: tuple[int, int], timeout: float
     ) -> None:
-        """Let ``connection`` compile no trigger and no view, and end a statement that is late."""
         self._path, self.connection, self.inode = path, connection, inode
         self.identity = ""
         self.claim = 0
@@ -326,7 +327,15 @@ def create(path: Path) -> None:
     try:
         # The name appears when the store is complete: no other process opens a part of it.
         with PrivateFolder(path, "new") as folder:
-            _fill(folder)
+            identity = os.urandom(16).hex()
+            with closing(create_file(folder.path / _NEW, folder.descriptor)) as connection:
+                connection.execute("BEGIN")
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                for statement in SCHEMA:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
+                connection.execute("INSERT INTO identities VALUES (?)", (identity,))
+                connection.execute("COMMIT")
             folder.publish(_NEW, path)
     except FileExistsError:
         return  # another process was faster
@@ -334,41 +343,29 @@ def create(path: Path) -> None:
         raise translated(error, path) from None
 
 
-def _fill(folder: PrivateFolder) -> None:
-    identity = os.urandom(16).hex()
-    with closing(create_file(folder.path / _NEW, folder.descriptor)) as connection:
-        connection.execute("BEGIN")
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
-        connection.execute("INSERT INTO identities VALUES (?)", (identity,))
-        connection.execute("COMMIT")
-
-
 def connect(path: Path, timeout: float) -> Opened:
-    """Open a store, with its settings made and its schema checked."""
+    """Open a store, with its settings made and its schema checked.
+
+    Raises:
+        ThreadStoreError: If it is not a store, or another file replaces it meanwhile. Also `FOREIGN`.
+    """
+    before = path.stat()
+    connection = open_file(path, "mode=rw", timeout=timeout)
     try:
-        before = path.stat()
-        connection = open_file(path, "mode=rw", timeout=timeout)
-        try:
-            opened = Opened(path, connection, (before.st_ino, before.st_dev), timeout)
-            connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            with closing(connection.cursor()) as cursor:
-                require_whole(cursor, path.resolve())  # of a link, the log is at the target
-                _upgrade(opened)
-                opened.identity = _identify(connection, path)
-                switch_log_on(cursor)  # again, if another program has changed the mode
-            after = path.stat()
-            if (after.st_ino, after.st_dev) != opened.inode:
-                raise ThreadStoreDownError(f"thread store {path}: another file replaced it just now")
-        except BaseException:
-            connection.close()
-            raise
-    except (*FOREIGN, DatabaseCorruptError) as error:
-        guard.raise_cause(error)
-        raise translated(error, path) from None
+        opened = Opened(path, connection, (before.st_ino, before.st_dev), timeout)
+        connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+        with closing(connection.cursor()) as cursor:
+            require_whole(cursor, path.resolve())  # of a link, the log is at the target
+            _upgrade(opened)
+            opened.identity = _identify(connection, path)
+            switch_log_on(cursor)  # again, if another program has changed the mode
+        after = path.stat()
+        if (after.st_ino, after.st_dev) != opened.inode:
+            raise ThreadStoreDownError(f"thread store {path}: another file replaced it just now")
+    except BaseException:
+        connection.close()
+        raise
     return opened
 
 

@@ -46,10 +46,6 @@ specials = st.lists(
     max_size=2,
 )
 
-KEPT = Spot("z", "", "")
-LAST = [Special(0, "task", -4, b"a" * 8, -1)]
-"""The last special write is of a checkpoint that stays: one that is forgotten would keep its number."""
-
 
 @st.composite
 def heads(draw: st.DrawFn) -> Head:
@@ -84,7 +80,6 @@ class Beside(RuleBasedStateMachine):
     @rule(spot=spots, events=specials)
     def append_specials(self, spot: Spot, events: list[Special]) -> None:
         self.both(lambda store: store.append_specials(spot, events))
-        self.both(lambda store: store.append_specials(KEPT, LAST))
 
     @rule(thread_id=threads)
     def delete_thread(self, thread_id: str) -> None:
@@ -105,9 +100,7 @@ class Beside(RuleBasedStateMachine):
     )
     def adopt(self, events: list[Head], clock: int, name: str, writes: dict[Spot, Sequence[Special]]) -> None:
         self.both(
-            lambda store: store.adopt(
-                iter(events), frozenset([name]), clock, "because", [*writes.items(), (KEPT, LAST)]
-            )
+            lambda store: store.adopt(iter(events), frozenset([name]), clock, "because", [*writes.items()])
         )
         self.both(lambda store: store.identities - {store.identity})
 
