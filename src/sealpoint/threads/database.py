@@ -54,8 +54,8 @@ class DatabaseStore:
     """
 
     _statements: ModuleType
-    _name_type: type
-    """Of the names of checkpoints, as the database has them."""
+    _names: tuple[type, type, type]
+    """Types of the names of a checkpoint, as the database has them."""
 
     def _rows(
         self, statement: str, values: Sequence[Any] = (), conditions: str = ""
@@ -197,9 +197,9 @@ class DatabaseStore:
         return Head(self._spot(names), Kind(kind), mac)
 
     def _spot(self, names: Sequence[Any]) -> Spot:
-        found = self._require(names, *[self._name_type] * 3)
+        found = self._require(names, *self._names)
         try:
-            return Spot(*(name.decode() if self._name_type is bytes else name for name in found))
+            return Spot._make(found if self._names[0] is str else [name.decode() for name in found])
         except UnicodeDecodeError:
             raise self._damaged("the name of a checkpoint is not UTF-8") from None
 
@@ -212,6 +212,6 @@ class DatabaseStore:
 
     def _require(self, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
         """Return a row whose values have these types; in a damaged file they may have any."""
-        if row is None or any(type(value) is not wanted for value, wanted in zip(row, types, strict=True)):
+        if row is None or tuple(map(type, row)) != types:
             raise self._damaged("a row does not contain what a thread store writes")
         return row

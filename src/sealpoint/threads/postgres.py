@@ -293,7 +293,7 @@ class PostgresThreadStore(DatabaseStore):
         identity: Names this store in what is sealed: 32 hex digits.
     """
 
-    _statements, _name_type, _encoded = statements, bytes, staticmethod(encoded)
+    _statements, _names, _encoded = statements, (bytes, bytes, bytes), staticmethod(encoded)
 
     def __init__(
         self,

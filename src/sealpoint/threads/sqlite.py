@@ -130,7 +130,7 @@ class SqliteThreadStore(DatabaseStore):
         identity: Names this store in what is sealed: 32 hex digits.
     """
 
-    _statements, _name_type = statements, str
+    _statements, _names = statements, (str, str, str)
 
     def __init__(
         self, path: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
@@ -175,7 +175,8 @@ class SqliteThreadStore(DatabaseStore):
         if type(mac) is not bytes or type(checkpoint_id) is not str:
             self._require((checkpoint_id, mac), str, bytes)
         head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
-        return Answer((head,), self._clock([clock]), self._specials([(head.spot, records)]))
+        specials = () if records is None else self._specials([(head.spot, records)])
+        return Answer((head,), self._clock([clock]), specials)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
