@@ -86,8 +86,7 @@ def transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> Itera
 Result = TypeVar("Result")
 Saver = TypeVar("Saver")
 
-BUSY_TIMEOUT_MS: Final = 60_000
-"""How long a write waits for other processes before it fails."""
+BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written

@@ -21,8 +21,7 @@ from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import READ, Database, Session
 from sealpoint.sqlitefile.guard import Budget
 
-Key = tuple[str, str, str]
-"""thread_id, checkpoint_ns and checkpoint_id of a row."""
+Key = tuple[str, str, str]  # thread_id, checkpoint_ns and checkpoint_id of a row
 
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
@@ -151,11 +150,9 @@ def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> 
 
 
 FIRST_PAGE_ROWS: Final = 10
-PAGE_ROWS: Final = 50
-"""How many checkpoints are in memory at a time, whatever the length of a listing."""
+PAGE_ROWS: Final = 50  # how many checkpoints are in memory at a time, whatever the length of a listing
 
-PAGE_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of them, if it is more than one."""
+PAGE_BYTES: Final = 16 * 1024 * 1024  # how many bytes of them, if it is more than one
 
 MAX_ANCESTORS: Final = 100_000
 """How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least."""

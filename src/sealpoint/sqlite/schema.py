@@ -365,8 +365,7 @@ def _tuples(rows: int, columns: int) -> str:
     return ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 
-SUBQUERIES: Final = frozenset({"page", "chain"})
-"""Names of the subqueries in statements that read."""
+SUBQUERIES: Final = frozenset({"page", "chain"})  # names of the subqueries in statements that read
 
 # --- writing --------------------------------------------------------------------------------
 

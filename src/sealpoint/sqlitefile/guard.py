@@ -34,8 +34,7 @@ from sealpoint.errors import (
     excerpt,
 )
 
-STEP_OPCODES: Final = 10_000
-"""How often a statement is checked: about every 0.3 ms."""
+STEP_OPCODES: Final = 10_000  # how often a statement is checked: about every 0.3 ms
 
 LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8

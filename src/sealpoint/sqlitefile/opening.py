@@ -43,8 +43,7 @@ from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 
-COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Endings of the files that SQLite has beside a database."""
+COMPANIONS: Final = ("-journal", "-wal", "-shm")  # endings of the files that SQLite has beside a database
 
 _MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _END_BYTES: Final = 16  # of a journal: length of the super-journal's name, its checksum, and the magic bytes

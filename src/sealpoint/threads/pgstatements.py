@@ -151,8 +151,7 @@ _APPEND: Final = f"""
         SELECT a, b, c, d, e, {_NOW}, d = {Kind.DELETED:d} FROM head ORDER BY place RETURNING seq
     )"""
 _APPENDED: Final = " SELECT raised, (SELECT max(seq) FROM added) FROM {schema}store"
-APPEND: Final = _APPEND + _APPENDED
-"""For events of the kind PUT."""
+APPEND: Final = _APPEND + _APPENDED  # for events of the kind PUT
 
 APPEND_ANY: Final = f"""{_APPEND}, replaced AS (
         UPDATE {{schema}}heads SET gone = true FROM head WHERE d <> {Kind.PUT:d}

@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-MAX_IDLE: Final = 8
-"""How many connections are kept open; threads that call at the same time may have more."""
+MAX_IDLE: Final = 8  # how many connections are kept open; threads that call at the same time may have more
 
 GRACE_SECONDS: Final = 0.5
 """How much longer than the server this process waits, so that the server can report its own time limit."""
@@ -64,11 +63,9 @@ _SETTINGS: Final = {
     "enable_seqscan": "off",
     "jit": "off",
 }
-_IDLE: Final = 0
-"""libpq's PQTRANS_IDLE."""
+_IDLE: Final = 0  # libpq's PQTRANS_IDLE
 
-_BINARY: Final = 1
-"""The format of a parameter."""
+_BINARY: Final = 1  # the format of a parameter
 
 _FORBIDDEN: Final = "42501"
 _REACH_HINT: Final = "check that psql connects with the same URL; the server's log says why it does not"
@@ -270,16 +267,13 @@ def _connection_class() -> Any:
     return LimitedConnection
 
 
-FLUSHED_EVENTS: Final = 64
-"""How many calls append events between two that wait for the disk."""
+FLUSHED_EVENTS: Final = 64  # how many calls append events between two that wait for the disk
 
 SCHEMA: Final = "sealpoint_threads"
 
-APPEND_ROWS: Final = 10_000
-"""How many rows `adopt` sends at a time."""
+APPEND_ROWS: Final = 10_000  # how many rows `adopt` sends at a time
 
-_HAS_ROWS: Final = 2
-"""libpq's PGRES_TUPLES_OK."""
+_HAS_ROWS: Final = 2  # libpq's PGRES_TUPLES_OK
 
 
 class PostgresThreadStore(DatabaseStore):

@@ -117,8 +117,7 @@ class SharedFile:
 CHECKPOINT_EVENTS: Final = 500
 """How many events a store appends before it moves the log into the file, and so to the disk."""
 
-MAINTENANCE_SECONDS: Final = 3600.0
-"""Time limit of `adopt`, which may change every row."""
+MAINTENANCE_SECONDS: Final = 3600.0  # time limit of `adopt`, which may change every row
 
 
 class SqliteThreadStore(DatabaseStore):

@@ -151,8 +151,7 @@ _SECOND: Final = (
     "CREATE INDEX specials_by_checkpoint ON specials (thread_id, checkpoint_ns, checkpoint_id)",
 )
 
-FIRST: Final = (*_KEPT, _HEADS.format(""), _BY_CHECKPOINT)
-"""The schema of version 1."""
+FIRST: Final = (*_KEPT, _HEADS.format(""), _BY_CHECKPOINT)  # the schema of version 1
 
 # The column as ALTER TABLE writes it.
 SCHEMA: Final = (
@@ -282,8 +281,7 @@ NAME: Final = "INSERT INTO identities SELECT ? WHERE ? NOT IN (SELECT identity F
 _NEW: Final = "new.db"
 _APPLICATION_ID: Final = 0x53505448  # "SPTH"
 
-UPGRADE_SECONDS: Final = 60.0
-"""How long the upgrade of a store may take, which changes every row once."""
+UPGRADE_SECONDS: Final = 60.0  # how long the upgrade of a store may take, which changes every row once
 
 _LOG_PAGES: Final = 4000
 """Size at which SQLite itself moves the log into the file; the store does it earlier, see `claim`."""

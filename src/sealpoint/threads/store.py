@@ -24,8 +24,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 SEPARATOR: Final = ","
-NOTHING_REPLACED: Final = -1
-"""`Special.since` of a write that may have replaced nothing."""
+NOTHING_REPLACED: Final = -1  # `Special.since` of a write that may have replaced nothing
 
 
 Calls = dict[tuple[str, int | None], bytes]
@@ -95,8 +94,7 @@ def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes
 MAC_BYTES: Final = 16
 """Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)."""
 
-TIMEOUT_SECONDS: Final = 1.0
-"""How long a call may take by default."""
+TIMEOUT_SECONDS: Final = 1.0  # how long a call may take by default
 
 PAGE_ROWS: Final = 1000
 """How many rows of a long result are read or written at a time: other calls can run between two pages."""
