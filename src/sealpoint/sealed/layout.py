@@ -31,7 +31,7 @@ from sealpoint.sealed.rows import (
     require_parts,
 )
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.sqlite.query import are_same
+from sealpoint.sqlite.schema import are_same
 
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
 _document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row

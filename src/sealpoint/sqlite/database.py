@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError, TextError
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import (
     FOREIGN,
@@ -157,6 +156,7 @@ class Database:
         self.size_bytes = 0
         self._file: Path | None = None
         self._version: int | None = None  # of the checked schema
+        self._tables = set[str]()  # those of the two that it has
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = guard.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
@@ -192,7 +192,7 @@ class Database:
             (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
             cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
             guard.add_check(connection)
-            add_functions(connection)
+            schema.add_functions(connection)
             require_whole(cursor, self._file)
             switch_log_on(cursor)
             self._check(cursor)
@@ -204,8 +204,8 @@ class Database:
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
             self._version = None
-            tables = schema.require_tables(cursor)
-            if self.is_setup and len(tables) < 2:
+            self._tables = schema.require_tables(cursor)
+            if self.is_setup and len(self._tables) < 2:
                 raise SchemaError("one of the tables 'checkpoints' and 'writes' is gone")
             self.has_task_path = schema.has_task_path(cursor)
             self.look_at_size(cursor)
@@ -217,9 +217,8 @@ class Database:
         return self.size_bytes
 
     def _create(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        tables = schema.existing_tables(cursor)
-        has_task_path = "writes" not in tables or self.has_task_path
-        if len(tables) == 2 and has_task_path:
+        has_all = len(self._tables) == 2
+        if has_all and self.has_task_path:
             return
         try:
             with transaction(connection, cursor):
@@ -229,7 +228,7 @@ class Database:
                     cursor.execute(schema.ADD_TASK_PATH)
         except sqlite3.OperationalError as error:
             # An older read-only database is read without this column.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or len(tables) < 2:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or not has_all:
                 raise
 
     def change(self, work: Callable[..., Result], *arguments: Any) -> Result:

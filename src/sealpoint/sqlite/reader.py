@@ -250,19 +250,6 @@ def _too_many_writes() -> RowError:
     return RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
 
 
-def read_ancestors(session: Session, key: Key) -> list[Key]:
-    """Return the keys from a checkpoint to its root: itself, its parent, and so on."""
-    thread_id, checkpoint_ns, checkpoint_id = key
-    place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
-    chain = session.read(schema.SELECT_ANCESTORS, place)
-    ids = {row[0] for row in chain}
-    if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
-        raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
-    if len(chain) > MAX_ANCESTORS:
-        raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
-    return [(thread_id, checkpoint_ns, row[0]) for row in chain]
-
-
 def read_histories(
     database: Database, serde: SerializerProtocol, place: Place, channels: Sequence[str]
 ) -> Mapping[str, DeltaChannelHistory]:
@@ -372,9 +359,18 @@ def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> 
 
 def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -> Iterator[Key]:
     """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
+    thread_id, checkpoint_ns, checkpoint_id = key
+    place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
+    chain = session.read(schema.SELECT_ANCESTORS, place)
+    ids = {row[0] for row in chain}
+    if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
+        raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
+    if len(chain) > MAX_ANCESTORS:
+        raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
     row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
     open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
-    for ancestor in read_ancestors(session, key):
+    for ancestor_id, _ in chain:
+        ancestor = thread_id, checkpoint_ns, ancestor_id
         yield ancestor
         if open_channels:
             row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])

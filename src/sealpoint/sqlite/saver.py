@@ -28,7 +28,6 @@ from sealpoint.errors import ConfigError, SealpointError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import WRITE, Database, Session, open_for
-from sealpoint.sqlite.query import select_keys
 from sealpoint.sqlite.reader import (
     config_of,
     delete_runs,
@@ -190,7 +189,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             ConfigError: If an argument does not have the form it needs.
         """
         try:
-            statement, parameters = select_keys(config, filter, before, limit)
+            statement, parameters = schema.select_keys(config, filter, before, limit)
             keys: list[Any] = self._database.read(statement, parameters)
             yield from read_many(self._database, self.serde, keys)
         except SealpointError as error:
