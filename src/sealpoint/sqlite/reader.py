@@ -175,7 +175,6 @@ def read_one(
 
 
 def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
-    """Return the row at ``place`` and those of its writes."""
     thread_id, ns, checkpoint_id = place
     is_latest = not checkpoint_id
     statement = schema.SELECT_TUPLE[is_latest, session.database.has_task_path]
@@ -325,7 +324,7 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
 
 
 def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
-    """Return the row with id ``first`` and those directly before it, at most ``size``, by their ids."""
+    """Return the row of ``first`` and those directly before it, by their ids."""
     parameters = (*place[:2], first, size)
     found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
     rows: dict[str, CheckpointRow] = {}

@@ -131,7 +131,6 @@ def _objects(cursor: sqlite3.Cursor) -> list[_Object]:
 
 
 def _object(row: tuple[Any, ...], encoding: str) -> _Object:
-    """Return one row of `_MASTER` as what it says."""
     has_text, has_root, lacks_root, has_sql, lacks_sql, *texts, root = row
     if not (has_text and (has_root or lacks_root) and (has_sql or lacks_sql)):
         raise SchemaError("a row of sqlite_master is not made of text and a page number")

@@ -147,18 +147,15 @@ class Pool:
     ) -> Result:
         connection.extend(self._timeout)
         try:
-            result = work(connection, *arguments)
+            return work(connection, *arguments)
         except require_psycopg().Error as error:
-            self._give(connection)
             raise self._translated(error, is_read=is_read) from None
-        except ThreadStoreError:
+        except BaseException as error:
+            if not isinstance(error, ThreadStoreError):
+                connection.close()
+            raise
+        finally:
             self._give(connection)
-            raise
-        except BaseException:
-            connection.close()
-            raise
-        self._give(connection)
-        return result
 
     def _take(self) -> Any:
         """Return a connection that the server has not closed, as far as this process knows."""
@@ -173,7 +170,7 @@ class Pool:
             connection.close()
 
     def _give(self, connection: Any) -> None:
-        """Keep a connection for another call, unless it is lost or still runs a statement."""
+        """Keep a connection for another call, unless it is lost or closed, or still runs a statement."""
         if connection.broken:
             return
         with self._lock:
@@ -203,11 +200,10 @@ class Pool:
         try:
             settle(connection, _SETTINGS | timeouts)
             self._prepare(connection)
-        except psycopg.Error as error:
+        except BaseException as error:
             connection.close()
-            raise self._translated(error, is_read=True) from None
-        except BaseException:
-            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise self._translated(error, is_read=True) from None
             raise
         return connection
 

@@ -306,7 +306,7 @@ class Opened:
         prepare(connection, _authorize)
         connection.set_progress_handler(guard.make_handler(self._require_time), guard.STEP_OPCODES)
 
-    def _require_time(self) -> None:
+    def _require_time(self, _: None) -> None:
         if time.monotonic() > self.until:
             raise ThreadStoreTimeoutError(
                 f"thread store {self._path}: a call took longer than the time limit"
