@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint import JsonPlusSerializer
-from sealpoint.errors import MetadataError, RowError, SealpointError
+from sealpoint import EncryptedSerializer, JsonPlusSerializer
+from sealpoint.errors import MetadataError, PlaintextError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.checkpoints import at, dump, make, put_chain
 
@@ -149,3 +149,9 @@ def test_a_circle_of_parents_ends_in_an_error(saver: SqliteSaver, parents: dict[
     with pytest.raises(RowError, match="circle"):
         saver.prune(["t"])
     assert dump(saver.conn) == before
+
+
+def test_a_plaintext_row_is_refused_under_encryption(saver: SqliteSaver) -> None:
+    put_chain(saver, "1")
+    sealed = SqliteSaver(saver.conn, serde=EncryptedSerializer.from_key(bytes(range(32))))
+    read_every_way(sealed, PlaintextError)
