@@ -41,7 +41,7 @@ from sealpoint.sealed.rows import (
 )
 from sealpoint.sealed.tokens import EXACT, Tokens, in_json
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.sqlite.query import are_same
+from sealpoint.sqlite.schema import are_same
 from sealpoint.threads.store import Spot
 
 _REBIND: Final = (

@@ -136,7 +136,7 @@ class _Connection:
     """The methods of a connection that `Database` uses, on the thread of an aiosqlite connection."""
 
     def __init__(self, thread: _Thread) -> None:
-        self._thread = thread
+        self._thread, self.on_thread = thread, thread.run
 
     @property
     def in_transaction(self) -> bool:
@@ -145,15 +145,8 @@ class _Connection:
     def cursor(self) -> _Cursor:
         return _Cursor(self._thread, self._thread.run(sqlite3.Connection.cursor))
 
-    def execute(self, *statement: Any) -> _Cursor:
-        return _Cursor(self._thread, self._thread.run(sqlite3.Connection.execute, *statement))
-
     def commit(self) -> None:
         self._thread.run(sqlite3.Connection.commit)
-
-    def on_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function with the plain connection as its first argument, such as a whole transaction."""
-        return self._thread.run(function, *arguments)
 
 
 class _Cursor:

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError, TextError
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import (
     FOREIGN,
@@ -53,56 +52,40 @@ class _Text:
             raise TextError("a row contains text that is not UTF-8") from None
 
 
-class Transaction:
-    """Commits what its block does, or nothing of it.
+@contextmanager
+def transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> Iterator[None]:
+    """Commit what a block does, or nothing of it; the statements for that run on ``cursor``.
 
     The write lock is taken at the start: a transaction that reads first and then writes
     fails at once where another process has written in between. In a transaction that the
     caller left open, a savepoint keeps our part together, and the commit is for both.
     """
-
-    __slots__ = ("_connection", "_cursor", "_nested")
-
-    def __init__(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        """Prepare a transaction whose own statements run on ``cursor``, as those of the block may."""
-        self._connection = connection
-        self._cursor = cursor
-
-    def __enter__(self) -> None:
-        self._nested = self._connection.in_transaction
+    is_nested = connection.in_transaction
+    undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if is_nested else ("ROLLBACK",)
+    has_begun = True
+    try:
         try:
-            self._cursor.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
-        except BaseException as error:
-            if not isinstance(error, sqlite3.Error):  # Ctrl-C after BEGIN: no other code would undo it
-                self._undo()
+            cursor.execute("SAVEPOINT sealpoint" if is_nested else "BEGIN IMMEDIATE")
+        except sqlite3.Error:  # not Ctrl-C, which may come after BEGIN
+            has_begun = False
             raise
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._undo()
-            return
-        try:
-            if self._nested:
-                self._connection.commit()
-            else:  # where commit() would do nothing if the connection has autocommit=True
-                self._cursor.execute("COMMIT")
-        except BaseException:
-            self._undo()
-            raise
-
-    def _undo(self) -> None:
+        yield
+        if is_nested:
+            connection.commit()
+        else:  # where commit() would do nothing if the connection has autocommit=True
+            cursor.execute("COMMIT")
+    except BaseException:
         # SQLite itself may have rolled back already, on a full disk for instance.
-        if self._connection.in_transaction:
-            undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if self._nested else ("ROLLBACK",)
+        if has_begun and connection.in_transaction:
             for statement in undo:
-                self._cursor.execute(statement)
+                cursor.execute(statement)
+        raise
 
 
 Result = TypeVar("Result")
 Saver = TypeVar("Saver")
 
-BUSY_TIMEOUT_MS: Final = 60_000
-"""How long a write waits for other processes before it fails."""
+BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written
@@ -118,7 +101,6 @@ class Session:
     __slots__ = ("cursor", "database")
 
     def __init__(self, database: Database, cursor: sqlite3.Cursor) -> None:
-        """Create a session on ``cursor``, for ``database``."""
         self.database = database
         self.cursor = cursor
 
@@ -160,10 +142,12 @@ def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> S
 
 
 class Database:
-    """Guards a connection: one statement at a time, each in a transaction with a checked schema."""
+    """Guards a connection: one statement at a time, each in a transaction with a checked schema.
+
+    Nothing is read or written before the first use.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Use ``connection``. Nothing is read or written before the first use."""
         self.connection = connection
         self.lock = threading.RLock()
         self.is_setup = False
@@ -172,6 +156,7 @@ class Database:
         self.size_bytes = 0
         self._file: Path | None = None
         self._version: int | None = None  # of the checked schema
+        self._tables = set[str]()  # those of the two that it has
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = guard.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
@@ -183,20 +168,17 @@ class Database:
         self.lock = threading.RLock()
         self.is_setup, self._is_inherited = False, True  # so that each use calls `setup`
 
-    def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function with the plain connection as its first argument, on the connection's thread."""
-        if self._on_thread is None:
-            return function(self.connection, *arguments)
-        result: Result = self._on_thread(function, *arguments)
-        return result
-
     def setup(self) -> None:
         """Create missing tables, and check existing ones. Once per connection."""
         with self.lock:
             if self._is_inherited:
                 raise ForkedError("SqliteSaver")
-            if not self.is_setup:
-                self._call(self._set_up)
+            if self.is_setup:
+                return
+            if self._on_thread is None:
+                self._set_up(self.connection)
+            else:
+                self._on_thread(self._set_up)
 
     def close(self) -> None:
         """Close the connection when no statement runs; SQLite would crash otherwise."""
@@ -207,27 +189,23 @@ class Database:
     def _set_up(self, connection: sqlite3.Connection) -> None:
         self._file = prepare(connection)
         with closing(own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
-            self._configure(connection, cursor)
+            (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
+            cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
+            guard.add_check(connection)
+            schema.add_functions(connection)
+            require_whole(cursor, self._file)
+            switch_log_on(cursor)
             self._check(cursor)
             self._create(connection, cursor)
         self.is_setup = True
-
-    def _configure(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        """Configure the connection: busy timeout, functions, WAL mode."""
-        (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
-        cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
-        guard.add_check(connection)
-        add_functions(connection)
-        require_whole(cursor, self._file)
-        switch_log_on(cursor)
 
     def _check(self, cursor: sqlite3.Cursor) -> None:
         """Check the tables if the schema has changed, inside the transaction that relies on it."""
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
             self._version = None
-            tables = schema.require_tables(cursor)
-            if self.is_setup and len(tables) < 2:
+            self._tables = schema.require_tables(cursor)
+            if self.is_setup and len(self._tables) < 2:
                 raise SchemaError("one of the tables 'checkpoints' and 'writes' is gone")
             self.has_task_path = schema.has_task_path(cursor)
             self.look_at_size(cursor)
@@ -239,19 +217,18 @@ class Database:
         return self.size_bytes
 
     def _create(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        tables = schema.existing_tables(cursor)
-        has_task_path = "writes" not in tables or self.has_task_path
-        if len(tables) == 2 and has_task_path:
+        has_all = len(self._tables) == 2
+        if has_all and self.has_task_path:
             return
         try:
-            with Transaction(connection, cursor):
+            with transaction(connection, cursor):
                 cursor.execute(schema.CREATE_CHECKPOINTS)
                 cursor.execute(schema.CREATE_WRITES)
                 if not schema.has_task_path(cursor):
                     cursor.execute(schema.ADD_TASK_PATH)
         except sqlite3.OperationalError as error:
             # An older read-only database is read without this column.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or len(tables) < 2:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or not has_all:
                 raise
 
     def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -263,7 +240,7 @@ class Database:
         """Provide a cursor for the application, in a transaction, with exclusive use of the connection."""
         with self.lock:
             self.setup()
-            with translate_errors(), self.open_cursor() as cursor, Transaction(self.connection, cursor):
+            with translate_errors(), self.open_cursor() as cursor, transaction(self.connection, cursor):
                 yield cursor
 
     def open_cursor(self) -> closing[sqlite3.Cursor]:
@@ -286,13 +263,7 @@ class Database:
 
     def at_once(self, begin: str, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run ``work``, one statement with the condition `guard.REQUIRE_CHECK`; return its result."""
-        with self.lock:  # not by `_exclusively`, which saves a call
-            if not self.is_setup:
-                self.setup()
-            if self._on_thread is None:
-                return self._work_at_once(self.connection, begin, work, arguments)
-            result: Result = self._on_thread(self._work_at_once, begin, work, arguments)
-            return result
+        return self._exclusively(self._work_at_once, begin, work, arguments)
 
     def _exclusively(
         self, run: Callable[..., Any], begin: str, work: Callable[..., Result], arguments: Sequence[Any]
@@ -301,11 +272,12 @@ class Database:
         with self.lock:
             if not self.is_setup:  # checked here, which saves a call and a second lock
                 self.setup()
-            result: Result
-            if self._on_thread is None:
-                result = run(self.connection, begin, work, arguments)
-            else:
-                result = self._on_thread(run, begin, work, arguments)
+            on_thread = self._on_thread
+            result: Result = (
+                run(self.connection, begin, work, arguments)
+                if on_thread is None
+                else on_thread(run, begin, work, arguments)
+            )
             return result
 
     def _work_at_once(
@@ -381,7 +353,7 @@ class Database:
             closing(own_cursor(connection)) as cursor,
             translate_errors(),
             guard.guarding(connection, handler=self._handler),
-            Transaction(connection, cursor) if begin is WRITE else nullcontext(),
+            transaction(connection, cursor) if begin is WRITE else nullcontext(),
         ):
             self._check(cursor)
             return work(Session(self, cursor), *arguments)

@@ -21,8 +21,7 @@ from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import READ, Database, Session
 from sealpoint.sqlitefile.guard import Budget
 
-Key = tuple[str, str, str]
-"""thread_id, checkpoint_ns and checkpoint_id of a row."""
+Key = tuple[str, str, str]  # thread_id, checkpoint_ns and checkpoint_id of a row
 
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
@@ -151,11 +150,9 @@ def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> 
 
 
 FIRST_PAGE_ROWS: Final = 10
-PAGE_ROWS: Final = 50
-"""How many checkpoints are in memory at a time, whatever the length of a listing."""
+PAGE_ROWS: Final = 50  # how many checkpoints are in memory at a time, whatever the length of a listing
 
-PAGE_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of them, if it is more than one."""
+PAGE_BYTES: Final = 16 * 1024 * 1024  # how many bytes of them, if it is more than one
 
 MAX_ANCESTORS: Final = 100_000
 """How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least."""
@@ -178,7 +175,6 @@ def read_one(
 
 
 def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
-    """Return the row at ``place`` and those of its writes."""
     thread_id, ns, checkpoint_id = place
     is_latest = not checkpoint_id
     statement = schema.SELECT_TUPLE[is_latest, session.database.has_task_path]
@@ -229,21 +225,13 @@ def _read_page(
     return rows, writes, page
 
 
-def read_page_writes(
-    database: Database, serde: SerializerProtocol, page: Sequence[Key], channels: Sequence[str] = ()
-) -> tuple[dict[Key, list[PendingWrite]], Sequence[Key]]:
-    """Return writes by the keys of their checkpoints, and how much of the page they are.
-
-    ``channels`` says whose writes to read, if it names any.
-    """
-    found, page = database.together(_find_writes, page, channels)
-    return decode_writes(found, page, serde), page
-
-
 def _find_writes(
     session: Session, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to."""
+    """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to.
+
+    ``channels`` says whose writes to read, if it names any.
+    """
     task_path = "task_path" if session.database.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
@@ -259,19 +247,6 @@ def _find_writes(
 
 def _too_many_writes() -> RowError:
     return RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
-
-
-def read_ancestors(session: Session, key: Key) -> list[Key]:
-    """Return the keys from a checkpoint to its root: itself, its parent, and so on."""
-    thread_id, checkpoint_ns, checkpoint_id = key
-    place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
-    chain = session.read(schema.SELECT_ANCESTORS, place)
-    ids = {row[0] for row in chain}
-    if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
-        raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
-    if len(chain) > MAX_ANCESTORS:
-        raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
-    return [(thread_id, checkpoint_ns, row[0]) for row in chain]
 
 
 def read_histories(
@@ -309,7 +284,8 @@ def _read_ancestors(
     for line in _read_lines(database, place):
         while line:
             keys = [row.key for row in line]
-            writes, page = read_page_writes(database, serde, keys, sorted(channels))
+            found, page = database.together(_find_writes, keys, sorted(channels))
+            writes = decode_writes(found, page, serde)
             for key, row in zip(page, line, strict=False):
                 yield row, writes.get(key, [])
             line = line[len(page) :]  # noqa: PLW2901 -- large writes may not all fit
@@ -348,7 +324,7 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
 
 
 def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
-    """Return the row with id ``first`` and those directly before it, at most ``size``, by their ids."""
+    """Return the row of ``first`` and those directly before it, by their ids."""
     parameters = (*place[:2], first, size)
     found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
     rows: dict[str, CheckpointRow] = {}
@@ -375,21 +351,25 @@ def delete_runs(session: Session, run_ids: Sequence[str]) -> None:
 def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> None:
     """Delete all checkpoints of a thread but the latest of each namespace and what those need."""
     keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
-    needed = _needed(session, serde, keys)
-    run_all(session, schema.DELETE_ONE, [key for key in keys if key not in needed])
-
-
-def _needed(session: Session, serde: SerializerProtocol, keys: Sequence[Key]) -> set[Key]:
-    """Return the latest key of each namespace, and the ancestors that its delta channels need."""
     latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
-    return {needed for key in latest.values() for needed in _chain_to_snapshots(session, serde, key)}
+    needed = {kept for key in latest.values() for kept in _chain_to_snapshots(session, serde, key)}
+    run_all(session, schema.DELETE_ONE, [key for key in keys if key not in needed])
 
 
 def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -> Iterator[Key]:
     """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
+    thread_id, checkpoint_ns, checkpoint_id = key
+    place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
+    chain = session.read(schema.SELECT_ANCESTORS, place)
+    ids = {row[0] for row in chain}
+    if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
+        raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
+    if len(chain) > MAX_ANCESTORS:
+        raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
     row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
     open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
-    for ancestor in read_ancestors(session, key):
+    for ancestor_id, _ in chain:
+        ancestor = thread_id, checkpoint_ns, ancestor_id
         yield ancestor
         if open_channels:
             row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])

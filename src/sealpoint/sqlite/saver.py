@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, wraps
 from itertools import chain, islice
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sealpoint.base import (
     WRITES_IDX_MAP,
@@ -28,7 +28,6 @@ from sealpoint.errors import ConfigError, SealpointError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import WRITE, Database, Session, open_for
-from sealpoint.sqlite.query import select_keys
 from sealpoint.sqlite.reader import (
     config_of,
     delete_runs,
@@ -44,25 +43,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Saver(Protocol):
-    @property
-    def serde(self) -> SerializerProtocol: ...
-
-
-S = TypeVar("S", bound=_Saver)
-
-
-def count(saver: _Saver, error: SealpointError) -> None:
+def count(saver: SqliteSaver, error: SealpointError) -> None:
     """Count an error with those of the saver's cipher, if it has one and the error is not counted yet."""
     if isinstance(saver.serde, EncryptedSerializer):
         saver.serde.tally.refuse(error)
 
 
-def counted(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def counted(
+    method: Callable[Concatenate[SqliteSaver, P], R],
+) -> Callable[Concatenate[SqliteSaver, P], R]:
     """Have the errors of a saver's method counted."""
 
     @wraps(method)
-    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: SqliteSaver, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
         except SealpointError as error:
@@ -196,7 +189,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             ConfigError: If an argument does not have the form it needs.
         """
         try:
-            statement, parameters = select_keys(config, filter, before, limit)
+            statement, parameters = schema.select_keys(config, filter, before, limit)
             keys: list[Any] = self._database.read(statement, parameters)
             yield from read_many(self._database, self.serde, keys)
         except SealpointError as error:

@@ -34,8 +34,7 @@ from sealpoint.errors import (
     excerpt,
 )
 
-STEP_OPCODES: Final = 10_000
-"""How often a statement is checked: about every 0.3 ms."""
+STEP_OPCODES: Final = 10_000  # how often a statement is checked: about every 0.3 ms
 
 LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8
@@ -54,9 +53,6 @@ REQUIRE_CHECK: Final = f"{CHECK_FUNCTION}(1) IS NULL"
 SQLite compile the call as NULL; otherwise the function is called, and fails without a check."""
 
 _ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
-
-_FAILED: Final = object()
-"""Result of a function for SQL that has none: sqlite3 cannot convert it, and ends the statement."""
 
 
 class _Work:
@@ -87,14 +83,14 @@ Handler = Callable[[], int]
 """Called by SQLite every `STEP_OPCODES`; one per connection, which runs one statement at a time."""
 
 
-def make_handler(check: Callable[[], object] | None = None) -> Handler:
+def make_handler(check: Callable[[None], None] | None = None) -> Handler:
     """Return a progress handler: a generator's ``next``. It ends a statement if ``check`` raises.
 
     By default it checks the budget of this thread's statement. What was raised, also by a signal handler,
     is not lost: `raise_cause` raises it. The generator has begun, because nothing can catch an exception
     before its first line.
     """
-    ticks = _ticks(check or _tick)
+    ticks = _results(check or _tick, failed=1)
     next(ticks)
     return partial(next, ticks)
 
@@ -188,7 +184,7 @@ def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     raised inside the generator. In a Python function it would be raised before the first line, where
     nothing can catch it.
     """
-    results = _results(function)
+    results = _results(function, failed=object())  # which sqlite3 cannot convert, and ends the statement
     next(results)
     return results.send
 
@@ -220,26 +216,11 @@ def _require_check(_: object) -> None:
         raise SchemaError("a statement was compiled without a check of the schema")
 
 
-def _ticks(check: Callable[[], object]) -> Iterator[int]:
-    """Yield at each call of SQLite whether to end the statement.
+def _results(function: Callable[[Any], Any], failed: object) -> Generator[Any, Any, None]:
+    """Yield the result for each value that is sent, or ``failed``.
 
     A signal handler may raise where a loop begins again: the loop is inside of ``try``.
     """
-    answer = 0
-    while True:
-        try:
-            while True:
-                yield answer
-                answer = 0
-                check()
-        except GeneratorExit:
-            return
-        except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
-            _thread.work.cause, answer = error, 1
-
-
-def _results(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
-    """Yield the result for each value that is sent, or `_FAILED`. As `_ticks`."""
     result = None
     while True:
         try:
@@ -248,11 +229,11 @@ def _results(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
                 result = function(argument)
         except GeneratorExit:
             return
-        except BaseException as error:  # noqa: BLE001 -- as above; a generator that raises has ended
-            _thread.work.cause, result = error, _FAILED
+        except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
+            _thread.work.cause, result = error, failed
 
 
-def _tick() -> None:
+def _tick(_: None) -> None:
     work = _thread.work
     if work.subqueries is None:
         return  # a statement of the application

@@ -43,8 +43,7 @@ from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 
-COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Endings of the files that SQLite has beside a database."""
+COMPANIONS: Final = ("-journal", "-wal", "-shm")  # endings of the files that SQLite has beside a database
 
 _MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _END_BYTES: Final = 16  # of a journal: length of the super-journal's name, its checksum, and the magic bytes
@@ -127,7 +126,10 @@ def inspect(connection: sqlite3.Connection) -> Path | None:
     """Inspect the files beside a database that is open. See `prepare`, which does more."""
     main = None
     for name, file in _files(connection):
-        _require_companions(file)
+        for ending in COMPANIONS:
+            beside = file.with_name(file.name + ending)
+            if _require_regular(beside, "a file beside the database", most_links=1) and ending == "-journal":
+                _require_super_journal(beside)
         if name == b"main" and file.exists():  # or it is a name that is only in memory
             main = file
     return main
@@ -146,14 +148,6 @@ def _files(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Path]]:
     for _, name, file in rows:
         if file:
             yield name, Path(os.fsdecode(file))
-
-
-def _require_companions(path: Path) -> None:
-    """Inspect the files beside a database."""
-    for ending in COMPANIONS:
-        beside = path.with_name(path.name + ending)
-        if _require_regular(beside, "a file beside the database", most_links=1) and ending == "-journal":
-            _require_super_journal(beside)
 
 
 def _require_regular(path: Path, what: str, most_links: int | None = None, hint: str = _REMOVE) -> bool:

@@ -18,7 +18,6 @@ class MemoryThreadStore:
     """
 
     def __init__(self) -> None:
-        """Create an empty store."""
         self.identity = os.urandom(16).hex()
         self._identities = frozenset([self.identity])
         self._events: list[Event] = []
@@ -79,14 +78,12 @@ class MemoryThreadStore:
         """Return the events of special writes that no deletion has ended."""
         found = []
         for spot in spots:
-            ended = max((event.seq for event in self._deletions(spot)), default=0)
-            if specials := [special for special, at in self._specials.get(spot, ()) if at >= ended]:
-                found.append((spot, specials))
+            if known := self._specials.get(spot):
+                deleted = Head(spot, Kind.DELETED, b"")
+                ended = max((event.seq for event in self._events if event.head == deleted), default=0)
+                if specials := [special for special, at in known if at >= ended]:
+                    found.append((spot, specials))
         return found
-
-    def _deletions(self, spot: Spot) -> Iterator[Event]:
-        if spot in self._specials:  # else nobody asks, and the log is long
-            yield from (e for e in self._events if e.head.spot == spot and e.head.kind is Kind.DELETED)
 
     def has_live(self, thread_id: str) -> bool:
         """Whether a thread has a head whose kind is not DELETED."""

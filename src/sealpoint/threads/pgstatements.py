@@ -6,12 +6,12 @@ encoding and collation, and may have NUL.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreError
-from sealpoint.threads.store import REPLACED, SEPARATOR, Answer, Head, Kind, Special, Spot, parse_specials
+from sealpoint.errors import ThreadStoreError
+from sealpoint.threads.database import CLOCK, LIVE_SPECIAL
+from sealpoint.threads.store import SEPARATOR, Head, Kind, Special, Spot
 
 # ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
 
@@ -39,44 +39,43 @@ TABLES: Final = """
 
 LOCK_CREATION: Final = "SELECT pg_advisory_xact_lock(hashtextextended('sealpoint thread store', 0))"
 HAS_SCHEMA: Final = "SELECT FROM pg_namespace WHERE nspname = %s"
-CREATE_SCHEMA: Final = 'CREATE SCHEMA "{schema}"'
+CREATE_SCHEMA: Final = 'CREATE SCHEMA "{name}"'
 CREATE: Final = (
-    'CREATE TABLE "{schema}".store (version integer NOT NULL, identity text NOT NULL,'
+    "CREATE TABLE {schema}store (version integer NOT NULL, identity text NOT NULL,"
     " raised bigint NOT NULL, trimmed bigint NOT NULL)",
-    'CREATE TABLE "{schema}".identities (identity text PRIMARY KEY)',
-    'CREATE TABLE "{schema}".adopted (seq bigint NOT NULL, at bigint NOT NULL, reason text NOT NULL)',
-    'CREATE TABLE "{schema}".heads (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,'
+    "CREATE TABLE {schema}identities (identity text PRIMARY KEY)",
+    "CREATE TABLE {schema}adopted (seq bigint NOT NULL, at bigint NOT NULL, reason text NOT NULL)",
+    "CREATE TABLE {schema}heads (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
     " thread_id bytea NOT NULL, checkpoint_ns bytea NOT NULL, checkpoint_id bytea NOT NULL,"
     " kind smallint NOT NULL, mac bytea NOT NULL, at bigint NOT NULL)",
-    'CREATE INDEX heads_by_checkpoint ON "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, seq)',
+    "CREATE INDEX heads_by_checkpoint ON {schema}heads (thread_id, checkpoint_ns, checkpoint_id, seq)",
 )
 """The tables of version 1."""
 
 UPGRADE: Final = (
-    'ALTER TABLE "{schema}".heads ADD COLUMN gone boolean NOT NULL DEFAULT false',
-    f"""UPDATE "{{schema}}".heads AS head SET gone = true WHERE kind = {Kind.DELETED:d} OR EXISTS (
-        SELECT FROM "{{schema}}".heads AS later WHERE later.thread_id = head.thread_id
+    "ALTER TABLE {schema}heads ADD COLUMN gone boolean NOT NULL DEFAULT false",
+    f"""UPDATE {{schema}}heads AS head SET gone = true WHERE kind = {Kind.DELETED:d} OR EXISTS (
+        SELECT FROM {{schema}}heads AS later WHERE later.thread_id = head.thread_id
         AND later.checkpoint_ns = head.checkpoint_ns AND later.checkpoint_id = head.checkpoint_id
         AND later.seq > head.seq
     )""",
-    'CREATE INDEX heads_live ON "{schema}".heads (thread_id, checkpoint_ns, kind, checkpoint_id, seq)'
+    "CREATE INDEX heads_live ON {schema}heads (thread_id, checkpoint_ns, kind, checkpoint_id, seq)"
     " WHERE NOT gone",
-    'CREATE TABLE "{schema}".specials (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,'
+    "CREATE TABLE {schema}specials (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
     " thread_id bytea NOT NULL, checkpoint_ns bytea NOT NULL, checkpoint_id bytea NOT NULL,"
     " task_id bytea NOT NULL, idx integer NOT NULL, call bytea NOT NULL, since bigint NOT NULL,"
     " head_seq bigint NOT NULL)",
-    'CREATE INDEX specials_by_checkpoint ON "{schema}".specials'
-    " (thread_id, checkpoint_ns, checkpoint_id, seq)",
+    "CREATE INDEX specials_by_checkpoint ON {schema}specials (thread_id, checkpoint_ns, checkpoint_id, seq)",
     # The roles that may read and append heads may do so with the new table, and mark those that they replace.
     """DO $$ DECLARE one record; BEGIN
         FOR one IN SELECT grantee, privilege_type FROM pg_class, aclexplode(relacl)
-            WHERE pg_class.oid = '"{schema}".heads'::regclass AND grantee <> relowner
+            WHERE pg_class.oid = '{schema}heads'::regclass AND grantee <> relowner
             AND privilege_type IN ('SELECT', 'INSERT')
         LOOP
-            EXECUTE 'GRANT ' || one.privilege_type || ' ON "{schema}".specials TO '
+            EXECUTE 'GRANT ' || one.privilege_type || ' ON {schema}specials TO '
                 || CASE one.grantee WHEN 0 THEN 'PUBLIC' ELSE one.grantee::regrole::text END;
             IF one.privilege_type = 'INSERT' THEN
-                EXECUTE 'GRANT UPDATE (gone) ON "{schema}".heads TO '
+                EXECUTE 'GRANT UPDATE (gone) ON {schema}heads TO '
                     || CASE one.grantee WHEN 0 THEN 'PUBLIC' ELSE one.grantee::regrole::text END;
             END IF;
         END LOOP;
@@ -89,168 +88,144 @@ FIRST_COLUMNS: Final = {
 }
 """Columns of the tables of version 1."""
 
-SET_VERSION: Final = f'UPDATE "{{schema}}".store SET version = {VERSION}'
+SET_VERSION: Final = f"UPDATE {{schema}}store SET version = {VERSION}"
 NO_FLUSH: Final = "SET synchronous_commit = off"
 FLUSH: Final = "SET LOCAL synchronous_commit = on"
-FILL: Final = 'INSERT INTO "{schema}".store VALUES (%s, %s, 0, 0)'
-NAME: Final = 'INSERT INTO "{schema}".identities VALUES (%s) ON CONFLICT DO NOTHING'
-IDENTITY: Final = 'SELECT version, identity FROM "{schema}".store'
-IDENTITIES: Final = 'SELECT identity FROM "{schema}".identities'
+FILL: Final = "INSERT INTO {schema}store VALUES (%s, %s, 0, 0)"
+NAME: Final = "INSERT INTO {schema}identities VALUES (%s) ON CONFLICT DO NOTHING"
+IDENTITY: Final = "SELECT version, identity FROM {schema}store"
 
-_SPOT: Final = "thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s"
 _NOW: Final = "extract(epoch FROM clock_timestamp())::bigint"
-_CLOCK: Final = '(raised + coalesce((SELECT max(seq) FROM "{schema}".heads), 0))'
-
 # It writes a record to the log, without which a commit flushes nothing.
-MARK: Final = f"SELECT {_CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM \"{{schema}}\".store"
+MARK: Final = f"SELECT {CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM {{schema}}store"
 
 _RECORD: Final = (
     "special.seq || ' ' || idx || ' ' || since || ' ' || encode(call, 'hex') || ' ' || encode(task_id, 'hex')"
 )
-_LIVE: Final = f"""head_seq >= coalesce((
-            SELECT max(seq) FROM "{{schema}}".heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
-            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
-            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
 
 
 def _specials(head: str) -> str:
     """Return a subquery for the events of special writes to the checkpoint of a row, as records."""
-    return f"""(SELECT string_agg({_RECORD}, '{SEPARATOR}') FROM "{{schema}}".specials AS special
+    return f"""(SELECT string_agg({_RECORD}, '{SEPARATOR}') FROM {{schema}}specials AS special
         WHERE special.thread_id = {head}.thread_id AND special.checkpoint_ns = {head}.checkpoint_ns
-        AND special.checkpoint_id = {head}.checkpoint_id AND {_LIVE})"""
+        AND special.checkpoint_id = {head}.checkpoint_id AND {LIVE_SPECIAL})"""
 
 
 _LAST: Final = """
-    seq = (SELECT max(seq) FROM "{schema}".heads AS latest WHERE latest.thread_id = head.thread_id
+    seq = (SELECT max(seq) FROM {schema}heads AS latest WHERE latest.thread_id = head.thread_id
     AND latest.checkpoint_ns = head.checkpoint_ns AND latest.checkpoint_id = head.checkpoint_id)"""
 
 # ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in the
 # index of the others. A subquery for each row, not a join: the server reads that index from its end, up to
 # the first match. An event that was not visible to the one that replaces it has no mark.
 NEWEST: Final = f"""
-    SELECT {_CLOCK}, found.*, {_specials("found")} FROM "{{schema}}".store LEFT JOIN LATERAL (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{{schema}}".heads AS head
+    SELECT found.*, {_specials("found")}, {CLOCK} FROM {{schema}}store LEFT JOIN LATERAL (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {{schema}}heads AS head
         WHERE thread_id = %s AND checkpoint_ns = %s AND kind = {Kind.PUT:d} AND NOT gone AND {_LAST}
         ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
     ) AS found ON true"""
 
 FIND: Final = f"""
-    SELECT {_CLOCK}, found.* FROM "{{schema}}".store LEFT JOIN (
+    SELECT found.*, {CLOCK} FROM {{schema}}store LEFT JOIN (
         SELECT wanted.*, kind, mac, {_specials("wanted")}
         FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS wanted(thread_id, checkpoint_ns, checkpoint_id)
         LEFT JOIN LATERAL (
-            SELECT kind, mac FROM "{{schema}}".heads AS head WHERE head.thread_id = wanted.thread_id
+            SELECT kind, mac FROM {{schema}}heads AS head WHERE head.thread_id = wanted.thread_id
             AND head.checkpoint_ns = wanted.checkpoint_ns AND head.checkpoint_id = wanted.checkpoint_id
             ORDER BY seq DESC LIMIT 1
         ) AS head ON true
     ) AS found ON true"""
 
 BETWEEN: Final = f"""
-    SELECT {_CLOCK}, found.*, {_specials("found")} FROM "{{schema}}".store LEFT JOIN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{{schema}}".heads AS head
+    SELECT found.*, {_specials("found")}, {CLOCK} FROM {{schema}}store LEFT JOIN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {{schema}}heads AS head
         WHERE thread_id = %s {{conditions}} AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
     ) AS found ON true"""
-
-MACS: Final = f"""
-    SELECT mac FROM "{{schema}}".heads WHERE {_SPOT} AND length(mac) > 0
-    AND mac <> (SELECT mac FROM "{{schema}}".heads WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
-    GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
 
 _APPEND: Final = f"""
     WITH head AS (
         SELECT * FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::smallint[], %s::bytea[])
             WITH ORDINALITY AS head(a, b, c, d, e, place)
     ), added AS (
-        INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
+        INSERT INTO {{schema}}heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
         SELECT a, b, c, d, e, {_NOW}, d = {Kind.DELETED:d} FROM head ORDER BY place RETURNING seq
     )"""
-_APPENDED: Final = ' SELECT raised + (SELECT max(seq) FROM added) FROM "{schema}".store'
-APPEND: Final = _APPEND + _APPENDED
-"""For events of the kind PUT."""
+_APPENDED: Final = " SELECT raised, (SELECT max(seq) FROM added) FROM {schema}store"
+APPEND: Final = _APPEND + _APPENDED  # for events of the kind PUT
 
 APPEND_ANY: Final = f"""{_APPEND}, replaced AS (
-        UPDATE "{{schema}}".heads SET gone = true FROM head WHERE d <> {Kind.PUT:d}
+        UPDATE {{schema}}heads SET gone = true FROM head WHERE d <> {Kind.PUT:d}
         AND thread_id = a AND checkpoint_ns = b AND checkpoint_id = c AND NOT gone
     ){_APPENDED}"""
 
 # Executed without a cursor: arrays, the clock and psycopg's types would take most of the time of a put.
 APPEND_PUT: Final = f"""
-    INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
-    SELECT $1, $2, $3, {Kind.PUT:d}, $4, {_NOW} FROM "{{schema}}".store"""
+    INSERT INTO {{schema}}heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
+    SELECT $1, $2, $3, {Kind.PUT:d}, $4, {_NOW} FROM {{schema}}store"""
 
 # Inserts nothing, but needs the right and the lock to do so.
 LAST_SPECIAL: Final = """
     WITH tried AS (
-        INSERT INTO "{schema}".specials
+        INSERT INTO {schema}specials
             (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
         SELECT '', '', '', '', 0, '', 0, 0 WHERE false
-    ) SELECT coalesce(max(seq), 0) FROM "{schema}".specials"""
+    ) SELECT coalesce(max(seq), 0) FROM {schema}specials"""
 
 APPEND_SPECIALS: Final = """
-    INSERT INTO "{schema}".specials
+    INSERT INTO {schema}specials
         (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
-    SELECT a, b, c, d, e, f, g, coalesce((SELECT max(seq) FROM "{schema}".heads), 0)
+    SELECT a, b, c, d, e, f, g, coalesce((SELECT max(seq) FROM {schema}heads), 0)
     FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], %s::integer[], %s::bytea[], %s::bigint[])
         WITH ORDINALITY AS special(a, b, c, d, e, f, g, place) ORDER BY place"""
 
 SPECIALS: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, string_agg({_RECORD}, '{SEPARATOR}')
-    FROM "{{schema}}".specials AS special WHERE {_LIVE} {{conditions}}
+    FROM {{schema}}specials AS special WHERE {LIVE_SPECIAL} {{conditions}}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %s"""
-ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
 
 # In the order of ``heads_live``, so that no more of it is read than the limit.
 LIVE: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, ''::bytea
-    FROM "{{schema}}".heads AS head
+    SELECT checkpoint_ns, checkpoint_id FROM {{schema}}heads AS head
     WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
     ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT %s"""
 
 # A checkpoint that was not recorded may have special writes that were.
 SPECIAL_NAMES: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, ''::bytea, bool_or({_LIVE})
-    FROM "{{schema}}".specials AS special WHERE thread_id = %s {{conditions}}
-    GROUP BY thread_id, checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT %s"""
-AFTER_NAME: Final = "AND (checkpoint_ns, checkpoint_id) > (%s, %s)"
+    SELECT checkpoint_ns, checkpoint_id, bool_or({LIVE_SPECIAL})
+    FROM {{schema}}specials AS special WHERE thread_id = %s {{conditions}}
+    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT %s"""
 
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
-        thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{schema}".heads {conditions}
+        thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {schema}heads {conditions}
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, seq DESC LIMIT %s"""
-AFTER: Final = "WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
 
-EVENTS: Final = """
-    SELECT seq, at, thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{schema}".heads
-    WHERE seq > %s AND seq <= %s ORDER BY seq LIMIT %s"""
-
-LOCK: Final = 'LOCK TABLE "{schema}".heads IN SHARE MODE'
-END: Final = 'SELECT coalesce(max(seq), 0) FROM "{schema}".heads'
-TRIMMED: Final = 'SELECT trimmed FROM "{schema}".store'
+LOCK: Final = "LOCK TABLE {schema}heads IN SHARE MODE"
 
 RAISE: Final = """
-    UPDATE "{schema}".store
-    SET raised = greatest(raised, %s - coalesce((SELECT max(seq) FROM "{schema}".heads), 0))"""
+    UPDATE {schema}store
+    SET raised = greatest(raised, %s - coalesce((SELECT max(seq) FROM {schema}heads), 0))"""
 RECORD: Final = f"""
-    INSERT INTO "{{schema}}".adopted SELECT coalesce(max(seq), 0), {_NOW}, %s FROM "{{schema}}".heads"""
+    INSERT INTO {{schema}}adopted SELECT coalesce(max(seq), 0), {_NOW}, %s FROM {{schema}}heads"""
 
 # Some checkpoints at a time: a writer that is blocked, or a reader, waits for one statement only.
 TRIM: Final = f"""
     WITH page AS (
         SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
-            thread_id, checkpoint_ns, checkpoint_id, kind, at, seq FROM "{{schema}}".heads {{conditions}}
+            thread_id, checkpoint_ns, checkpoint_id, kind, at, seq FROM {{schema}}heads {{conditions}}
         ORDER BY thread_id, checkpoint_ns, checkpoint_id, seq DESC LIMIT %s
     ), gone AS (
         SELECT * FROM page WHERE kind = {Kind.DELETED:d} AND at < %s
-        AND seq < (SELECT max(seq) FROM "{{schema}}".heads)
+        AND seq < (SELECT max(seq) FROM {{schema}}heads)
     ), removed AS (
-        DELETE FROM "{{schema}}".heads AS head USING gone WHERE head.thread_id = gone.thread_id
+        DELETE FROM {{schema}}heads AS head USING gone WHERE head.thread_id = gone.thread_id
         AND head.checkpoint_ns = gone.checkpoint_ns AND head.checkpoint_id = gone.checkpoint_id
     ), forgotten AS (
-        DELETE FROM "{{schema}}".specials AS special USING gone WHERE special.thread_id = gone.thread_id
+        DELETE FROM {{schema}}specials AS special USING gone WHERE special.thread_id = gone.thread_id
         AND special.checkpoint_ns = gone.checkpoint_ns AND special.checkpoint_id = gone.checkpoint_id
     ), marked AS (
-        UPDATE "{{schema}}".store SET trimmed = trimmed + (SELECT count(*) FROM gone)
+        UPDATE {{schema}}store SET trimmed = trimmed + (SELECT count(*) FROM gone)
         WHERE EXISTS (SELECT FROM gone)
     ) SELECT (SELECT count(*) FROM gone), thread_id, checkpoint_ns, checkpoint_id FROM page
     ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1"""
@@ -261,54 +236,13 @@ LONG_SECONDS: Final = 60.0
 LONG: Final = f"SET LOCAL statement_timeout = '{LONG_SECONDS:.0f}s'"
 
 REQUIRE_WRITABLE: Final = """
-    INSERT INTO "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
+    INSERT INTO {schema}heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
     SELECT '', '', '', 0, '', 0 WHERE false"""
 """Inserts nothing, but needs the right and the lock to do so."""
-
-HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_ANY, TRIMMED, LAST_SPECIAL})
-"""Statements that return at least one row, because ``store`` has one."""
-
 
 UPGRADE_HINT: Final = (
     "let the owner of its schema open it once: run `sealpoint heads verify DB --threads URL` with that role"
 )
-
-Execute = Callable[..., list[tuple[Any, ...]]]
-"""Executes a statement with values in the store's schema."""
-
-
-def create(connection: Any, execute: Execute, schema: str) -> None:
-    """Create the tables, unless there are some."""
-    with connection.transaction():
-        execute(LOCK_CREATION)
-        if execute(TABLES, (schema,)):
-            return
-        if not execute(HAS_SCHEMA, (schema,)):
-            execute(CREATE_SCHEMA)
-        for statement in (*CREATE, *UPGRADE):
-            execute(statement)
-        identity = os.urandom(16).hex()
-        execute(FILL, (VERSION, identity))
-        execute(NAME, (identity,))
-
-
-def upgrade(connection: Any, execute: Execute, name: str) -> None:
-    """Add what this version has to a store of version 1."""
-    from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
-
-    try:
-        with connection.transaction():
-            execute(LONG)
-            execute(LOCK_CREATION)
-            ((version, _),) = execute(IDENTITY)
-            for statement in UPGRADE if version == 1 else ():  # another process may be faster
-                connection.extend(LONG_SECONDS)
-                execute(statement)
-            execute(SET_VERSION)
-    except (InsufficientPrivilege, ReadOnlySqlTransaction):
-        what = f"{name}: it is of an earlier version, and this role may not upgrade it"
-        raise ThreadStoreError(what, hint=UPGRADE_HINT) from None
-
 
 DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
 
@@ -339,38 +273,6 @@ def special_columns(specials: Iterable[tuple[Spot, Sequence[Special]]]) -> list[
     return [[row[column] for row in rows] for column in range(7)]
 
 
-def answer_of(rows: Sequence[Sequence[Any]]) -> Answer:
-    """Return what rows say: clock, head and records each; there may be no head, or no records."""
-    heads = heads_of(row[1:6] for row in rows if row[5] is not None)
-    return Answer(heads, rows[0][0], specials_of([(*row[1:4], row[6]) for row in rows if row[6] is not None]))
-
-
-def specials_of(rows: Iterable[Sequence[Any]]) -> list[tuple[Spot, list[Special]]]:
-    """Return the events of special writes that rows name: a checkpoint and its records each."""
-    try:
-        return [
-            (Spot(thread_id.decode(), ns.decode(), checkpoint_id.decode()), parse_specials(records))
-            for thread_id, ns, checkpoint_id, records in rows
-        ]
-    except ValueError:
-        raise _damaged() from None
-
-
-def heads_of(rows: Iterable[Sequence[Any]]) -> list[Head]:
-    """Return the heads that rows name."""
-    try:
-        return [
-            Head(Spot(thread_id.decode(), ns.decode(), checkpoint_id.decode()), Kind(kind), mac)
-            for thread_id, ns, checkpoint_id, kind, mac in rows
-        ]
-    except ValueError:
-        raise _damaged() from None
-
-
-def _damaged() -> ThreadStoreDownError:
-    return ThreadStoreDownError("a row does not contain what a thread store writes", hint=DAMAGED_HINT)
-
-
 WRITER: Final = """
     SELECT r.rolname::text, CASE
             WHEN r.rolsuper THEN 'is a superuser'
@@ -383,7 +285,7 @@ WRITER: Final = """
             ELSE 'may write ' || c.relname
         END
     FROM pg_roles AS s JOIN pg_roles AS r ON pg_has_role(s.oid, r.oid, 'MEMBER')
-    JOIN pg_namespace AS n ON n.nspname = '{schema}'
+    JOIN pg_namespace AS n ON n.nspname = '{name}'
     JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'S')
     WHERE s.rolname = ANY(%s::text[]) AND EXISTS (
         SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -412,8 +314,3 @@ HINT: Final = (
     " threads; then name it in the URL of the store"
     " (docs/threads.md#two-roles). For development: SealedSaver(..., allow_shared_role=True)"
 )
-
-
-def halves(lock: int) -> tuple[int, int]:
-    """Return the two numbers with which pg_locks shows an advisory lock."""
-    return lock >> 32, lock & 0xFFFFFFFF

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,27 +36,23 @@ from sealpoint.postgres import (
     watched_connection,
 )
 from sealpoint.threads import pgstatements as statements
+from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.pgstatements import (
     DAMAGED_HINT,
     HINT,
     WRITER,
-    answer_of,
     columns_of,
     encoded,
-    halves,
-    heads_of,
     special_columns,
-    specials_of,
 )
-from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Special, Spot
+from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Head, Kind, Special, Spot
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 Result = TypeVar("Result")
 
-MAX_IDLE: Final = 8
-"""How many connections are kept open; threads that call at the same time may have more."""
+MAX_IDLE: Final = 8  # how many connections are kept open; threads that call at the same time may have more
 
 GRACE_SECONDS: Final = 0.5
 """How much longer than the server this process waits, so that the server can report its own time limit."""
@@ -66,17 +63,11 @@ _SETTINGS: Final = {
     "enable_seqscan": "off",
     "jit": "off",
 }
-_IDLE: Final = 0
-"""libpq's PQTRANS_IDLE."""
+_IDLE: Final = 0  # libpq's PQTRANS_IDLE
 
-_BINARY: Final = 1
-"""The format of a parameter."""
+_BINARY: Final = 1  # the format of a parameter
 
-_TIMED_OUT: Final = {"57014", "55P03"}  # a statement or a lock
 _FORBIDDEN: Final = "42501"
-_DISK_FULL: Final = "53100"
-_NO_TABLE: Final = {"42P01", "3F000"}
-
 _REACH_HINT: Final = "check that psql connects with the same URL; the server's log says why it does not"
 _GRANT_HINT: Final = (
     "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
@@ -84,16 +75,30 @@ _GRANT_HINT: Final = (
 )
 ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create`"
 
+_Translation = tuple[type[ThreadStoreError], str, str | None]
+_LATE: Final[_Translation] = (ThreadStoreTimeoutError, "the server did not answer within {:g} s", None)
+_ABSENT: Final[_Translation] = (ThreadStoreMissingError, "its tables do not exist", ABSENT_HINT)
+_ERRORS: Final[dict[str, _Translation]] = {
+    "57014": _LATE,  # a statement
+    "55P03": _LATE,  # a lock
+    READ_ONLY: (ThreadStoreError, "the server lets this session only read", _GRANT_HINT),
+    _FORBIDDEN: (ThreadStoreError, "the role lacks a permission", _GRANT_HINT),
+    "53100": (ThreadStoreFullError, "the disk of the server is full", None),
+    "42P01": _ABSENT,
+    "3F000": _ABSENT,
+    LOST: (ThreadStoreDownError, "the connection is lost", _REACH_HINT),
+}
+"""Our error, its text and its hint by SQLSTATE."""
+
 
 class Pool:
-    """Connections to one server.
+    """Connections to one server, made on demand; ``prepare`` is called with each new one.
 
     Not those of psycopg_pool: its threads, which open and check connections, are not there after a fork, and
     it has no time limit for a whole call.
     """
 
     def __init__(self, conninfo: str, timeout: float, prepare: Callable[[Connection[Any]], None]) -> None:
-        """Connect on demand to ``conninfo``; ``prepare`` is called with each new connection."""
         parts = parts_of(conninfo)
         address = None if parts is None else address_of(parts)
         if parts is None or address is None:
@@ -142,18 +147,15 @@ class Pool:
     ) -> Result:
         connection.extend(self._timeout)
         try:
-            result = work(connection, *arguments)
+            return work(connection, *arguments)
         except require_psycopg().Error as error:
-            self._give(connection)
             raise self._translated(error, is_read=is_read) from None
-        except ThreadStoreError:
+        except BaseException as error:
+            if not isinstance(error, ThreadStoreError):
+                connection.close()
+            raise
+        finally:
             self._give(connection)
-            raise
-        except BaseException:
-            connection.close()
-            raise
-        self._give(connection)
-        return result
 
     def _take(self) -> Any:
         """Return a connection that the server has not closed, as far as this process knows."""
@@ -168,7 +170,7 @@ class Pool:
             connection.close()
 
     def _give(self, connection: Any) -> None:
-        """Keep a connection for another call, unless it is lost or still runs a statement."""
+        """Keep a connection for another call, unless it is lost or closed, or still runs a statement."""
         if connection.broken:
             return
         with self._lock:
@@ -198,34 +200,21 @@ class Pool:
         try:
             settle(connection, _SETTINGS | timeouts)
             self._prepare(connection)
-        except psycopg.Error as error:
+        except BaseException as error:
             connection.close()
-            raise self._translated(error, is_read=True) from None
-        except BaseException:
-            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise self._translated(error, is_read=True) from None
             raise
         return connection
 
     def _translated(self, error: Any, *, is_read: bool) -> ThreadStoreError:
         """Return our own error for one of a server, without its text, which may contain values."""
         code = state_of(error)
-        if code in _TIMED_OUT:
-            return ThreadStoreTimeoutError(
-                f"{self.name}: the server did not answer within {self._timeout:g} s"
-            )
-        if code == READ_ONLY:
-            return ThreadStoreError(f"{self.name}: the server lets this session only read", hint=_GRANT_HINT)
-        if code == _FORBIDDEN and not is_read:
-            return ThreadStoreError(f"{self.name}: the role lacks a permission", hint=_GRANT_HINT)
-        if code == _FORBIDDEN:
-            return ThreadStoreDownError(f"{self.name}: the role may not read it", hint=_GRANT_HINT)
-        if code == _DISK_FULL:
-            return ThreadStoreFullError(f"{self.name}: the disk of the server is full")
-        if code in _NO_TABLE:
-            return ThreadStoreMissingError(f"{self.name}: its tables do not exist", hint=ABSENT_HINT)
-        if code == LOST:
-            return ThreadStoreDownError(f"{self.name}: the connection is lost", hint=_REACH_HINT)
-        return ThreadStoreDownError(f"{self.name}: {type(error).__name__} (SQLSTATE {code or 'none'})")
+        unknown = ThreadStoreDownError, f"{type(error).__name__} (SQLSTATE {code or 'none'})", None
+        kind, what, hint = _ERRORS.get(code, unknown)
+        if code == _FORBIDDEN and is_read:
+            kind, what = ThreadStoreDownError, "the role may not read it"
+        return kind(f"{self.name}: {what.format(self._timeout)}", hint=hint)
 
 
 @cache
@@ -274,21 +263,16 @@ def _connection_class() -> Any:
     return LimitedConnection
 
 
-FLUSHED_EVENTS: Final = 64
-"""How many calls append events between two that wait for the disk."""
+FLUSHED_EVENTS: Final = 64  # how many calls append events between two that wait for the disk
 
 SCHEMA: Final = "sealpoint_threads"
 
-LOST_ROW: Final = "a table has lost its only row"
+APPEND_ROWS: Final = 10_000  # how many rows `adopt` sends at a time
 
-APPEND_ROWS: Final = 10_000
-"""How many rows `adopt` sends at a time."""
-
-_HAS_ROWS: Final = 2
-"""libpq's PGRES_TUPLES_OK."""
+_HAS_ROWS: Final = 2  # libpq's PGRES_TUPLES_OK
 
 
-class PostgresThreadStore:
+class PostgresThreadStore(DatabaseStore):
     """A thread store in Postgres. See `ThreadStore`.
 
     The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
@@ -298,6 +282,8 @@ class PostgresThreadStore:
     Attributes:
         identity: Names this store in what is sealed: 32 hex digits.
     """
+
+    _statements, _names, _encoded = statements, (bytes, bytes, bytes), staticmethod(encoded)
 
     def __init__(
         self,
@@ -330,39 +316,19 @@ class PostgresThreadStore:
         self._creates = False
 
     @property
-    def identities(self) -> frozenset[str]:
-        """All that were names of this store."""
-        return frozenset(name for (name,) in self._rows(statements.IDENTITIES))
-
-    @property
     def claim(self) -> int:
         """The clock when an event was last flushed: a power failure may undo later ones."""
         return self._claim
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
-        return answer_of(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
+        return self._answer(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         wanted = [encoded(*spot) for spot in dict.fromkeys(spots)]
-        return answer_of(
-            self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
-        )
-
-    def between(
-        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
-    ) -> Answer:
-        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
-        limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
-        given = [(condition, value) for condition, value in limits if value is not None]
-        conditions = "".join(f"AND {condition} %s " for condition, _ in given)
-        values = encoded(thread_id, *(value for _, value in given))
-        return answer_of(self._rows(statements.BETWEEN, values, conditions))
-
-    def replaced(self, spot: Spot) -> Sequence[bytes]:
-        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        return [mac for (mac,) in self._rows(statements.MACS, encoded(*spot) * 2)]
+        columns = [[spot[column] for spot in wanted] for column in range(3)]
+        return self._answer(self._rows(statements.FIND, columns))
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
@@ -373,7 +339,7 @@ class PostgresThreadStore:
 
     def _flush(self, connection: Connection[Any]) -> None:
         rows = self._execute_flushed(connection, statements.MARK)
-        self._claim, self._appended = rows[0][0], 1
+        self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
 
     def require_apart(self, lock: int, roles: Sequence[str]) -> None:
         """Check that none of the roles of a saver's session, or which it may become, may write the store.
@@ -385,7 +351,8 @@ class PostgresThreadStore:
         Raises:
             SharedRoleError: If one may.
         """
-        for role, right in self._rows(WRITER, (roles, *halves(lock))):
+        halves = lock >> 32, lock & 0xFFFFFFFF  # as pg_locks shows it
+        for role, right in self._rows(WRITER, (roles, *halves)):
             raise SharedRoleError(role, right, hint=HINT.format(schema=self._schema))
 
     def append(self, heads: Sequence[Head]) -> None:
@@ -401,7 +368,7 @@ class PostgresThreadStore:
 
     def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
         if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
-            raise self._refused(LOST_ROW)
+            self._clock([])
 
     def last_special(self) -> int:
         """Return the number of the last event of a special write. See `ThreadStore`."""
@@ -412,32 +379,6 @@ class PostgresThreadStore:
         """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
         self._pool.write(self._execute, statements.APPEND_SPECIALS, special_columns([(spot, specials)]))
 
-    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
-        after: tuple[bytes, ...] = ()
-        while rows := self._rows(
-            statements.SPECIALS, (*after, PAGE_ROWS), statements.ALSO_AFTER if after else ""
-        ):
-            yield from specials_of(rows)
-            after = rows[-1][:3]
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another, a page at a time."""
-        (thread,), count = encoded(thread_id), PAGE_ROWS
-        while count == PAGE_ROWS:
-            rows = self._rows(statements.LIVE, (thread, PAGE_ROWS))
-            self.append(sorted(heads_of(rows)))
-            count = len(rows)
-        after: tuple[bytes, ...] = ()
-        further = ""
-        while rows := self._rows(statements.SPECIAL_NAMES, (thread, *after, PAGE_ROWS), further):
-            self.append(heads_of(row[:5] for row in rows if row[5]))
-            after, further = rows[-1][1:3], statements.AFTER_NAME
-
-    def has_live(self, thread_id: str) -> bool:
-        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
-        return bool(self._rows(statements.LIVE, (*encoded(thread_id), 1)))
-
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
         """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
 
@@ -446,22 +387,15 @@ class PostgresThreadStore:
         """
         flushed = flushed or self._appended % FLUSHED_EVENTS == 0
         run = self._execute_flushed if flushed else self._execute
-        ((clock,),) = self._pool.write(run, statement, values)
+        clock = self._clock(self._pool.write(run, statement, values))
         self._appended += 1
-        if flushed and clock is not None:
+        if flushed:
             self._claim = max(self._claim, clock)
 
     def _execute_flushed(self, connection: Connection[Any], *arguments: Any) -> list[tuple[Any, ...]]:
         with connection.transaction():
             self._execute(connection, statements.FLUSH)
             return self._execute(connection, *arguments)
-
-    def heads(self) -> Iterator[Head]:
-        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
-        after: tuple[bytes, ...] = ()
-        while rows := self._rows(statements.HEADS, (*after, PAGE_ROWS), statements.AFTER if after else ""):
-            yield from heads_of(rows)
-            after = rows[-1][:3]
 
     def end(self) -> int:
         """Return the number of the last event, when no other is being appended. See `ThreadStore`."""
@@ -470,16 +404,8 @@ class PostgresThreadStore:
     def _end(self, connection: Connection[Any]) -> int:
         with connection.transaction():  # waits for transactions that have a number, and may commit later
             self._execute(connection, statements.LOCK)
-            ((number,),) = self._execute(connection, statements.END)
+            ((number,),) = self._execute(connection, END)
         return int(number)
-
-    def events(self, until: int) -> Iterator[Event]:
-        """Yield the events up to a number, in their order. See `ThreadStore`."""
-        after = 0
-        while rows := self._rows(statements.EVENTS, (after, until, PAGE_ROWS)):
-            for (seq, at, *_), head in zip(rows, heads_of(row[2:] for row in rows), strict=True):
-                yield Event(seq, head, at)
-            after = rows[-1][0]
 
     def adopt(
         self,
@@ -507,7 +433,7 @@ class PostgresThreadStore:
             rest = iter(heads)
             while batch := [*islice(rest, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
-                self._execute(connection, statements.APPEND_ANY, columns_of(batch))
+                self._clock(self._execute(connection, statements.APPEND_ANY, columns_of(batch)))
             while also := specials[:APPEND_ROWS]:
                 connection.extend(statements.LONG_SECONDS)
                 self._execute(connection, statements.APPEND_SPECIALS, special_columns(also))
@@ -517,27 +443,15 @@ class PostgresThreadStore:
             self._execute(connection, statements.RAISE, (clock,))
             self._execute(connection, statements.RECORD, (reason,))
 
-    def trim(self, before: int) -> int:
-        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
-        count = 0
-        after: list[bytes] = []
-        while rows := self._pool.write(self._trim, before, after):
-            ((gone, *after),) = rows
-            count += gone
-        return count
+    def _trim_page(self, before: int, after: Sequence[bytes], most: int) -> list[tuple[Any, ...]]:
+        return self._pool.write(self._trim, before, after, most)
 
-    def _trim(self, connection: Any, before: int, after: Sequence[bytes]) -> list[tuple[Any, ...]]:
-        """Trim some checkpoints; return how many, and the last that was looked at; nothing at the end."""
+    def _trim(self, connection: Any, before: int, after: Sequence[bytes], most: int) -> list[tuple[Any, ...]]:
         connection.extend(statements.LONG_SECONDS)
         with connection.transaction():
             self._execute(connection, statements.LONG)
-            conditions = statements.AFTER if after else ""
-            return self._execute(connection, statements.TRIM, (*after, PAGE_ROWS, before), conditions)
-
-    def trimmed(self) -> int:
-        """Return how many checkpoints were forgotten so far."""
-        ((number,),) = self._rows(statements.TRIMMED)
-        return int(number)
+            conditions = f"WHERE {AFTER}" if after else ""
+            return self._execute(connection, statements.TRIM, (*after, most, before), conditions)
 
     def close(self) -> None:
         """Close the connections; a later call opens others."""
@@ -546,7 +460,6 @@ class PostgresThreadStore:
     def _rows(
         self, statement: str, values: Sequence[Any] = (), conditions: str = ""
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that reads."""
         return self._pool.read(self._execute, statement, values, conditions)
 
     def _execute(
@@ -556,26 +469,54 @@ class PostgresThreadStore:
         if cursor.pgresult.status != _HAS_ROWS:
             return []
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-        if not rows and statement in statements.HAVE_ROW:
-            raise self._refused(LOST_ROW)
         return rows
 
-    def _open(self, connection: Connection[Any]) -> None:
+    def _open(self, connection: Any) -> None:
         """Check the tables, which are created first if that is wanted."""
         if self._creates:
-            statements.create(connection, partial(self._execute, connection), self._schema)
+            self._create(connection)
         found = self._tables(connection)
         if found == statements.FIRST_COLUMNS:
-            statements.upgrade(connection, partial(self._execute, connection), self._pool.name)
+            self._upgrade(connection)
             found = self._tables(connection)
         if not found:
             raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
         if found != statements.COLUMNS:
-            raise self._refused("its tables are not those of a thread store")
+            raise self._damaged("its tables are not those of a thread store")
         self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints
         identity = self._identify(connection)
         if self.identity not in ("", identity):
-            raise self._refused("another thread store has taken its place")
+            raise self._damaged("another thread store has taken its place")
+
+    def _create(self, connection: Any) -> None:
+        """Create the tables, unless there are some."""
+        with connection.transaction():
+            self._execute(connection, statements.LOCK_CREATION)
+            if self._tables(connection):
+                return
+            if not self._execute(connection, statements.HAS_SCHEMA, (self._schema,)):
+                self._execute(connection, statements.CREATE_SCHEMA)
+            for statement in (*statements.CREATE, *statements.UPGRADE):
+                self._execute(connection, statement)
+            identity = os.urandom(16).hex()
+            self._execute(connection, statements.FILL, (statements.VERSION, identity))
+            self._execute(connection, statements.NAME, (identity,))
+
+    def _upgrade(self, connection: Any) -> None:
+        """Add what this version has to a store of version 1."""
+        psycopg = require_psycopg()
+        try:
+            with connection.transaction():
+                self._execute(connection, statements.LONG)
+                self._execute(connection, statements.LOCK_CREATION)
+                ((version, _),) = self._execute(connection, statements.IDENTITY)
+                for statement in statements.UPGRADE if version == 1 else ():  # another process may be faster
+                    connection.extend(statements.LONG_SECONDS)
+                    self._execute(connection, statement)
+                self._execute(connection, statements.SET_VERSION)
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction):
+            what = f"{self._pool.name}: it is of an earlier version, and this role may not upgrade it"
+            raise ThreadStoreError(what, hint=statements.UPGRADE_HINT) from None
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
         """Return the columns of each table; ``None`` for what is no table, or runs code of its owner."""
@@ -585,13 +526,14 @@ class PostgresThreadStore:
     def _identify(self, connection: Connection[Any]) -> str:
         rows = self._execute(connection, statements.IDENTITY)
         if len(rows) != 1 or rows[0][0] != statements.VERSION:
-            raise self._refused("it has no version that this sealpoint reads")
+            raise self._damaged("it has no version that this sealpoint reads")
         return str(rows[0][1])
 
-    def _refused(self, what: str) -> ThreadStoreDownError:
+    def _damaged(self, what: str) -> ThreadStoreDownError:
         return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=DAMAGED_HINT)
 
 
 @cache
 def _text(statement: str, schema: str, conditions: str = "") -> bytes:
-    return statement.format(schema=schema, conditions=conditions).encode()
+    named = statement.format(schema=f'"{schema}".', name=schema, conditions=conditions)
+    return named.replace("?", "%s").encode()

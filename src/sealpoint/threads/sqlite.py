@@ -7,8 +7,9 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,37 +18,19 @@ from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlitefile import guard
 from sealpoint.threads import sqlitefile as statements
+from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.postgres import PostgresThreadStore
-from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, require_row, translated
+from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, translated
 from sealpoint.threads.sqlitefile import create as create_file
 from sealpoint.threads.store import (
-    PAGE_ROWS,
     TIMEOUT_SECONDS,
     Answer,
-    Event,
     Head,
     Kind,
     Special,
     Spot,
     ThreadStore,
-    parse_specials,
 )
-
-
-def head_of(path: Path, *values: Any) -> Head:
-    """Return a head for the columns of a row."""
-    thread_id, ns, checkpoint_id, kind, mac = require_row(path, values, str, str, str, int, bytes)
-    if not 0 <= kind < len(Kind):
-        raise damaged(path, "a row has a kind that does not exist")
-    return Head(Spot(thread_id, ns, checkpoint_id), Kind(kind), mac)
-
-
-def specials_of(path: Path, *found: tuple[Spot, Any]) -> list[tuple[Spot, list[Special]]]:
-    """Return events of special writes, for those that have records."""
-    try:
-        return [(spot, parse_specials(records)) for spot, records in found if records is not None]
-    except (ValueError, AttributeError, TypeError):
-        raise damaged(path, "a special write is not as a thread store writes it") from None
 
 
 def values_of(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
@@ -67,7 +50,6 @@ class SharedFile:
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
-        """Share the file at ``path``; a call may take ``timeout`` seconds."""
         self.path, self.identity = path, ""
         self.opened: Opened | None = None
         self._name = os.fspath(path)
@@ -135,11 +117,10 @@ class SharedFile:
 CHECKPOINT_EVENTS: Final = 500
 """How many events a store appends before it moves the log into the file, and so to the disk."""
 
-MAINTENANCE_SECONDS: Final = 3600.0
-"""Time limit of `adopt`, which may change every row."""
+MAINTENANCE_SECONDS: Final = 3600.0  # time limit of `adopt`, which may change every row
 
 
-class SqliteThreadStore:
+class SqliteThreadStore(DatabaseStore):
     """A thread store in a SQLite file. See `ThreadStore`.
 
     A file that is replaced by a restored one of the same store is opened again by the next call.
@@ -147,6 +128,8 @@ class SqliteThreadStore:
     Attributes:
         identity: Names this store in what is sealed: 32 hex digits.
     """
+
+    _statements, _names = statements, (str, str, str)
 
     def __init__(
         self, path: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
@@ -172,12 +155,6 @@ class SqliteThreadStore:
         self.identity = self._file.identity
 
     @property
-    def identities(self) -> frozenset[str]:
-        """All that were names of this store."""
-        rows = self._file.run(self._rows, "SELECT identity FROM identities")
-        return frozenset(name for row in rows for name in require_row(self._file.path, row, str))
-
-    @property
     def claim(self) -> int:
         """The clock when the log was last moved into the file: a power failure may undo later commits."""
         opened = self._file.opened
@@ -192,50 +169,30 @@ class SqliteThreadStore:
         if row is None or row[1] != Kind.PUT:
             row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[0] is None:
-                return Answer((), self._clock(row and row[4:]))
+                return Answer((), self._clock([row[4:]] if row else []))
         checkpoint_id, _, mac, records, *clock = row
         if type(mac) is not bytes or type(checkpoint_id) is not str:
-            require_row(self._file.path, (checkpoint_id, mac), str, bytes)
+            self._require((checkpoint_id, mac), str, bytes)
         head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
-        return Answer((head,), self._clock(clock), specials_of(self._file.path, (head.spot, records)))
+        specials = () if records is None else self._specials([(head.spot, records)])
+        return Answer((head,), self._clock([clock]), specials)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         return self._file.run(self._find, [*dict.fromkeys(spots)])
 
     def _find(self, opened: Opened, spots: Sequence[Spot]) -> Answer:
-        if len(spots) != 1:
+        if not spots:
+            return Answer((), self._read_clock(opened))
+        if len(spots) > 1:
             opened.connection.execute("BEGIN")
-        heads, found, clock = list[Head](), list[tuple[Spot, Any]](), None
-        for spot in spots:
-            row = opened.connection.execute(statements.FIND, (*spot, *spot)).fetchone() or (None,) * 5
-            kind, mac, records, *clock = row
-            if kind is not None:
-                heads.append(head_of(self._file.path, *spot, kind, mac))
-            found.append((spot, records))
-        now = self._clock(clock) if clock else self._read_clock(opened)
-        return Answer(heads, now, specials_of(self._file.path, *found))
-
-    def between(
-        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
-    ) -> Answer:
-        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
-        limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
-        given = [(condition, value) for condition, value in limits if value is not None]
-        statement = statements.BETWEEN.format("".join(f"AND {condition} ? " for condition, _ in given))
-        return self._file.run(self._between, statement, (thread_id, *(value for _, value in given)))
-
-    def _between(self, opened: Opened, statement: str, values: Sequence[str]) -> Answer:
-        opened.connection.execute("BEGIN")
-        rows = opened.connection.execute(statement, values).fetchall()
-        heads = [head_of(self._file.path, values[0], *row[:4]) for row in rows]
-        found = [(head.spot, row[4]) for head, row in zip(heads, rows, strict=True)]
-        return Answer(heads, self._read_clock(opened), specials_of(self._file.path, *found))
-
-    def replaced(self, spot: Spot) -> Sequence[bytes]:
-        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        rows = self._file.run(self._rows, statements.MACS, (*spot, *spot))
-        return [mac for row in rows for mac in require_row(self._file.path, row, bytes)]
+        return self._answer(
+            [
+                (*spot, *row)
+                for spot in spots
+                for row in opened.connection.execute(statements.FIND, (*spot, *spot)).fetchall()
+            ]
+        )
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
@@ -284,68 +241,6 @@ class SqliteThreadStore:
         opened.connection.executemany(statements.APPEND_SPECIAL, rows)
         self._commit(opened, len(rows))
 
-    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
-        for *spot, records in self._ordered(statements.SPECIALS, statements.ALSO_AFTER):
-            names = require_row(self._file.path, spot, str, str, str)
-            yield from specials_of(self._file.path, (Spot(*names), records))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another."""
-        # A page at a time, which takes no longer than other calls may wait.
-        while len(rows := self._file.run(self._rows, statements.LIVE, (thread_id, PAGE_ROWS))) == PAGE_ROWS:
-            self._delete(thread_id, rows)
-        self._delete(thread_id, rows)
-        after: tuple[Any, ...] = ()
-        while rows := self._file.run(
-            self._rows,
-            statements.SPECIAL_NAMES.format(statements.AFTER_NAME if after else ""),
-            (thread_id, *after, PAGE_ROWS),
-        ):
-            self._delete(thread_id, [name for *name, is_live in rows if is_live])
-            if rows[-1][:2] <= after:
-                raise damaged(self._file.path, "the rows of an index have no order")
-            after = rows[-1][:2]
-
-    def _delete(self, thread_id: str, rows: Sequence[Sequence[Any]]) -> None:
-        names = [require_row(self._file.path, row, str, str) for row in rows]
-        self.append(sorted(Head(Spot(thread_id, *name), Kind.DELETED, b"") for name in names))
-
-    def has_live(self, thread_id: str) -> bool:
-        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
-        return bool(self._file.run(self._rows, statements.LIVE, (thread_id, 1)))
-
-    def heads(self) -> Iterator[Head]:
-        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
-        for row in self._ordered(statements.HEADS, statements.AFTER):
-            yield head_of(self._file.path, *row[:5])
-
-    def _ordered(self, statement: str, further: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement by checkpoint; ``further`` begins it after one."""
-        after: tuple[Any, ...] = ()
-        while rows := self._file.run(
-            self._rows, statement.format(further if after else ""), (*after, PAGE_ROWS)
-        ):
-            yield from rows
-            if rows[-1][:3] <= after:
-                raise damaged(self._file.path, "the rows of an index have no order")
-            after = rows[-1][:3]
-
-    def end(self) -> int:
-        """Return the number of the last event. See `ThreadStore`."""
-        return self._number(statements.END)
-
-    def events(self, until: int) -> Iterator[Event]:
-        """Yield the events up to a number, in their order. See `ThreadStore`."""
-        after = 0
-        while rows := self._file.run(self._rows, statements.EVENTS, (after, until, PAGE_ROWS)):
-            for seq, *head, at in rows:
-                require_row(self._file.path, (seq, at), int, int)
-                if seq <= after:
-                    raise damaged(self._file.path, "the rows of a table have no order")
-                after = seq
-                yield Event(seq, head_of(self._file.path, *head), at)
-
     def adopt(
         self,
         heads: Iterable[Head],
@@ -377,36 +272,22 @@ class SqliteThreadStore:
         opened.connection.execute(statements.RECORD, (int(time.time()), reason))
         self._commit(opened, CHECKPOINT_EVENTS)
 
-    def trim(self, before: int) -> int:
-        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
-        count, after = 0, ()
-        while (done := self._file.run(self._trim, before, after)) is not None:
-            gone, last = done
-            if last <= after:
-                raise damaged(self._file.path, "the rows of an index have no order")
-            count, after = count + gone, last
-        return count
+    def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
+        return self._file.run(self._trim, before, after, most)
 
-    def _trim(
-        self, opened: Opened, before: int, after: tuple[Any, ...]
-    ) -> tuple[int, tuple[Any, ...]] | None:
-        """Trim some checkpoints; return how many, and the last that was looked at; ``None`` at the end."""
+    def _trim(self, opened: Opened, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
         self._begin(opened)
-        statement = statements.PAGE.format(statements.AFTER if after else "")
-        rows = opened.connection.execute(statement, (*after, PAGE_ROWS)).fetchall()
+        rows = self._fetch(opened, statements.PAGE, (*after, most), f"WHERE {AFTER}" if after else "")
         if not rows:
-            return None
-        (end,) = opened.connection.execute(statements.END).fetchone()
+            return []
+        ((end,),) = self._fetch(opened, END)
         gone = [key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end]
         opened.connection.executemany(statements.FORGET, gone)
         opened.connection.executemany(statements.FORGET_SPECIALS, gone)
+        opened.connection.executemany(statements.END_SPECIALS, gone)
         opened.connection.execute(statements.TRIMMED, (len(gone),))
         self._commit(opened, len(gone))
-        return len(gone), tuple(require_row(self._file.path, rows[-1][:3], str, str, str))
-
-    def trimmed(self) -> int:
-        """Return how many checkpoints were forgotten so far."""
-        return self._number("SELECT trimmed FROM store LIMIT 1")
+        return [(len(gone), *self._spot(rows[-1][:3]))]
 
     def close(self) -> None:
         """Close the store's connection; a later call opens it again."""
@@ -444,22 +325,28 @@ class SqliteThreadStore:
                 opened.claim = clock
 
     def _read_clock(self, opened: Opened) -> int:
-        return self._clock(opened.connection.execute(statements.CLOCK).fetchone())
+        return self._clock(self._fetch(opened, statements.READ_CLOCK))
 
-    def _clock(self, values: Sequence[Any] | None) -> int:
-        """Return the clock."""
-        raised, last = values or (None, None)
-        if type(raised) is not int or type(last) is not int:
-            raise damaged(self._file.path, "it has no clock")
-        return raised + last
+    def _rows(
+        self, statement: str, values: Sequence[Any] = (), conditions: str = ""
+    ) -> list[tuple[Any, ...]]:
+        return self._file.run(self._fetch, statement, values, conditions)
 
-    def _rows(self, opened: Opened, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return opened.connection.execute(statement, values).fetchall()
+    def _fetch(
+        self, opened: Opened, statement: str, values: Sequence[Any] = (), conditions: str = ""
+    ) -> list[tuple[Any, ...]]:
+        return opened.connection.execute(_text(statement, conditions), values).fetchall()
 
-    def _number(self, statement: str) -> int:
-        rows = self._file.run(self._rows, statement)
-        (number,) = require_row(self._file.path, rows[0] if rows else None, int)
-        return int(number)
+    def _encoded(self, *texts: str) -> tuple[str, ...]:
+        return texts
+
+    def _damaged(self, what: str) -> ThreadStoreDownError:
+        return damaged(self._file.path, what)
+
+
+@cache
+def _text(statement: str, conditions: str) -> str:
+    return statement.format(schema="", conditions=conditions)
 
 
 _POSTGRES: Final = re.compile(r"postgres(ql)?://|service=")

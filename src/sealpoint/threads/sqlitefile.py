@@ -6,10 +6,9 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sealpoint.errors import (
     AccessError,
@@ -24,9 +23,10 @@ from sealpoint.errors import (
 from sealpoint.keys.files import PrivateFolder
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.opening import create_file, open_file, prepare, require_whole, switch_log_on
-from sealpoint.threads.store import REPLACED, SEPARATOR, Kind
+from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
+from sealpoint.threads.store import SEPARATOR, Kind
 
-FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError)
+FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError, DatabaseCorruptError)
 """What a call on the file may raise: `translated` returns our error for it."""
 
 _CREATE_HINT: Final = (
@@ -40,13 +40,6 @@ def damaged(path: Path, what: str) -> ThreadStoreDownError:
     return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
 
 
-def require_row(path: Path, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
-    """Return a row whose values have these types; in a damaged file they may have any."""
-    if row is None or any(type(value) is not wanted for value, wanted in zip(row, types, strict=True)):
-        raise damaged(path, "a row does not contain what a thread store writes")
-    return row
-
-
 def translated(error: Exception, path: Path) -> ThreadStoreError:
     """Return the error of a thread store for one of SQLite or of the file system."""
     name = f"thread store {path}"
@@ -58,14 +51,20 @@ def translated(error: Exception, path: Path) -> ThreadStoreError:
         return ThreadStoreError(
             f"{name}: the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
         )
-    if isinstance(error, sqlite3.Error):
-        return _of_sqlite(error, path)
     if isinstance(error, OSError):
         return _of_system(error, path)
-    return damaged(path, "the file is damaged")
+    if isinstance(error, sqlite3.Error) and (found := _of_sqlite(error, path)):
+        return found
+    ours = guard.translated(error)
+    if ours is not error:
+        return damaged(path, str(ours))
+    return ThreadStoreDownError(
+        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
+    )
 
 
-def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError:
+def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
+    """Return the error for a file that cannot be reached or written now."""
     name = f"thread store {path}"
     exact = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     code = exact & 0xFF
@@ -86,15 +85,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError:
                 hint="let this account write to it, and to its folder",
             )
         return ThreadStoreDownError(f"{name}: the file, or its log beside it, cannot be opened")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return damaged(path, "the file is damaged, or not a database")
-    if code == sqlite3.SQLITE_AUTH:
-        return damaged(path, "a trigger or a view would have run")
-    if str(error).startswith("Could not decode to UTF-8"):
-        return damaged(path, "a row contains text that is not UTF-8")
-    return ThreadStoreDownError(
-        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
-    )
+    return None
 
 
 def _of_system(error: OSError, path: Path) -> ThreadStoreError:
@@ -160,8 +151,7 @@ _SECOND: Final = (
     "CREATE INDEX specials_by_checkpoint ON specials (thread_id, checkpoint_ns, checkpoint_id)",
 )
 
-FIRST: Final = (*_KEPT, _HEADS.format(""), _BY_CHECKPOINT)
-"""The schema of version 1."""
+FIRST: Final = (*_KEPT, _HEADS.format(""), _BY_CHECKPOINT)  # the schema of version 1
 
 # The column as ALTER TABLE writes it.
 SCHEMA: Final = (
@@ -185,16 +175,11 @@ UPGRADE: Final = (
 SUBQUERIES: Final = ("latest", "head", "every")
 """Names of subqueries: SQLite's authorizer sees them as it sees views."""
 
-_SPOT: Final = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-
-END: Final = "SELECT coalesce(max(seq), 0) FROM heads"
-CLOCK: Final = f"SELECT raised, ({END}) FROM store LIMIT 1"
-
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
-_LIVE: Final = f"""head_seq >= coalesce((
-            SELECT max(seq) FROM heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
-            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
-            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
+_LIVE: Final = LIVE_SPECIAL.format(schema="")
+_END: Final = END.format(schema="")
+_CLOCK: Final = CLOCK.format(schema="")
+READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
 def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
@@ -208,7 +193,7 @@ _OF_HEADS: Final = _specials("heads.thread_id", "heads.checkpoint_ns", "heads.ch
 
 # One descent of the index; answers if the greatest id was not deleted.
 NEWEST: Final = f"""
-    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({END}) FROM heads
+    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({_END}) FROM heads
     WHERE thread_id = ? AND checkpoint_ns = ?
     ORDER BY checkpoint_id DESC, seq DESC LIMIT 1"""
 
@@ -222,7 +207,7 @@ _LAST: Final = """NOT EXISTS (
 # index, whose first entry is the answer. Without the mark an event is compared with those after it.
 NEWEST_PUT: Final = f"""
     SELECT head.checkpoint_id, head.kind, head.mac,
-        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, raised, ({END})
+        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, {_CLOCK}
     FROM store LEFT JOIN (
         SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM heads INDEXED BY heads_live
         WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND {_LAST}
@@ -230,19 +215,16 @@ NEWEST_PUT: Final = f"""
     ) AS head"""
 
 FIND: Final = f"""
-    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, raised, ({END})
-    FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {_SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
+    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, {_CLOCK}
+    FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
 
 # SQLite takes columns that are not grouped from the row that has the max().
 BETWEEN: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS}, max(seq) FROM heads INDEXED BY heads_live
-    WHERE thread_id = ? AND gone = 0 {{}}
-    GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}"""
-
-MACS: Final = f"""
-    SELECT mac FROM heads WHERE {_SPOT} AND length(mac) > 0
-    AND mac <> (SELECT mac FROM heads AS latest WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
-    GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, records, {_CLOCK} FROM store LEFT JOIN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS} AS records, max(seq)
+        FROM heads INDEXED BY heads_live WHERE thread_id = ? AND gone = 0 {{conditions}}
+        GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}
+    ) AS head"""
 
 # BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
 REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
@@ -250,20 +232,19 @@ REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
 APPEND: Final = """
     INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
-REPLACE: Final = f"UPDATE heads SET gone = 1 WHERE {_SPOT} AND gone = 0"
+REPLACE: Final = f"UPDATE heads SET gone = 1 WHERE {SPOT} AND gone = 0"
 
 LAST_SPECIAL: Final = "SELECT coalesce(max(seq), 0) FROM specials"
 
 APPEND_SPECIAL: Final = f"""
     INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ({END}))"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ({_END}))"""
 
 SPECIALS: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, group_concat({_RECORD}, '{SEPARATOR}')
-    FROM specials AS special WHERE {_LIVE} {{}}
+    FROM specials AS special WHERE {_LIVE} {{conditions}}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
 
 LIVE: Final = f"""
     SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
@@ -271,32 +252,28 @@ LIVE: Final = f"""
 
 # A checkpoint that was not recorded may have special writes that were.
 SPECIAL_NAMES: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, max({_LIVE}) FROM specials AS special WHERE thread_id = ? {{}}
+    SELECT checkpoint_ns, checkpoint_id, max({_LIVE})
+    FROM specials AS special WHERE thread_id = ? {{conditions}}
     GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
-AFTER_NAME: Final = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"
 
 HEADS: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-AFTER: Final = "WHERE (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
-
-EVENTS: Final = """
-    SELECT seq, thread_id, checkpoint_ns, checkpoint_id, kind, mac, at FROM heads
-    WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
 
 PAGE: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {}
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 
-FORGET: Final = f"DELETE FROM heads WHERE {_SPOT}"
-# The last number is kept, so that it is not used again.
-FORGET_SPECIALS: Final = f"DELETE FROM specials WHERE {_SPOT} AND seq < ({LAST_SPECIAL})"
+FORGET: Final = f"DELETE FROM heads WHERE {SPOT}"
+# The last number is kept, so that it is not used again; its event stays ended, as by a deletion.
+FORGET_SPECIALS: Final = f"DELETE FROM specials WHERE {SPOT} AND seq < ({LAST_SPECIAL})"
+END_SPECIALS: Final = f"UPDATE specials SET head_seq = -1 WHERE {SPOT}"
 TRIMMED: Final = "UPDATE store SET trimmed = trimmed + ?"
 
 RAISE: Final = f"""
-    UPDATE store SET raised = max(raised, ? - ({END}))"""
+    UPDATE store SET raised = max(raised, ? - ({_END}))"""
 RECORD: Final = "INSERT INTO adopted SELECT coalesce(max(seq), 0), ?, ? FROM heads"
 NAME: Final = "INSERT INTO identities SELECT ? WHERE ? NOT IN (SELECT identity FROM identities)"
 
@@ -304,22 +281,23 @@ NAME: Final = "INSERT INTO identities SELECT ? WHERE ? NOT IN (SELECT identity F
 _NEW: Final = "new.db"
 _APPLICATION_ID: Final = 0x53505448  # "SPTH"
 
-UPGRADE_SECONDS: Final = 60.0
-"""How long the upgrade of a store may take, which changes every row once."""
+UPGRADE_SECONDS: Final = 60.0  # how long the upgrade of a store may take, which changes every row once
 
 _LOG_PAGES: Final = 4000
 """Size at which SQLite itself moves the log into the file; the store does it earlier, see `claim`."""
 
 
 class Opened:
-    """A file that is open, and what was read from it and written to it since."""
+    """A file that is open, and what was read from it and written to it since.
+
+    Its connection compiles no trigger and no view, and ends a statement that is late.
+    """
 
     __slots__ = ("_path", "appended", "claim", "connection", "identity", "inode", "until")
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, inode: tuple[int, int], timeout: float
     ) -> None:
-        """Let ``connection`` compile no trigger and no view, and end a statement that is late."""
         self._path, self.connection, self.inode = path, connection, inode
         self.identity = ""
         self.claim = 0
@@ -328,7 +306,7 @@ class Opened:
         prepare(connection, _authorize)
         connection.set_progress_handler(guard.make_handler(self._require_time), guard.STEP_OPCODES)
 
-    def _require_time(self) -> None:
+    def _require_time(self, _: None) -> None:
         if time.monotonic() > self.until:
             raise ThreadStoreTimeoutError(
                 f"thread store {self._path}: a call took longer than the time limit"
@@ -347,7 +325,15 @@ def create(path: Path) -> None:
     try:
         # The name appears when the store is complete: no other process opens a part of it.
         with PrivateFolder(path, "new") as folder:
-            _fill(folder)
+            identity = os.urandom(16).hex()
+            with closing(create_file(folder.path / _NEW, folder.descriptor)) as connection:
+                connection.execute("BEGIN")
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                for statement in SCHEMA:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
+                connection.execute("INSERT INTO identities VALUES (?)", (identity,))
+                connection.execute("COMMIT")
             folder.publish(_NEW, path)
     except FileExistsError:
         return  # another process was faster
@@ -355,41 +341,29 @@ def create(path: Path) -> None:
         raise translated(error, path) from None
 
 
-def _fill(folder: PrivateFolder) -> None:
-    identity = os.urandom(16).hex()
-    with closing(create_file(folder.path / _NEW, folder.descriptor)) as connection:
-        connection.execute("BEGIN")
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
-        connection.execute("INSERT INTO identities VALUES (?)", (identity,))
-        connection.execute("COMMIT")
-
-
 def connect(path: Path, timeout: float) -> Opened:
-    """Open a store, with its settings made and its schema checked."""
+    """Open a store, with its settings made and its schema checked.
+
+    Raises:
+        ThreadStoreError: If it is not a store, or another file replaces it meanwhile. Also `FOREIGN`.
+    """
+    before = path.stat()
+    connection = open_file(path, "mode=rw", timeout=timeout)
     try:
-        before = path.stat()
-        connection = open_file(path, "mode=rw", timeout=timeout)
-        try:
-            opened = Opened(path, connection, (before.st_ino, before.st_dev), timeout)
-            connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            with closing(connection.cursor()) as cursor:
-                require_whole(cursor, path.resolve())  # of a link, the log is at the target
-                _upgrade(opened)
-                opened.identity = _identify(connection, path)
-                switch_log_on(cursor)  # again, if another program has changed the mode
-            after = path.stat()
-            if (after.st_ino, after.st_dev) != opened.inode:
-                raise ThreadStoreDownError(f"thread store {path}: another file replaced it just now")
-        except BaseException:
-            connection.close()
-            raise
-    except (*FOREIGN, DatabaseCorruptError) as error:
-        guard.raise_cause(error)
-        raise translated(error, path) from None
+        opened = Opened(path, connection, (before.st_ino, before.st_dev), timeout)
+        connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+        with closing(connection.cursor()) as cursor:
+            require_whole(cursor, path.resolve())  # of a link, the log is at the target
+            _upgrade(opened)
+            opened.identity = _identify(connection, path)
+            switch_log_on(cursor)  # again, if another program has changed the mode
+        after = path.stat()
+        if (after.st_ino, after.st_dev) != opened.inode:
+            raise ThreadStoreDownError(f"thread store {path}: another file replaced it just now")
+    except BaseException:
+        connection.close()
+        raise
     return opened
 
 

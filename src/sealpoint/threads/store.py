@@ -24,8 +24,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 SEPARATOR: Final = ","
-NOTHING_REPLACED: Final = -1
-"""`Special.since` of a write that may have replaced nothing."""
+NOTHING_REPLACED: Final = -1  # `Special.since` of a write that may have replaced nothing
 
 
 Calls = dict[tuple[str, int | None], bytes]
@@ -95,8 +94,7 @@ def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes
 MAC_BYTES: Final = 16
 """Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)."""
 
-TIMEOUT_SECONDS: Final = 1.0
-"""How long a call may take by default."""
+TIMEOUT_SECONDS: Final = 1.0  # how long a call may take by default
 
 PAGE_ROWS: Final = 1000
 """How many rows of a long result are read or written at a time: other calls can run between two pages."""
@@ -184,28 +182,23 @@ class ThreadStore(Protocol):
     @property
     def identity(self) -> str:
         """See the class."""
-        ...
 
     @property
     def identities(self) -> frozenset[str]:
         """See the class. Read anew each time."""
-        ...
 
     @property
     def claim(self) -> int:
         """See the class."""
-        ...
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT, or none. One round trip."""
-        ...
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one, in any order. One round trip.
 
         Special writes are returned also for those that have no head.
         """
-        ...
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
@@ -218,23 +211,18 @@ class ThreadStore(Protocol):
             least: Least id; ``None`` for no limit.
             below: Id that is greater than all; ``None`` for no limit.
         """
-        ...
 
     def has_live(self, thread_id: str) -> bool:
         """Whether a thread has a head whose kind is not DELETED. One round trip."""
-        ...
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint: at most the last `REPLACED`."""
-        ...
 
     def require_writable(self) -> None:
         """Check that heads can be appended now."""
-        ...
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction, and update `claim`."""
-        ...
 
     def last_special(self) -> int:
         """Return the number of the last event of a special write, or 0. One round trip.
@@ -242,31 +230,24 @@ class ThreadStore(Protocol):
         Raises:
             ThreadStoreError: Also if others cannot be appended.
         """
-        ...
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
         """Append events of special writes to a checkpoint, in one transaction. Their numbers are not used."""
-        ...
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
         """Yield the events of special writes by checkpoint, in the order of `heads`."""
-        ...
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
-        ...
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id, in the order of their bytes."""
-        ...
 
     def end(self) -> int:
         """Return the number of the last event: events with a smaller number that come later are excluded."""
-        ...
 
     def events(self, until: int) -> Iterator[Event]:
         """Yield the events up to a number, in their order."""
-        ...
 
     def adopt(
         self,
@@ -285,7 +266,6 @@ class ThreadStore(Protocol):
             reason: Why, for the record.
             specials: Events of special writes to append, by checkpoint.
         """
-        ...
 
     def trim(self, before: int) -> int:
         """Remove the events of checkpoints that were deleted before a time, in seconds since 1970.
@@ -295,15 +275,12 @@ class ThreadStore(Protocol):
         Returns:
             How many checkpoints are forgotten.
         """
-        ...
 
     def trimmed(self) -> int:
         """Return how many checkpoints `trim` has made it forget so far."""
-        ...
 
     def close(self) -> None:
         """Close the store's connection."""
-        ...
 
 
 def line_of(event: Event) -> bytes:

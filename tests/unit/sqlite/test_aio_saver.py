@@ -6,66 +6,21 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
 import aiosqlite
 import pytest
 
-from sealpoint.errors import ConfigError, DatabaseCorruptError, SchemaError
-from sealpoint.sqlite import SqliteSaver
+from sealpoint.errors import ConfigError
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from tests.support.databases.checkpoints import at, dump, make
+from tests.support.databases.checkpoints import at, make
 from tests.unit.sqlite.openers import AIOSQLITE, OWN, Opened, rows, run
 
 
 @pytest.fixture(params=AIOSQLITE)
 def on_aiosqlite(request: pytest.FixtureRequest) -> Any:
     return AIOSQLITE[request.param]
-
-
-def check_all_methods(path: str) -> Callable[[AsyncSqliteSaver], Awaitable[None]]:
-    """Every method, against the same saver in a plain file beside it."""
-
-    async def check(saver: AsyncSqliteSaver) -> None:
-        with SqliteSaver.from_conn_string(path + "-plain") as plain:
-            config = plain_config = at()
-            for number in range(25):
-                checkpoint = make(f"{number:02}", n=number)
-                step: Any = {"step": number % 2, "run_id": f"run {number}"}
-                config = await saver.aput(config, checkpoint, step, {})
-                plain_config = plain.put(plain_config, checkpoint, step, {})
-                assert config == plain_config
-                for each in (("n", number), ("__interrupt__", number)):
-                    await saver.aput_writes(config, [each], "task", "path")
-                    plain.put_writes(config, [each], "task", "path")
-            for where in (at(), at("t", "03"), at("nobody")):
-                assert await saver.aget_tuple(where) == plain.get_tuple(where)
-                assert await saver.aget(where) == plain.get(where)
-            listings: list[Any] = [{}, {"limit": 12}, {"before": at("t", "20"), "filter": {"step": 1}}]
-            for named in listings:
-                found = [each async for each in saver.alist(at(), **named)]
-                assert found == [*plain.list(at(), **named)]
-            asked: Any = {"config": at("t", "20"), "channels": ["n", "absent"]}
-            assert await saver.aget_delta_channel_history(**asked) == plain.get_delta_channel_history(**asked)
-            await saver.acopy_thread("t", "copy")
-            plain.copy_thread("t", "copy")
-            await saver.adelete_for_runs(["run 3"])
-            plain.delete_for_runs(["run 3"])
-            await saver.aprune(["copy"])
-            plain.prune(["copy"])
-            assert rows(path) == dump(plain.conn) != []
-            await saver.adelete_thread("t")
-            await saver.aprune(["copy"], strategy="delete")
-            assert rows(path) == []
-
-    return check
-
-
-def test_every_method_does_as_the_plain_saver(opened: Opened, path: str) -> None:
-    run(opened, path, check_all_methods(path))
 
 
 def test_setup_is_awaited_and_makes_the_tables(opened: Opened, path: str) -> None:
@@ -192,38 +147,6 @@ def test_on_a_connection_of_its_own_they_work_on_the_loop_too(opened: Opened, pa
 
 
 # --- errors ---------------------------------------------------------------------------------------
-
-NO_TEXT: Final[Any] = ("b",)
-
-
-@pytest.mark.parametrize(
-    ("write", "error"),
-    [(("b", object()), TypeError), ((NO_TEXT, 2), sqlite3.Error)],
-    ids=["serializer", "SQLite"],
-)
-def test_a_write_that_is_refused_takes_those_before_it_along(
-    opened: Opened, path: str, write: Any, error: type[Exception]
-) -> None:
-    async def work(saver: AsyncSqliteSaver) -> None:
-        config = await saver.aput(at(), make("1"), {}, {})
-        before = rows(path)
-        with pytest.raises(error):
-            await saver.aput_writes(config, [("a", 1), write], "task")
-        assert rows(path) == before
-        await saver.aput(config, make("2"), {}, {})
-        assert len(rows(path)) == 2
-
-    run(opened, path, work)
-
-
-def test_what_is_no_database_is_told_in_our_words(opened: Opened, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no database" * 100)
-    with closing(sqlite3.connect(tmp_path / "other")) as connection:
-        connection.execute("CREATE TABLE checkpoints (n)")
-    for name, error in (("text", DatabaseCorruptError), ("other", SchemaError)):
-        with pytest.raises(error):
-            run(opened, str(tmp_path / name), lambda saver: saver.aget_tuple(at()))
-
 
 NO_AIOSQLITE: Final = """
 import asyncio, sys

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
 from typing import Any, Final
 
 import pytest
 
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from tests.support.databases.checkpoints import at, dump, make
+from tests.support.databases.checkpoints import at, make
 from tests.unit.sqlite.openers import Opened, rows, run
 
 WAIT_SECONDS: Final = 60
@@ -65,41 +63,6 @@ def test_other_tasks_go_on_while_one_writes(opened: Opened, path: str) -> None:
     gated(opened, path, work)
 
 
-def test_a_loop_goes_on_while_sqlite_waits_for_another_process(opened: Opened, path: str) -> None:
-    async def work(saver: AsyncSqliteSaver) -> None:
-        await saver.setup()
-        with closing(sqlite3.connect(path, isolation_level=None)) as outside:
-            outside.execute("BEGIN IMMEDIATE")
-            task = asyncio.create_task(saver.aput(at(), make("1"), {}, {}))
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert not task.done()
-            outside.execute("COMMIT")
-        await task
-
-    run(opened, path, work)
-    assert len(rows(path)) == 1
-
-
-def test_many_tasks_at_once(opened: Opened, path: str) -> None:
-    """Each sees its own writes, in order; more tasks than there are threads."""
-
-    async def work(saver: AsyncSqliteSaver) -> None:
-        await asyncio.gather(*(one(saver, number) for number in range(40)))
-
-    async def one(saver: AsyncSqliteSaver, number: int) -> None:
-        config = at(f"thread {number}")
-        for step in range(3):
-            config = await saver.aput(config, make(f"{step}", n=number), {"step": step}, {})
-            await saver.aput_writes(config, [("n", number)], f"task {number}")
-        found = [each async for each in saver.alist(at(f"thread {number}"))]
-        assert [each.checkpoint["id"] for each in found] == ["2", "1", "0"]
-        assert [each.pending_writes for each in found] == [[(f"task {number}", "n", number)]] * 3
-
-    run(opened, path, work)
-    assert len(rows(path)) == 40 * 3 * 2
-
-
 WRITES: Final[dict[str, Callable[[AsyncSqliteSaver], Awaitable[Any]]]] = {
     "aput": lambda saver: saver.aput(at("t", "1"), make("2", x=1), {"step": 1}, {}),
     "aput_writes": lambda saver: saver.aput_writes(at("t", "1"), [("a", 1), ("b", 2), ("c", 3)], "task"),
@@ -133,28 +96,6 @@ def test_a_cancelled_write_is_whole_or_absent(opened: Opened, path: str, write: 
     assert len(rows(path)) == 1 + WHOLE[write]
 
 
-def test_tasks_that_are_cancelled_anywhere_leave_whole_rows(opened: Opened, path: str) -> None:
-    """After 0, 1, 2 and more turns of the loop: every row that is there can be read, in all its parts."""
-
-    async def work(saver: AsyncSqliteSaver) -> None:
-        for turns in range(30):
-            task = asyncio.create_task(
-                saver.aput_writes(at("t", f"{turns}"), [("a", turns), ("b", turns)], "task")
-            )
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await saver.aput(at(), make(f"{turns}", n=turns), {}, {})
-        found = [each async for each in saver.alist(at())]
-        assert len(found) == 30
-        for each in found:
-            value = each.checkpoint["channel_values"]["n"]
-            assert each.pending_writes in ([], [("task", "a", value), ("task", "b", value)])
-
-    run(opened, path, work)
-
-
 def test_an_error_after_the_cancellation_is_not_reported_by_the_loop(opened: Opened, path: str) -> None:
     """Nobody waits for it any more; nothing is stored."""
     unhandled: list[Any] = []
@@ -173,26 +114,6 @@ def test_an_error_after_the_cancellation_is_not_reported_by_the_loop(opened: Ope
     gated(opened, path, work)
     assert unhandled == []
     assert len(rows(path)) == 1
-
-
-def test_the_connection_is_closed_after_writes_were_cancelled(opened: Opened, path: str) -> None:
-    """By its owner, at once: each row is whole or absent, and the file sound."""
-
-    async def work(saver: AsyncSqliteSaver) -> None:
-        await saver.setup()
-        puts = (saver.aput(at(), make(f"{number}", x=bytes(1_000_000)), {}, {}) for number in range(8))
-        writes = asyncio.gather(*puts, return_exceptions=True)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        writes.cancel()
-        with suppress(asyncio.CancelledError):
-            await writes
-
-    run(opened, path, work)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        for row in dump(connection):
-            assert JsonPlusSerializer().loads_typed((row[4], row[5]))["id"] == row[2]
 
 
 def test_a_connection_of_its_own_is_closed_after_the_statement_that_runs(path: str) -> None:

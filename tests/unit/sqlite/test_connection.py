@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import sys
@@ -14,9 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sealpoint.errors import ThreadStoreError
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.sqlite.aio import AsyncSqliteSaver
 from sealpoint.sqlite.schema import MAX_WRITES_AT_ONCE
 from sealpoint.threads import SqliteThreadStore
 from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
@@ -62,19 +59,6 @@ def test_a_database_that_was_read_into_memory(tmp_path: Path) -> None:
         saver = SqliteSaver(connection)
         put_chain(saver, "2")
         assert ids_in(saver) == ["2", "1"]
-
-
-def test_setup_happens_once_and_at_need(connection: sqlite3.Connection) -> None:
-    saver = SqliteSaver(connection)
-    assert not saver.is_setup
-    assert connection.execute("SELECT * FROM sqlite_master").fetchall() == []
-    assert saver.get_tuple(at()) is None
-    assert saver.is_setup
-    put_chain(saver, "1")
-    before = dump(connection)
-    saver.setup()
-    SqliteSaver(connection).setup()
-    assert dump(connection) == before
 
 
 def test_a_file_that_another_writes_to_is_opened_all_the_same(tmp_path: Path) -> None:
@@ -196,12 +180,6 @@ def test_a_read_only_file_in_a_read_only_folder_is_read(
         read_only_saver(connection)
 
 
-def test_a_connection_that_only_reads_is_enough(folder: Path) -> None:
-    path = prepare(folder, older=False, mode="wal")
-    with closing(sqlite3.connect(f"{path}?mode=ro", uri=True)) as connection:
-        read_only_saver(connection)
-
-
 def test_an_empty_database_that_only_reads_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.touch()
@@ -315,21 +293,9 @@ class Failing(SqliteSaver):
     __init__ = fail
 
 
-class FailingAsync(AsyncSqliteSaver):
-    __init__ = fail
-
-
-async def open_async_saver() -> None:
-    async with FailingAsync.from_conn_string(":memory:"):
-        pass
-
-
 OPENED: dict[str, Callable[[Path], object]] = {
     "SqliteSaver": lambda _: Failing.from_conn_string(":memory:").__enter__(),
-    "AsyncSqliteSaver": lambda _: asyncio.run(open_async_saver()),
     "a database that is created": lambda folder: SqliteThreadStore(folder / "new.db", create=True),
-    "a file that is no thread store": lambda folder: SqliteThreadStore(folder / "empty.db"),
-    "a thread store whose clock cannot be read": lambda folder: SqliteThreadStore(folder / "threads.db"),
 }
 
 
@@ -338,23 +304,18 @@ def test_a_connection_is_closed_if_it_cannot_be_used(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python 3.13 reports those that nobody closes."""
-    (tmp_path / "empty.db").touch()
-    SqliteThreadStore(tmp_path / "threads.db", create=True).close()
     connect, opened = sqlite3.connect, list[sqlite3.Connection]()
 
     class Connection(sqlite3.Connection):
         if name == "a database that is created":
             setlimit = fail
 
-        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
-            return fail() if "raised" in statement else super().execute(statement, *arguments)
-
     def record(*arguments: Any, **options: Any) -> sqlite3.Connection:
         opened.append(connect(*arguments, **{"factory": Connection, **options}))
         return opened[-1]
 
     monkeypatch.setattr(sqlite3, "connect", record)
-    with pytest.raises((FailedError, ThreadStoreError)):
+    with pytest.raises(FailedError):
         OPENED[name](tmp_path)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[-1].cursor()

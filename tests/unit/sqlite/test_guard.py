@@ -19,7 +19,7 @@ import pytest
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, HaltedError, SchemaError, TextError
-from sealpoint.sqlite import SqliteSaver, query
+from sealpoint.sqlite import SqliteSaver, schema
 from sealpoint.sqlite.aio import AsyncSqliteSaver
 from sealpoint.sqlitefile import guard
 from tests.support.databases.checkpoints import at, ids_in, make, put_chain
@@ -225,21 +225,13 @@ def through_ctrl_c(connection: sqlite3.Connection, run: Callable[[], object]) ->
 
 def test_ctrl_c_ends_a_statement_of_ours() -> None:
     """Also one that calls Python: its exception comes as soon as Python's own code runs."""
-    called = f"{query.SAME_JSON}('[[' || i || '],[0]]')"
+    called = f"{schema.SAME_JSON}('[[' || i || '],[0]]')"
     with closing(sqlite3.connect(":memory:")) as connection:
-        query.add_functions(connection)
+        schema.add_functions(connection)
         for selected in ("*", called):
             statement = ENDLESS.format("").replace("*", selected)
             through_ctrl_c(connection, lambda: guarded(connection, statement))  # noqa: B023
         assert connection.execute(f"SELECT {called} FROM (SELECT 1 AS i)").fetchone() == (0,)
-
-
-def test_ctrl_c_in_a_statement_of_the_application_comes_after_it() -> None:
-    """As without a saver: it is not turned into an error of SQLite's, nor the statement ended."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        put_chain(SqliteSaver(connection), "1")
-        statement = ENDLESS.format(" WHERE i < 3000000")
-        through_ctrl_c(connection, lambda: connection.execute(statement))
 
 
 def test_ctrl_c_at_any_moment_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

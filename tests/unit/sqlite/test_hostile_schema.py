@@ -16,28 +16,17 @@ from tests.support.databases.checkpoints import at, make
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, logged, write_file
 
 SPY = (LOG, TRIGGER.format("INSERT", "checkpoints"))
-UPDATED = (LOG, TRIGGER.format("UPDATE", "checkpoints"))
 ROW = "UPDATE sqlite_master SET {} WHERE name = '{}'"
 
 EDITS: dict[str, tuple[str, ...]] = {
     "type of a trigger as a BLOB": (*SPY, ROW.format("type = CAST('trigger' AS BLOB)", "spy")),
-    "table of a trigger as a BLOB": (*SPY, ROW.format("tbl_name = CAST('checkpoints' AS BLOB)", "spy")),
-    "both as BLOBs": (
-        *SPY, ROW.format("type = CAST('trigger' AS BLOB), tbl_name = CAST('checkpoints' AS BLOB)", "spy")
-    ),
     "type with a NUL": (*SPY, ROW.format("type = 'trigger' || char(0) || 'x'", "spy")),
     "table with a NUL": (*SPY, ROW.format("tbl_name = 'checkpoints' || char(0) || 'x'", "spy")),
-    "name with a NUL": (*SPY, ROW.format("name = 'spy' || char(0), tbl_name = x'00'", "spy")),
-    "an update trigger": (*UPDATED, ROW.format("tbl_name = 'checkpoints' || char(0) || 'x'", "spy")),
     "SQL as a BLOB": (*SPY, ROW.format("sql = CAST(sql AS BLOB), tbl_name = x'61'", "spy")),
     "a trigger under the type of a table": (*SPY, ROW.format("type = 'table'", "spy")),
-    "a trigger on a table of another name": (*SPY, ROW.format("tbl_name = 'log'", "spy")),
     "a page number as a BLOB": (
         LOG, ROW.format("rootpage = (SELECT CAST(CAST(rootpage AS TEXT) AS BLOB) FROM sqlite_master"
                         " WHERE name = 'checkpoints')", "log"),
-    ),
-    "a page number as text": (
-        "CREATE TABLE other (a)", ROW.format("rootpage = x'33'", "other"),
     ),
     "a negative page": (LOG, ROW.format("rootpage = -2", "log")),
     "a page of its own for a view": ("CREATE VIEW v AS SELECT 1", ROW.format("rootpage = 2", "v")),
@@ -46,26 +35,11 @@ EDITS: dict[str, tuple[str, ...]] = {
         LOG, "INSERT INTO sqlite_master SELECT type, 'LOG', tbl_name, 0, sql FROM sqlite_master"
         " WHERE name = 'log'"
     ),
-    "a check behind a NUL in the type": (
-        ROW.format("sql = replace(sql, 'type TEXT', 'type TEXT CHECK (length(type) < 99)'),"
-                   " tbl_name = CAST('checkpoints' AS BLOB)", "checkpoints"),
-    ),
-    "a collation under a BLOB": (
-        ROW.format("sql = replace(sql, 'type TEXT', 'type TEXT COLLATE NOCASE'),"
-                   " name = CAST('checkpoints' AS BLOB), tbl_name = CAST('checkpoints' AS BLOB)",
-                   "checkpoints"),
-    ),
-    "a name with a blank": (ROW.format("name = ' checkpoints'", "checkpoints"),),
-    "a table under a name with a blank": (
-        ROW.format("tbl_name = 'x'", "sqlite_autoindex_checkpoints_1"),
-        ROW.format("name = ' checkpoints', tbl_name = ' checkpoints'", "checkpoints"),
-    ),
     "a table without a name": (
         ROW.format("tbl_name = ''", "sqlite_autoindex_writes_1"),
         ROW.format("name = '', tbl_name = ''", "writes"),
     ),
     "no name": (ROW.format("name = NULL", "checkpoints"),),
-    "a name as a BLOB": (ROW.format("name = CAST(' checkpoints' AS BLOB)", "checkpoints"),),
     "a check under the name of another table": (
         LOG,
         ROW.format("name = 'a', tbl_name = 'a'", "log"),
@@ -73,7 +47,6 @@ EDITS: dict[str, tuple[str, ...]] = {
                    " sql = replace(sql, 'type TEXT', 'type TEXT CHECK (length(type) < 99)')", "checkpoints"),
         ROW.format("name = 'checkpoints', tbl_name = 'checkpoints'", "a"),
     ),
-    "a trigger under another name": (*SPY, ROW.format("name = 'other', tbl_name = 'log'", "spy")),
     "an index over an expression": ("CREATE INDEX slow ON checkpoints (length(checkpoint))",),
     "an index over a part": ("CREATE INDEX part ON writes (channel) WHERE idx > 0",),
     "an index with a collation": ("CREATE INDEX folded ON writes (channel COLLATE NOCASE)",),
@@ -113,18 +86,15 @@ def test_a_table_without_row_ids_is_refused_by_the_saver(tmp_path: Path, table: 
 
 
 LATER: dict[str, tuple[str, ...]] = {
-    "trigger": SPY,
-    "hidden trigger": EDITS["both as BLOBs"],
+    "hidden trigger": EDITS["type of a trigger as a BLOB"],
     "view": (
         "ALTER TABLE checkpoints RENAME TO old",
         "CREATE VIEW checkpoints AS SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,"
         " type, checkpoint, CAST('{\"forged\": 1}' AS BLOB) AS metadata FROM old",
     ),
-    "check": EDITS["a check behind a NUL in the type"],
-    "plain check": (
+    "check": (
         ROW.format("sql = replace(sql, 'type TEXT', 'type TEXT CHECK (length(type) < 99)')", "checkpoints"),
     ),
-    "index over an expression": EDITS["an index over an expression"],
 }
 
 

@@ -24,24 +24,6 @@ def filled(saver: SqliteSaver) -> SqliteSaver:
     return saver
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        (None, ["6", "5", "4", "3", "2", "1"]),
-        ({"configurable": {"thread_id": "t"}}, ["5", "4", "3", "2", "1"]),
-        ({"configurable": {"thread_id": "t", "checkpoint_ns": None}}, ["5", "4", "3", "2", "1"]),
-        (at(), ["5", "3", "1"]),
-        (at(ns="sub"), ["4", "2"]),
-        (at("t", "3"), ["3"]),
-        (at("t", ""), ["5", "3", "1"]),
-        (at("t", "4"), []),
-        (at("nobody"), []),
-    ],
-)
-def test_a_config_narrows_the_listing(filled: SqliteSaver, config: Any, expected: list[str]) -> None:
-    assert ids_in(filled, config) == expected
-
-
 def test_a_long_listing_loses_nothing_between_pages(saver: SqliteSaver) -> None:
     ids = [f"{number:04}" for number in range(2 * PAGE_ROWS + 1)]
     put_chain(saver, *ids)
@@ -207,11 +189,3 @@ def test_what_is_deleted_meanwhile_is_left_out(saver: SqliteSaver) -> None:
     next(listing)
     saver.delete_thread("t")
     assert [each.checkpoint["id"] for each in listing][-1] == f"{PAGE_ROWS - FIRST_PAGE_ROWS + 1:04}"
-
-
-def test_a_listing_left_half_read_keeps_nobody_out(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "2")
-    listing = saver.list(at())
-    next(listing)
-    with saver.cursor() as cursor:
-        cursor.execute("DROP TABLE writes")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.base import WRITES_IDX_MAP, PendingWrite
+from sealpoint.base import PendingWrite
 from sealpoint.errors import ConfigError, ConfigKeyError, MetadataError
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
@@ -136,45 +136,6 @@ def test_metadata_that_json_cannot_hold_leaves_nothing_behind(saver: SqliteSaver
     with pytest.raises(MetadataError):
         saver.put(at(), make("1"), {"step": value}, {})
     assert dump(saver.conn) == []
-
-
-def test_pending_writes_are_ordered_by_path_task_and_place(saver: SqliteSaver) -> None:
-    """And a write that is there stays: a task that runs again does not change what it wrote."""
-    config = saver.put(at(), make("1"), {}, {})
-    saver.put_writes(config, [], "task0")
-    saver.put_writes(config, [("a", 1), ("b", 2), ("__error__", 3)], "task2", "path1")
-    saver.put_writes(config, [("a", 4)], "task0", "path2")
-    saver.put_writes(config, [("a", 5)], "task1", "path1")
-    saver.put_writes(config, [("a", 6)], "task3")
-    saver.put_writes(config, [("a", 7), ("b", 8)], "task3", "path3")
-    assert pending(saver) == [
-        ("task3", "a", 6),
-        ("task1", "a", 5),
-        ("task2", "__error__", 3),
-        ("task2", "a", 1),
-        ("task2", "b", 2),
-        ("task0", "a", 4),
-        ("task3", "b", 8),
-    ]
-
-
-@pytest.mark.parametrize("channel", WRITES_IDX_MAP)
-def test_a_special_write_is_replaced_by_its_like(saver: SqliteSaver, channel: str) -> None:
-    """If a task writes nothing else."""
-    config = saver.put(at(), make("1"), {}, {})
-    saver.put_writes(config, [(channel, "old"), ("a", 1)], "task")
-    saver.put_writes(config, [(channel, "new")], "task")
-    assert pending(saver) == [("task", channel, "new"), ("task", "a", 1)]
-    saver.put_writes(config, [(channel, "newer"), ("a", 2)], "task")
-    assert pending(saver) == [("task", channel, "new"), ("task", "a", 1)]
-
-
-def test_writes_may_come_before_their_checkpoint(saver: SqliteSaver) -> None:
-    saver.put_writes(at("t", "1"), [("a", 1)], "task")
-    assert saver.get_tuple(at("t", "1")) is None
-    assert ids_in(saver) == []
-    saver.put(at(), make("1"), {}, {})
-    assert pending(saver) == [("task", "a", 1)]
 
 
 def test_versions_only_grow(saver: SqliteSaver) -> None:

@@ -155,10 +155,3 @@ def test_a_plaintext_row_is_refused_under_encryption(saver: SqliteSaver) -> None
     put_chain(saver, "1")
     sealed = SqliteSaver(saver.conn, serde=EncryptedSerializer.from_key(bytes(range(32))))
     read_every_way(sealed, PlaintextError)
-
-
-def test_a_plaintext_write_is_refused_under_encryption(saver: SqliteSaver) -> None:
-    sealed = SqliteSaver(saver.conn, serde=EncryptedSerializer.from_key(bytes(range(32))))
-    put_chain(sealed, "1")
-    saver.put_writes(at("t", "1"), [("x", "forged")], "task2")
-    read_every_way(sealed, PlaintextError)

@@ -17,33 +17,6 @@ def rows_of(saver: SqliteSaver, thread_id: str) -> list[tuple[Any, ...]]:
     return [row[1:] for row in dump(saver.conn) if row[0] == thread_id]
 
 
-def test_delete_for_runs_takes_the_runs_and_nothing_else(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "2", run_id="a")
-    put_chain(saver, "3", ns="sub", run_id="b")
-    put_chain(saver, "4", thread_id="other", run_id="a")
-    put_chain(saver, "5", run_id="c")
-    saver.put(at(), make("6"), {}, {})
-    before = dump(saver.conn)
-    saver.delete_for_runs([])
-    assert dump(saver.conn) == before
-    saver.delete_for_runs(["a", "b", "absent", "'; --"])
-    assert ids_in(saver) == ["6", "5"]
-    assert {row[2] for row in dump(saver.conn)} == {"5", "6"}
-
-
-def test_a_copy_has_every_row_and_lives_on_its_own(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "2")
-    put_chain(saver, "3", ns="sub")
-    saver.put_writes(at("t", "2"), [("__interrupt__", 1), ("a", 2)], "task2", "path")
-    copied = rows_of(saver, "t")
-    saver.copy_thread("t", "copy")
-    saver.delete_thread("t")
-    assert rows_of(saver, "copy") == copied != []
-    latest = saver.get_tuple(at("copy"))
-    assert latest is not None
-    assert latest.parent_config == at("copy", "1")
-
-
 def test_a_copy_replaces_what_has_the_same_id(saver: SqliteSaver) -> None:
     put_chain(saver, "1", "2")
     saver.put(at("copy"), make("1", n="older"), {}, {})
@@ -54,24 +27,6 @@ def test_a_copy_replaces_what_has_the_same_id(saver: SqliteSaver) -> None:
     first = saver.get(at("copy", "1"))
     assert first is not None
     assert first["channel_values"] == {"n": 0}
-
-
-def test_prune_keeps_the_latest_of_each_namespace(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "3", "5")
-    put_chain(saver, "2", "4", ns="sub")
-    put_chain(saver, "6", "7", thread_id="other")
-    saver.prune(["t", "absent"])
-    assert ids_in(saver) == ["7", "6", "5", "4"]
-    assert {row[2] for row in dump(saver.conn) if row[0] == "t"} == {"4", "5"}
-
-
-def test_prune_can_take_everything(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "2")
-    saver.put_writes(at("t", "no such checkpoint"), [("x", 1)], "task")
-    put_chain(saver, "1", thread_id="other")
-    saver.prune(["t"], strategy="delete")
-    assert rows_of(saver, "t") == []
-    assert ids_in(saver) == ["1"]
 
 
 @pytest.mark.parametrize("strategy", ["", "keep-latest", "KEEP_LATEST", None, "keep_all"])

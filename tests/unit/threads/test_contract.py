@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
-from sealpoint.threads import Answer, Head, Special, Spot, ThreadStore, postgres, sqlite
-from sealpoint.threads.store import REPLACED
+from sealpoint.threads import Answer, Event, Head, Special, Spot, ThreadStore
+from sealpoint.threads.store import REPLACED, line_of
 from tests.unit.threads.events import FAR, deleted, leaving, mac, put, spot
 
-# In the order of their bytes, which is neither that of UTF-16 nor that of a dictionary.
-IDS = ["", "A", "B", "_", "a", "aa", "b", "\x7f", "é", "\uffff", "\U0001f600"]
+
+def test_line_of_an_event() -> None:
+    event = Event(7, leaving("1", "é")._replace(spot=spot('1",', "é\n", "n")), 9)
+    assert line_of(event) == b'[7,1,"c3a92e2e2e2e2e2e2e2e2e2e2e2e2e2e","\\u00e9\\n","n","1\\",",9]'
 
 
 def test_is_a_thread_store(store: ThreadStore) -> None:
@@ -86,33 +86,6 @@ def test_what_a_history_leaves(store: ThreadStore) -> None:
     assert [*store.newest("t", "").heads] == [put("3", "c")]
 
 
-def test_order_is_that_of_bytes(store: ThreadStore) -> None:
-    """SQLite has it for UTF-8, Postgres for bytes."""
-    assert [name.encode() for name in IDS] == sorted(name.encode() for name in IDS)
-    store.append(
-        [put(name, name, thread_id, ns) for name in reversed(IDS) for thread_id in IDS for ns in "ab"]
-    )
-    for place, name in enumerate(IDS):
-        below = [head.spot.checkpoint_id for head in store.between("A", "a", None, name).heads]
-        assert sorted(below) == IDS[:place]
-        least = [head.spot.checkpoint_id for head in store.between("A", "a", name, None).heads]
-        assert sorted(least) == IDS[place:]
-    for name in reversed(IDS):
-        (head,) = store.newest("é", "b").heads
-        assert head.spot.checkpoint_id == name
-        store.append([deleted(name, "é", "b")])
-    found = [head.spot for head in store.heads()]
-    assert found == [Spot(thread_id, ns, name) for thread_id in IDS for ns in "ab" for name in IDS]
-
-
-def test_names_with_nul(store: ThreadStore) -> None:
-    names = ["", "\0", "\0\0", "a", "a\0", "a\0b", "ab"]
-    store.append([put(name, "c", name, name) for name in names])
-    assert [head.spot.thread_id for head in store.heads()] == names
-    assert [*store.newest("a\0", "a\0").heads] == [put("a\0", "c", "a\0", "a\0")]
-    assert [*store.between("a", None, None, None).heads] == [put("a", "c", "a", "a")]
-
-
 def test_earlier_contents(store: ThreadStore) -> None:
     store.append(
         [put("1", "a"), put("1", "b"), put("2", "x"), put("1", "c"), put("1", "b"), leaving("1", "b")]
@@ -123,30 +96,6 @@ def test_earlier_contents(store: ThreadStore) -> None:
     assert [*store.replaced(spot("2"))] == []
     store.append([put("3", str(number)) for number in range(REPLACED + 9)])
     assert [*store.replaced(spot("3"))] == [mac(str(number)) for number in range(REPLACED + 7, 7, -1)]
-
-
-def test_deleting_a_thread_page_by_page(store: ThreadStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long one takes longer than a call may; others go on meanwhile."""
-    for module in (sqlite, postgres):
-        monkeypatch.setattr(module, "PAGE_ROWS", 3)
-    names = [f"{number:02}" for number in range(20)]
-    store.append([*map(put, names), *map(leaving, names[:7]), *map(deleted, names[7:9])])
-    for each in ("08", "30", "31", "32", "33"):
-        store.append_specials(spot(each), [special()])
-    before = store.end()
-    store.delete_thread("t")
-    gone = [event.head for event in store.events(store.end()) if event.seq > before]
-    assert sorted(gone) == [deleted(each) for each in (*names[:7], "08", *names[9:], "30", "31", "32", "33")]
-    assert [*store.specials()] == []
-    store.delete_thread("t")
-    assert store.end() == before + len(gone)
-
-
-def test_many_events_are_read_by_pages(store: ThreadStore) -> None:
-    events = [put(f"{number:05}", str(number)) for number in range(2500)]
-    store.append(events)
-    assert [event.head for event in store.events(FAR)] == events
-    assert [*store.heads()] == events
 
 
 def test_adopting(store: ThreadStore) -> None:
@@ -241,17 +190,8 @@ def test_forgotten_checkpoints_have_no_special_writes(store: ThreadStore) -> Non
     store.append([deleted("1"), put("3")])
     assert store.trim(FAR) == 1
     assert [at for at, _ in store.specials()] == [spot("2")]
-    assert store.last_special() == last
-
-
-def test_many_special_writes_are_read_by_pages(store: ThreadStore) -> None:
-    for number in range(1100):
-        store.append_specials(spot(f"{number:05}"), [special()])
-    assert [at.checkpoint_id for at, _ in store.specials()] == [f"{number:05}" for number in range(1100)]
-
-
-def test_adopting_special_writes(store: ThreadStore) -> None:
-    store.adopt(
-        [put("1")], frozenset(), 0, "first use", [(spot("1"), [special(), special(idx=-3, call="b")])]
-    )
-    assert [event.call for event in of(store.newest("t", ""), spot("1"))] == [b"a.......", b"b......."]
+    store.append([deleted("2"), put("4")])  # the last event of a special write is one of its own
+    assert store.trim(FAR) == 1
+    assert [*store.specials()] == []
+    store.append_specials(spot("4"), [special()])
+    assert store.last_special() > last

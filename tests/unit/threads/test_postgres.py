@@ -133,7 +133,7 @@ def test_rows_that_no_store_writes(
     for change in ("kind = 7", "kind = 0, checkpoint_id = '\\xff'"):
         store.append([put("1")])
         run(admin, f"UPDATE {schema}.heads SET {change}")
-        with pytest.raises(ThreadStoreDownError, match="does not contain what a thread store writes"):
+        with pytest.raises(ThreadStoreDownError, match=r"has a kind that does not exist|is not UTF-8"):
             [*store.heads()]
     run(admin, f"DELETE FROM {schema}.store")
     calls: list[Callable[[], object]] = [
@@ -173,18 +173,6 @@ def test_message_has_no_password(url: str) -> None:
 # --- roles -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["role", "session"])
-def test_what_may_only_read(role: str, dsn: str, schema: str, which: str) -> None:
-    """A role without other rights, and a session as on a replica."""
-    replica = make_conninfo(dsn, options="-c default_transaction_read_only=on")
-    messages = {"role": r"may not INSERT|lacks a permission", "session": "lets this session only read"}
-    with closing(PostgresThreadStore(role if which == "role" else replica, schema=schema)) as reader:
-        assert [*reader.newest("t", "").heads] == [*reader.heads()] == []
-        for call in (reader.require_writable, lambda: reader.append([put("1")])):
-            with pytest.raises(ThreadStoreError, match=messages[which]):
-                call()
-
-
 def test_role_of_agents(
     role: str, schema: str, store: PostgresThreadStore, admin: psycopg.Connection[Any]
 ) -> None:
@@ -211,17 +199,6 @@ def test_role_without_any_right(role: str, schema: str, admin: psycopg.Connectio
 
 
 # --- locks and time limits ---------------------------------------------------------------------
-
-
-def test_lock_of_another_session(dsn: str, schema: str, store: PostgresThreadStore) -> None:
-    with closing(PostgresThreadStore(dsn, schema=schema, timeout=0.3)) as hurried:
-        with psycopg.connect(dsn) as other:
-            other.execute(f"LOCK TABLE {schema}.heads IN ACCESS EXCLUSIVE MODE".encode())
-            for call in (lambda: hurried.newest("t", ""), lambda: hurried.append([put("1")]), hurried.end):
-                with pytest.raises(ThreadStoreTimeoutError, match=r"did not answer within 0.3 s"):
-                    call()
-        hurried.append([put("1")])
-        assert [*hurried.heads()] == [put("1")]
 
 
 def test_end_waits_for_events_that_have_a_number(dsn: str, schema: str, store: PostgresThreadStore) -> None:
@@ -317,24 +294,6 @@ def test_calls_of_savers_are_one_round_trip(
     for place, call in enumerate(calls, 1):
         call()
         assert len(waits) == place
-
-
-def test_threads_share_connections(role: str, schema: str, admin: psycopg.Connection[Any]) -> None:
-    run(admin, f"GRANT INSERT, UPDATE (gone) ON {schema}.heads TO {schema}")
-    sessions = b"SELECT FROM pg_stat_activity WHERE usename = %s"
-
-    with closing(PostgresThreadStore(role, schema=schema, timeout=30)) as shared:
-
-        def append(thread: int) -> None:
-            for number in range(30):
-                shared.append([put(f"{number:03}", thread_id=str(thread))])
-
-        with ThreadPoolExecutor(4) as threads:
-            [*threads.map(append, range(4))]
-        assert len([*shared.heads()]) == 120
-        assert 1 <= admin.execute(sessions, (schema,)).rowcount <= 5
-    while admin.execute(sessions, (schema,)).rowcount:
-        pass
 
 
 def test_child_of_a_fork(store: PostgresThreadStore) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,15 +22,6 @@ from sealpoint.errors import (
 from sealpoint.threads import Kind, SqliteThreadStore, open_thread_store
 from sealpoint.threads.sqlite import CHECKPOINT_EVENTS
 from tests.unit.threads.events import FAR, put
-
-APPEND = """
-import sys
-from sealpoint.threads import Head, Kind, Spot, SqliteThreadStore
-store = SqliteThreadStore(sys.argv[1], timeout=60)
-for number in range(int(sys.argv[3])):
-    store.append([Head(Spot(sys.argv[2], "", f"{number:06}"), Kind.PUT, b"x" * 16)])
-store.close()
-"""
 
 
 @pytest.fixture
@@ -136,14 +124,6 @@ def test_altered_tables_are_refused(
     edit(path, statement)
     with pytest.raises(ThreadStoreDownError, match=message):
         SqliteThreadStore(path)
-
-
-def test_view_in_place_of_the_table_is_refused(path: Path, store: SqliteThreadStore) -> None:
-    """Also while the store is open: SQLite compiles the statement again."""
-    store.append([put("1")])
-    edit(path, "ALTER TABLE heads RENAME TO others", "CREATE VIEW heads AS SELECT * FROM others")
-    with pytest.raises(ThreadStoreDownError, match=r"a trigger or a view would have run"):
-        store.newest("t", "")
 
 
 def test_trigger_does_not_run(path: Path, store: SqliteThreadStore) -> None:
@@ -251,26 +231,6 @@ def test_claim_waits_for_readers_of_the_log(path: Path, store: SqliteThreadStore
 # --- others ------------------------------------------------------------------------------------
 
 
-def test_lock_of_another_connection(path: Path) -> None:
-    with (
-        closing(SqliteThreadStore(path, create=True, timeout=0.05)) as store,
-        closing(sqlite3.connect(path, isolation_level=None)) as other,
-    ):
-        store.append([put("1")])
-        other.execute("BEGIN IMMEDIATE")
-        for call in (
-            store.require_writable,
-            lambda: store.append([put("2")]),
-            lambda: store.delete_thread("t"),
-        ):
-            with pytest.raises(ThreadStoreTimeoutError, match="another connection kept it locked"):
-                call()
-        assert [*store.newest("t", "").heads] == [put("1")]  # a log is read meanwhile
-        other.execute("ROLLBACK")
-        store.append([put("2")])
-        assert [*store.heads()] == [put("1"), put("2")]
-
-
 def test_other_threads_that_keep_it_busy(path: Path) -> None:
     with (
         closing(SqliteThreadStore(path, create=True, timeout=0.05)) as store,
@@ -289,47 +249,6 @@ def test_statement_that_takes_too_long(store: SqliteThreadStore) -> None:
         store.between("t", None, None, None)
     store._file._timeout = 60
     assert len(store.between("t", None, None, None).heads) == 20_000
-
-
-def test_signal_handler_that_raises(store: SqliteThreadStore) -> None:
-    """Also where SQLite calls Python, and would drop the exception."""
-    store.append([put(f"{number:06}") for number in range(20_000)])
-    endless = "SELECT count(*) FROM heads AS head, heads AS latest"
-
-    def interrupted() -> None:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.02)  # of this process's work, not of its waiting
-        store._file.run(store._rows, endless, seconds=60)
-
-    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-    assert store.end() == 20_000
-
-
-def test_threads_and_processes_lose_nothing(path: Path, store: SqliteThreadStore) -> None:
-    store.close()
-    each = 300
-    words = [sys.executable, "-c", APPEND, str(path)]
-    running = [subprocess.Popen([*words, f"process {number}", str(each)]) for number in range(2)]
-    with closing(SqliteThreadStore(path, timeout=60)) as shared:
-
-        def append(thread: int) -> None:
-            for number in range(each):
-                shared.append([put(f"{number:06}", thread_id=f"thread {thread}")])
-
-        with ThreadPoolExecutor(4) as threads:
-            [*threads.map(append, range(4))]
-        assert [process.wait(60) for process in running] == [0, 0]
-        events = [*shared.events(FAR)]
-    assert [event.seq for event in events] == [*range(1, 6 * each + 1)]
-    ids = dict[str, list[str]]()
-    for _, (spot, _, _), _ in events:
-        ids.setdefault(spot.thread_id, []).append(spot.checkpoint_id)
-    assert [*ids.values()] == [[f"{number:06}" for number in range(each)]] * 6
 
 
 def test_child_of_a_fork(path: Path, store: SqliteThreadStore) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sealpoint.errors import ThreadStoreDownError
-from sealpoint.threads import ThreadStore, postgres, sqlite
+from sealpoint.threads import ThreadStore, database
 from tests.support.databases.threads import open_store
 from tests.support.servers.postgres import schema, server
 from tests.unit.threads.events import FAR, deleted, put
@@ -23,8 +23,7 @@ def stores(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ThreadStore, ThreadStore]]:
     """One store, opened twice, with checkpoints that were deleted; it trims two of them at a time."""
-    for module in (sqlite, postgres):
-        monkeypatch.setattr(module, "PAGE_ROWS", 2)
+    monkeypatch.setattr(database, "PAGE_ROWS", 2)
     with ExitStack() as stack:
         place = str(tmp_path / "db")
         if request.param == "postgres":

@@ -1,0 +1,217 @@
+"""What thread stores in databases do alike: the same questions, and the same checks of rows.
+
+A long result is read a page at a time, so that other calls can run between two pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+from sealpoint.errors import ThreadStoreDownError
+from sealpoint.threads.store import (
+    PAGE_ROWS,
+    REPLACED,
+    Answer,
+    Event,
+    Head,
+    Kind,
+    Special,
+    Spot,
+    parse_specials,
+)
+
+# ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
+
+SPOT: Final = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+END: Final = "SELECT coalesce(max(seq), 0) FROM {schema}heads"
+CLOCK: Final = f"raised, ({END})"
+IDENTITIES: Final = "SELECT identity FROM {schema}identities"
+TRIMMED: Final = "SELECT trimmed FROM {schema}store"
+AFTER: Final = "(thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
+
+MACS: Final = f"""
+    SELECT mac FROM {{schema}}heads WHERE {SPOT} AND length(mac) > 0
+    AND mac <> (SELECT mac FROM {{schema}}heads AS latest WHERE {SPOT} ORDER BY seq DESC LIMIT 1)
+    GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
+
+EVENTS: Final = """
+    SELECT seq, at, thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {schema}heads
+    WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
+
+# Events of special writes that no deletion has ended.
+LIVE_SPECIAL: Final = f"""head_seq >= coalesce((
+            SELECT max(seq) FROM {{schema}}heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
+            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
+            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
+
+
+class DatabaseStore:
+    """The methods of `ThreadStore` that are the same in all databases; a subclass connects and appends.
+
+    A row of an answer has the columns of a head, the records of its special writes, and those of `CLOCK`.
+    """
+
+    _statements: ModuleType
+    _names: tuple[type, type, type]
+    """Types of the names of a checkpoint, as the database has them."""
+
+    def _rows(
+        self, statement: str, values: Sequence[Any] = (), conditions: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that reads."""
+        raise NotImplementedError
+
+    def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
+        """Trim among ``most`` checkpoints; return how many, and the last of them; nothing at the end."""
+        raise NotImplementedError
+
+    def _encoded(self, *texts: str) -> tuple[Any, ...]:
+        """Return names as the database has them."""
+        raise NotImplementedError
+
+    def _damaged(self, what: str) -> ThreadStoreDownError:
+        """Return the error for a store that is not as this package writes it."""
+        raise NotImplementedError
+
+    def append(self, heads: Sequence[Head]) -> None:
+        """Append events in one transaction. See `ThreadStore`."""
+        raise NotImplementedError
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """All that were names of this store."""
+        return frozenset(name for row in self._rows(IDENTITIES) for name in self._require(row, str))
+
+    def between(
+        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
+    ) -> Answer:
+        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
+        limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
+        given = [(condition, value) for condition, value in limits if value is not None]
+        conditions = "".join(f"AND {condition} ? " for condition, _ in given)
+        values = self._encoded(thread_id, *(value for _, value in given))
+        return self._answer(self._rows(self._statements.BETWEEN, values, conditions))
+
+    def has_live(self, thread_id: str) -> bool:
+        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
+        return bool(self._rows(self._statements.LIVE, (*self._encoded(thread_id), 1)))
+
+    def replaced(self, spot: Spot) -> Sequence[bytes]:
+        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
+        rows = self._rows(MACS, self._encoded(*spot) * 2)
+        return [mac for row in rows for mac in self._require(row, bytes)]
+
+    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
+        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
+        for *names, records in self._ordered(self._statements.SPECIALS, f"AND {AFTER}"):
+            yield from self._specials([(self._spot(names), records)])
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
+        for row in self._ordered(self._statements.HEADS, f"WHERE {AFTER}"):
+            yield self._head(row[:5])
+
+    def events(self, until: int) -> Iterator[Event]:
+        """Yield the events up to a number, in their order. See `ThreadStore`."""
+        after = 0
+        while rows := self._rows(EVENTS, (after, until, PAGE_ROWS)):
+            for seq, at, *head in rows:
+                self._require((seq, at), int, int)
+                if seq <= after:
+                    raise self._damaged("the rows of a table have no order")
+                after = seq
+                yield Event(seq, self._head(head), at)
+
+    def end(self) -> int:
+        """Return the number of the last event. See `ThreadStore`."""
+        return self._number(END)
+
+    def trimmed(self) -> int:
+        """Return how many checkpoints were forgotten so far."""
+        return self._number(TRIMMED)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Append DELETED for each checkpoint of a thread whose last event is another, a page at a time."""
+        thread, count = self._encoded(thread_id), PAGE_ROWS
+        while count == PAGE_ROWS:
+            rows = self._rows(self._statements.LIVE, (*thread, PAGE_ROWS))
+            self._delete(thread, rows)
+            count = len(rows)
+        after: tuple[Any, ...] = ()
+        further = ""
+        while rows := self._rows(self._statements.SPECIAL_NAMES, (*thread, *after, PAGE_ROWS), further):
+            self._delete(thread, [name for *name, is_live in rows if is_live])
+            after = self._later(rows[-1][:2], after)
+            further = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"
+
+    def trim(self, before: int) -> int:
+        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
+        count = 0
+        after: tuple[Any, ...] = ()
+        while rows := self._trim_page(before, after, PAGE_ROWS):
+            ((gone, *last),) = rows
+            count, after = count + gone, self._later(tuple(last), after)
+        return count
+
+    def _delete(self, thread: tuple[Any, ...], names: Iterable[Sequence[Any]]) -> None:
+        self.append(sorted(Head(self._spot((*thread, *name)), Kind.DELETED, b"") for name in names))
+
+    def _ordered(self, statement: str, further: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement by checkpoint; ``further`` is its condition after the first page."""
+        after: tuple[Any, ...] = ()
+        while rows := self._rows(statement, (*after, PAGE_ROWS), further if after else ""):
+            yield from rows
+            after = self._later(rows[-1][:3], after)
+
+    def _later(self, last: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the end of a page, which a damaged index may put before its beginning."""
+        if last <= after:
+            raise self._damaged("the rows of an index have no order")
+        return last
+
+    def _number(self, statement: str) -> int:
+        rows = self._rows(statement)
+        (number,) = self._require(rows[0] if rows else None, int)
+        return int(number)
+
+    def _answer(self, rows: Sequence[Sequence[Any]]) -> Answer:
+        """Return what rows say; there may be no head, or no records."""
+        heads = [self._head(row[:5]) for row in rows if row[3] is not None]
+        specials = self._specials((self._spot(row[:3]), row[5]) for row in rows if row[5] is not None)
+        return Answer(heads, self._clock([row[6:] for row in rows[:1]]), specials)
+
+    def _clock(self, rows: Sequence[Sequence[Any]]) -> int:
+        """Return the clock from a row with the columns of `CLOCK`."""
+        raised, last = rows[0] if rows else (None, None)
+        if type(raised) is not int or type(last) is not int:
+            raise self._damaged("a table has lost its only row")
+        return raised + last
+
+    def _head(self, row: Sequence[Any]) -> Head:
+        *names, kind, mac = row
+        self._require((kind, mac), int, bytes)
+        if not 0 <= kind < len(Kind):
+            raise self._damaged("a row has a kind that does not exist")
+        return Head(self._spot(names), Kind(kind), mac)
+
+    def _spot(self, names: Sequence[Any]) -> Spot:
+        found = self._require(names, *self._names)
+        try:
+            return Spot._make(found if self._names[0] is str else [name.decode() for name in found])
+        except UnicodeDecodeError:
+            raise self._damaged("the name of a checkpoint is not UTF-8") from None
+
+    def _specials(self, found: Iterable[tuple[Spot, Any]]) -> list[tuple[Spot, list[Special]]]:
+        """Return events of special writes, for those that have records."""
+        try:
+            return [(spot, parse_specials(records)) for spot, records in found if records is not None]
+        except (ValueError, AttributeError, TypeError):
+            raise self._damaged("a special write is not as a thread store writes it") from None
+
+    def _require(self, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
+        """Return a row whose values have these types; in a damaged file they may have any."""
+        if row is None or tuple(map(type, row)) != types:
+            raise self._damaged("a row does not contain what a thread store writes")
+        return row
