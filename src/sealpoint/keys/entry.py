@@ -23,10 +23,10 @@ MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
 MATERIAL_GONE: Final = "gone-before"
 
+# Checks before a key is destroyed, recorded if they are waived: that no database has rows under the key, and
+# that each database has rows under some key of the ring.
 DATABASE_CHECK: Final = "database-check"
 RELATION_CHECK: Final = "relation-check"
-"""Checks before a key is destroyed, recorded if they are waived: that no database has rows under the key, and
-that each database has rows under some key of the ring."""
 
 DATES: Final = ("created", "activated", "retired", "disabled", "compromised", "destroyed", "expires")
 KEY_FIELDS: Final = frozenset(
@@ -204,9 +204,6 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
         raise RingFileError(f"{where}: 'waived' is not a list of {', '.join(_CHECKS)}")
 
 
-_WRAPPED_FIELDS: Final = frozenset({"wrapped", "by", "version", "left"})
-
-
 @dataclass(frozen=True, slots=True)
 class WrappedSource:
     """A wrapped key in the ring file, and the wrapper that unwraps it.
@@ -228,7 +225,7 @@ class WrappedSource:
     @classmethod
     def parse(cls, table: Mapping[str, object], wrappers: Wrappers, key_id: str, where: str) -> WrappedSource:
         """Check the source that stands in a ring file. No service is asked."""
-        require_fields(table, _WRAPPED_FIELDS, {"by"}, where)
+        require_fields(table, {cls.kind, "by", "version", "left"}, {"by"}, where)
         text = require_text(table, cls.kind, where)
         try:
             blob = b64decode(text, validate=True)

@@ -16,8 +16,7 @@ from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES
 from sealpoint.keys.stats import FAILED, READ, tally
 
-RETRY_SECONDS: Final = 30.0
-"""How long a failed source is not read again."""
+RETRY_SECONDS: Final = 30.0  # how long a failed source is not read again
 
 logger: Final = logging.getLogger("sealpoint.keys")
 

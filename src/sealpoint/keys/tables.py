@@ -103,7 +103,6 @@ def read_wrappers(table: Mapping[str, Any], file: Path) -> Wrappers:
     return Wrappers(file, name, by_id)
 
 
-_LEDGER_FIELDS: Final = frozenset({"dir", "origin", "signer"})
 _SIGNERS: Final = (FileSource.kind, CredentialSource.kind, CommandSource.kind)
 
 
@@ -125,7 +124,7 @@ def read_ledger_table(table: Mapping[str, Any], file: Path) -> LedgerTable | Non
     where = f"{file}: [ledger]"
     if not isinstance(ledger, dict):
         raise RingFileError(f"{file}: 'ledger' is written as [ledger]")
-    require_fields(ledger, _LEDGER_FIELDS, {"dir", "origin"}, where)
+    require_fields(ledger, {"dir", "origin", "signer"}, {"dir", "origin"}, where)
     folder, origin = (require_text(ledger, field, where) for field in ("dir", "origin"))
     signer = parse_source(ledger["signer"]) if "signer" in ledger else None
     if signer is not None and signer.kind not in _SIGNERS:
@@ -160,30 +159,24 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
 
     Whether two paths lead to one file is not checked: nothing is opened.
     """
-    found: list[str] = []
+    where, found = f"{file}: [[database]]", list[str]()
     for table in tables:
-        database = _read(table, file)
+        require_fields(table, _DATABASE_FIELDS, set(), where)
+        if len(table) != 1:
+            raise RingFileError(f"{where} names exactly one of {', '.join(sorted(_DATABASE_FIELDS))}")
+        (field,) = table
+        database = require_text(table, field, where)
+        if field == "path":
+            if "://" in database:
+                raise RingFileError(f"{where}: 'path' is a URL", hint='write it as url = "postgresql://..."')
+            database = str(file.parent / database)
+        elif field == "service":
+            database = f"postgresql:///?service={quote(database, safe='')}"
+        elif has_password(database):  # the message shows nothing of it
+            raise RingFileError(f"{where}: a password stands in 'url'", hint=PasswordError.hint)
+        elif not is_url(database):
+            raise RingFileError(f"{where}: 'url' does not begin with postgresql://")
         if database in found:
-            raise RingFileError(f"{file}: [[database]] lists {excerpt(database)} twice")
+            raise RingFileError(f"{where} lists {excerpt(database)} twice")
         found.append(database)
     return tuple(found)
-
-
-def _read(table: Mapping[str, Any], file: Path) -> str:
-    where = f"{file}: [[database]]"
-    require_fields(table, _DATABASE_FIELDS, set(), where)
-    if len(table) != 1:
-        raise RingFileError(f"{where} names exactly one of {', '.join(sorted(_DATABASE_FIELDS))}")
-    (field,) = table
-    value = require_text(table, field, where)
-    if field == "path":
-        if "://" in value:
-            raise RingFileError(f"{where}: 'path' is a URL", hint='write it as url = "postgresql://..."')
-        return str(file.parent / value)
-    if field == "service":
-        return f"postgresql:///?service={quote(value, safe='')}"
-    if has_password(value):  # the message shows nothing of it
-        raise RingFileError(f"{where}: a password stands in 'url'", hint=PasswordError.hint)
-    if not is_url(value):
-        raise RingFileError(f"{where}: 'url' does not begin with postgresql://")
-    return value

@@ -154,8 +154,9 @@ def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
     entry = next((one for one in ring.entries if one.id == key_id), None)
     if repr(key_id) in others:
         own = others.pop(repr(key_id))
-    if isinstance(index := ring.parsed.index_source, FileSource):
-        others["the [[index]]"] = folder / index.location
+    index = ring.parsed.index
+    if index is not None and isinstance(index.source, FileSource):
+        others["the [[index]]"] = folder / index.source.location
         if entry is None:
             own = others.pop("the [[index]]")
     if own is None:

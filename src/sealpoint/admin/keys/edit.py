@@ -42,8 +42,8 @@ KEY_FOLDER: Final = "keys.d"
 
 Fields = dict[str, str | datetime | None]
 
+# Keeps the material of a new key, given with its id, and returns the line of its source.
 Sink = Callable[[str, bytes], str]
-"""Keeps the material of a new key, given with its id, and returns the line of its source."""
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
@@ -61,7 +61,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         key_id = _require_free(file, key_id, (), now)
         # The key file is written first: a crash leaves no entry without material.
         fields: Fields = {"state": KeyState.ACTIVE.value, "created": now, "activated": now}
-        entry = _new_entry("key", key_id, fields, _in_file(file))
+        entry = _new_entry("key", key_id, fields, partial(_keep_in_file, file))
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
         fresh = files.write_private(files.hidden_file(file, "new"), text.encode())
         # A new ring contains no material, and agents of other accounts must be able to read it.
@@ -98,7 +98,7 @@ def stage_key(
 def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = None) -> str:
     """Add an index key with new material, as `stage_key` does: for tokens and pseudonyms, never rotated."""
     with lock_ring(path) as ring:
-        if ring.parsed.index_source is not None or INDEX in ring.taken_ids:
+        if ring.parsed.index is not None or INDEX in ring.taken_ids:
             hint = "an index key is never replaced: no token could be found under another one"
             raise KeyIdError(f"{ring.file} has an index key already", hint=hint)
         _add(ring, "index", INDEX, {"created": now_in_seconds()}, wrapper_id)
@@ -107,7 +107,8 @@ def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = 
 
 def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: str | None) -> None:
     """Make the material of a key, keep it, and add an entry that names it."""
-    sink = _in_file(ring.file) if wrapper_id is None else partial(wrap_material, ring, wrapper_id)
+    in_file = partial(_keep_in_file, ring.file)
+    sink = in_file if wrapper_id is None else partial(wrap_material, ring, wrapper_id)
     text = _new_entry(table, key_id, fields, sink)
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:
@@ -133,24 +134,19 @@ def key_file(ring: Path, key_id: str) -> Path:
     return ring.parent / KEY_FOLDER / f"{key_id}.key"
 
 
-def _in_file(ring: Path) -> Sink:
-    def keep(key_id: str, material: bytes) -> str:
-        file = key_file(ring, key_id)
-        files.make_folder(file.parent, 0o700)
-        if file.parent.is_symlink():
-            raise FilePermissionsError(
-                f"{file.parent} is a symbolic link", hint="put the folder itself there"
-            )
-        files.require_unshared(file.parent)
-        _require_absent(file)
-        # No other name meanwhile: the material would be on the disk as long as either name is.
-        files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
-        files.fsync_path(file.parent)
-        # The folder for key files may be new: its own name is in the folder of the ring.
-        files.fsync_path(ring.parent)
-        return f'source = {{ file = "{KEY_FOLDER}/{key_id}.key" }}'
-
-    return keep
+def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
+    file = key_file(ring, key_id)
+    files.make_folder(file.parent, 0o700)
+    if file.parent.is_symlink():
+        raise FilePermissionsError(f"{file.parent} is a symbolic link", hint="put the folder itself there")
+    files.require_unshared(file.parent)
+    _require_absent(file)
+    # No other name meanwhile: the material would be on the disk as long as either name is.
+    files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
+    files.fsync_path(file.parent)
+    # The folder for key files may be new: its own name is in the folder of the ring.
+    files.fsync_path(ring.parent)
+    return f'source = {{ file = "{KEY_FOLDER}/{key_id}.key" }}'
 
 
 def _require_absent(file: Path) -> None:
@@ -270,23 +266,19 @@ def _set_state(key: Any, state: KeyState, now: datetime) -> None:
 def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
     """Load the material of each key that is not destroyed, compare it, and return the problem of each."""
     ring = RingFile(find_ring_file(path))
-    found: dict[str, KeyRingError | None] = {}
-    for entry in ring.entries:
-        if entry.state is not KeyState.DESTROYED:
-            try:
-                ring.load_key(entry.id)
-                found[entry.id] = None
-            except KeyRingError as error:
-                found[entry.id] = error
-    return found
+    ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
+    return {key_id: _find_problem(partial(ring.load_key, key_id)) for key_id in ids}
 
 
 def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
     """Load the material of the index key, if there is one, compare it, and return the problem."""
     material = RingFile(find_ring_file(path)).make_index()
+    return None if material is None else _find_problem(material.load)
+
+
+def _find_problem(load: Callable[[], object]) -> KeyRingError | None:
     try:
-        if material is not None:
-            material.load()
+        load()
     except KeyRingError as error:
         return error
     return None

@@ -124,7 +124,7 @@ _WRAP_FIRST: Final = "to wrap a key that is not: sealpoint keys wrap ID --with W
 def _wrapped_sources(ring: RingFile) -> dict[str, WrappedSource]:
     """Return the sources of all wrapped keys, by their ids."""
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
-    ids += [] if ring.index_source is None else [ring.index_id or INDEX]
+    ids += [] if ring.index is None else [ring.index_id or INDEX]
     sources = {key_id: ring.require_loader(key_id).source for key_id in ids}
     return {key_id: source for key_id, source in sources.items() if isinstance(source, WrappedSource)}
 

@@ -29,7 +29,6 @@ from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
 
 MAX_TIMEOUT_SECONDS: Final = 60.0
 
-_FIELDS: Final = frozenset({"wrap", "unwrap", "timeout_seconds"})
 _MATERIAL: Final = "material"
 
 
@@ -45,7 +44,7 @@ class Wrapper:
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, _: Path, /) -> Wrapper:
         """Make a wrapper of its table in a ring file."""
-        require_fields(table, _FIELDS, {"wrap", "unwrap"}, where)
+        require_fields(table, {"wrap", "unwrap", "timeout_seconds"}, {"wrap", "unwrap"}, where)
         seconds = get_seconds(table, "timeout_seconds", where, TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
         return cls(require_words(table, "wrap", where), require_words(table, "unwrap", where), seconds)
 
