@@ -61,11 +61,6 @@ class SourceLoader:
     check: str | None
     has_state: bool = True  # whether the entry can be disabled; the index key cannot
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether reading may wait for another program or a network."""
-        return self.source.is_slow
-
     def __call__(self) -> bytes:
         """Return the material."""
         try:
@@ -111,8 +106,9 @@ class SourceLoader:
 
 def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
     """Return new material for a loader; for a slow loader held material, if it is the same."""
-    same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
-    return next(same, None) or Material(loader)
+    is_slow = loader.source.is_slow
+    same = (material for material in held if is_slow and loader.accepts(material))
+    return next(same, None) or Material(loader, is_slow=is_slow)
 
 
 VERSION: Final = 1

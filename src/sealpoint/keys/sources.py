@@ -147,8 +147,6 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A source that is described by one string."""
-
     kind: ClassVar[str]
     is_slow: ClassVar = False
     location: str

@@ -98,7 +98,6 @@ class LockedRing:
         return LockedRing(self.file)
 
     def _changed(self, change: Change) -> bytes:
-        """Return the text of the ring after a change."""
         text, wanted = self.parsed.data.decode(), deepcopy(self.parsed.table)
         change(wanted, tomllib.loads)
         fresh = {

@@ -112,20 +112,19 @@ class OwnFile:
             with suppress(KeyMaterialError):
                 found = check_value(raw if self.suite == LEGACY else parse_material(raw, str(path)))
             if found is None or found != self.check:
-                raise self._foreign(path, found)
+                problem = f"{path} is not known to hold the key {self.key_id!r}"
+                hint = (
+                    "remove it if it was the key's, otherwise move it away; then run the same command again"
+                )
+                if self.check is None and found is not None:
+                    problem += ": its entry has no check value"
+                    hint = f'add check = "{found}" to the entry if it is the key\'s, otherwise move it away'
+                raise KeyTransitionError(problem, hint=hint)
             links = os.fstat(descriptor).st_nlink
             if links > most_names:
                 hint = f"remove the other names first: find FOLDER -samefile {path}{self.way_out}"
                 raise FilePermissionsError(f"{path} has {links} names (hard links)", hint=hint)
             yield descriptor
-
-    def _foreign(self, path: Path, found: str | None) -> KeyTransitionError:
-        problem = f"{path} is not known to hold the key {self.key_id!r}"
-        hint = "remove it if it was the key's, otherwise move it away; then run the same command again"
-        if self.check is None and found is not None:
-            problem += ": its entry has no check value"
-            hint = f'add check = "{found}" to the entry if it is the key\'s, otherwise move it away'
-        return KeyTransitionError(problem, hint=hint)
 
     def _put_back(self) -> None:
         """Give the file its name again, if it has the hidden one."""

@@ -106,7 +106,6 @@ def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = 
 
 
 def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: str | None) -> None:
-    """Make the material of a key, keep it, and add an entry that names it."""
     in_file = partial(_keep_in_file, ring.file)
     sink = in_file if wrapper_id is None else partial(wrap_material, ring, wrapper_id)
     text = _new_entry(table, key_id, fields, sink)
@@ -159,7 +158,6 @@ def _require_absent(file: Path) -> None:
 
 
 def _require_free(ring: Path, key_id: str | None, taken: Collection[str], now: datetime) -> str:
-    """Return the id of a new key, which no key and no key file has."""
     if key_id is None:
         return free_id(ring, taken, now.year)
     if require_key_id(key_id) in taken:

@@ -37,8 +37,12 @@ def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> 
         ring, source = locked, locked.parsed.require_loader(key_id).source
         if not isinstance(source, WrappedSource):
             ring = _wrap_key(ring, key_id, wrapper_id)
-        else:
-            _require_resumed(key_id, source, wrapper_id)
+        elif source.left is None or source.wrapper.id != wrapper_id:
+            again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
+            first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
+            hint = again if source.left is None else first
+            raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
+        # Here an earlier run may have been interrupted before it removed the file.
         return _remove_left(ring, key_id)
 
 
@@ -122,7 +126,6 @@ _WRAP_FIRST: Final = "to wrap a key that is not: sealpoint keys wrap ID --with W
 
 
 def _wrapped_sources(ring: RingFile) -> dict[str, WrappedSource]:
-    """Return the sources of all wrapped keys, by their ids."""
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
     ids += [] if ring.index is None else [ring.index_id or INDEX]
     sources = {key_id: ring.require_loader(key_id).source for key_id in ids}
@@ -156,15 +159,6 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
             raise KeyTransitionError(f"the name of {excerpt(left)} cannot be kept", hint="rename the file")
     text = wrap_material(ring, wrapper_id, key_id, material, left)
     return _set_source(ring, key_id, text, check_value(material))
-
-
-def _require_resumed(key_id: str, source: WrappedSource, wrapper_id: str) -> None:
-    """Refuse a wrapped key, unless this command was interrupted before it removed the key's file."""
-    if source.left is None or source.wrapper.id != wrapper_id:
-        again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
-        first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
-        hint = again if source.left is None else first
-        raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
 
 
 def _remove_left(ring: LockedRing, key_id: str) -> Path | None:

@@ -97,7 +97,6 @@ class Wrapper:
         return WrapperState(version if isinstance(version, str) else None, _find_problem(key))
 
     def _ask(self, operation: str, member: str, form: type, parameters: Mapping[str, object]) -> Any:
-        """Return a member of the service's answer."""
         exceptions = load_sdk("botocore.exceptions", "aws")
         unreadable = load_sdk("botocore.parsers", "aws").ResponseParserError
         text, may_pass = "", False

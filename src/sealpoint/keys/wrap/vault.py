@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -119,11 +120,9 @@ class Wrapper:
         answer = call_in_time(
             self._ask, "decrypt_data", ciphertext=blob.decode(), associated_data=_encode(context)
         )
-        try:
+        with suppress(TypeError, ValueError):
             return b64decode(answer.get("plaintext", "-"), validate=True)
-        except (TypeError, ValueError):
-            problem = "the server's answer is not a plaintext of transit"
-        raise KeyUnavailableError(problem)
+        raise KeyUnavailableError("the server's answer is not a plaintext of transit")
 
     def describe(self) -> WrapperState:
         """Ask for the version and the type of the key. A token that may not read them learns nothing."""
@@ -132,7 +131,6 @@ class Wrapper:
         return WrapperState(None if version is None else str(version), _find_problem(key))
 
     def _ask(self, method: str, **sent: str) -> dict[str, Any]:
-        """Return the data of the server's answer."""
         exceptions = load_sdk("hvac", "vault").exceptions
         address = self._find_address()
         requests = load_sdk("requests", "vault")
@@ -187,7 +185,6 @@ def _encode(context: WrapContext) -> str:
 
 
 def _find_fault(address: str) -> str | None:
-    """Return why an address is not acceptable."""
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""
