@@ -67,9 +67,9 @@ class KeyRing(NeverPickled):
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
         # Not above: a ring that is created in code needs no TOML.
-        from sealpoint.keys.ringfile import RingFile, find_ring_file
+        from sealpoint.keys.ringfile import RingFile
 
-        ring = cls.of_file(RingFile(find_ring_file(path))).load_local()
+        ring = cls.of_file(RingFile(path)).load_local()
         if ring.active_id is not None and (material := ring.require_active().lazy_material) is not None:
             material.load()
         return ring

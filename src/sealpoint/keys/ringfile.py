@@ -29,8 +29,13 @@ from sealpoint.errors import (
 from sealpoint.keys.entry import (
     RingEntry,
     WrappedSource,
+    Wrappers,
     parse_key_source,
+    read_database_tables,
     read_entry,
+    read_ledger_table,
+    read_store_table,
+    read_wrappers,
     require_entry,
     require_types,
 )
@@ -39,7 +44,6 @@ from sealpoint.keys.key import Key, active_id, check_value, require_consistent, 
 from sealpoint.keys.material import Material, NeverPickled, parse_material
 from sealpoint.keys.sources import InlineSource, Source, get_tables, require_fields
 from sealpoint.keys.state import LEGACY, KeyState, require_key_id
-from sealpoint.keys.tables import Wrappers, is_url, read_database_tables, read_ledger_table, read_wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,29 +159,26 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
     Raises:
         KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
     """
-    return RingFile(find_ring_file(path)).entries
+    return RingFile(path).entries
 
 
 def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
     """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none."""
-    return RingFile(find_ring_file(path)).thread_store
+    return RingFile(path).thread_store
 
 
 class RingFile(NeverPickled):
     """A ring file that was read and parsed, without any material."""
 
-    def __init__(self, file: Path) -> None:
-        """Read and parse a file."""
+    def __init__(self, path: str | PathLike[str] | None = None) -> None:
+        """Read and parse the file that `find_ring_file` finds."""
+        file = find_ring_file(path)
         # Before it is read: the next check notices a change since then.
         self.origin = Origin.of(file)
         # From the root: material may be read after a daemon has left the folder, and the same entry of the
         # same file is recognised when the file is read again.
         file = self.origin.path
-        try:
-            self.data = read_private(file, forbidden=SHARED, allow_links=True)
-        except SourceError:
-            find_ring_file(file)  # if it is missing, that is the error
-            raise
+        self.data = read_private(file, forbidden=SHARED, allow_links=True)
         self.table = table = _read_table(self.data, file)  # never changed: others have it from `parse_toml`
         self.wrappers = read_wrappers(table, file)
         entries = [read_entry(key, file, self.wrappers) for key in get_tables(table, "key", file)]
@@ -192,7 +193,7 @@ class RingFile(NeverPickled):
             )
         self.databases = read_database_tables(get_tables(table, "database", file), file)
         self.ledger = read_ledger_table(table, file)
-        self.thread_store = _get_thread_store(table, file)
+        self.thread_store = read_store_table(table, file)
         self._loaders = {
             entry.id: SourceLoader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
             for entry, source in entries
@@ -274,20 +275,6 @@ def _read_table(data: bytes, file: Path) -> dict[str, Any]:
         hint = f"this release reads version = {VERSION}"
         raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
     return table
-
-
-def _get_thread_store(table: Mapping[str, Any], file: Path) -> str | None:
-    """Return the store of ``[threads]``. Paths are relative to the folder of the ring file."""
-    threads = table.get("threads")
-    if threads is None:
-        return None
-    if not isinstance(threads, dict):
-        raise RingFileError(f"{file}: 'threads' is written as [threads]")
-    require_fields(threads, {"store"}, {"store"}, f"{file}: [threads]")
-    store = threads["store"]
-    if not isinstance(store, str) or not store or not store.isprintable():
-        raise RingFileError(f"{file}: [threads]: 'store' is not a path or a postgresql:// URL")
-    return store if is_url(store) or store.startswith("service=") else str(file.parent / store)
 
 
 def _read_index(

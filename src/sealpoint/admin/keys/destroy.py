@@ -144,20 +144,16 @@ class OwnFile:
 
 def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
     """Return the file of a key or of the index key, if no other entry has the same file."""
-    folder, own = ring.file.parent, None
+    folder, index = ring.file.parent, ring.parsed.index
     others = {
         repr(one.id): folder / str(one.location)
         for one in ring.entries
         if one.source == FileSource.kind and (one.state is not KeyState.DESTROYED or one.id == key_id)
     }
-    entry = next((one for one in ring.entries if one.id == key_id), None)
-    if repr(key_id) in others:
-        own = others.pop(repr(key_id))
-    index = ring.parsed.index
     if index is not None and isinstance(index.source, FileSource):
         others["the [[index]]"] = folder / index.source.location
-        if entry is None:
-            own = others.pop("the [[index]]")
+    entry = next((one for one in ring.entries if one.id == key_id), None)
+    own = others.pop("the [[index]]" if entry is None else repr(key_id), None)
     if own is None:
         return None
     for other, file in others.items():

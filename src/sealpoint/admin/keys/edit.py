@@ -35,7 +35,7 @@ from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, Out
 from sealpoint.keys import files
 from sealpoint.keys.entry import require_entry, require_owner
 from sealpoint.keys.key import Key, check_value
-from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
+from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import COMMANDS, KEY_BYTES, KeyState, require_key_id
 
 KEY_FOLDER: Final = "keys.d"
@@ -263,14 +263,14 @@ def _set_state(key: Any, state: KeyState, now: datetime) -> None:
 
 def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
     """Load the material of each key that is not destroyed, compare it, and return the problem of each."""
-    ring = RingFile(find_ring_file(path))
+    ring = RingFile(path)
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
     return {key_id: _find_problem(partial(ring.load_key, key_id)) for key_id in ids}
 
 
 def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
     """Load the material of the index key, if there is one, compare it, and return the problem."""
-    material = RingFile(find_ring_file(path)).make_index()
+    material = RingFile(path).make_index()
     return None if material is None else _find_problem(material.load)
 
 

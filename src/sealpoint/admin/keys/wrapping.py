@@ -24,9 +24,9 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.entry import WrappedSource
 from sealpoint.keys.key import check_value
-from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
+from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import KEY_BYTES, KeyState
-from sealpoint.keys.wrap.wrapper import WrapContext
+from sealpoint.keys.wrap.wrapper import WrapContext, WrapperState
 
 _CHECK_ID: Final = "keys-check"
 
@@ -91,12 +91,11 @@ def check_wrappers(
     Wrappers in ``unwrapped`` have just unwrapped a key: they may refuse to wrap, since hosts of agents need
     no right to that.
     """
-    ring = RingFile(find_ring_file(path))
+    ring = RingFile(path)
     context = WrapContext(ring.wrappers.ring or "unnamed", _CHECK_ID)
     found = []
     for one in ring.wrappers.by_id.values():
-        version = problem = None
-        is_failing = False
+        state, problem, is_failing = WrapperState(), None, False
         try:
             one.wrap(os.urandom(KEY_BYTES), context)
         except (KeyUnavailableError, WrappedKeyError) as error:
@@ -106,19 +105,16 @@ def check_wrappers(
             state = one.describe()
         except KeyUnavailableError as error:
             problem = problem or str(error).removeprefix(f"{one.name}: ")
-        else:
-            version = state.version
-            if state.problem is not None:
-                problem, is_failing = state.problem, True
+        problem, is_failing = state.problem or problem, is_failing or state.problem is not None
         found.append(
-            WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, version, problem, is_failing)
+            WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, state.version, problem, is_failing)
         )
     return found
 
 
 def find_left_files(path: str | PathLike[str] | None = None) -> dict[str, str]:
     """Return the files that an interrupted `wrap_key` has left, by the id of their key."""
-    sources = _wrapped_sources(RingFile(find_ring_file(path)))
+    sources = _wrapped_sources(RingFile(path))
     return {key_id: source.left for key_id, source in sources.items() if source.left is not None}
 
 
