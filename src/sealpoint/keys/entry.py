@@ -73,7 +73,6 @@ KEY_FIELDS: Final = frozenset(
 
 _OUTCOMES: Final = (MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE)
 _CHECKS: Final = (DATABASE_CHECK, RELATION_CHECK)
-_MAY_BE_MARKED: Final = (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,7 @@ def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tupl
     require_suite_state(table["id"], table.get("suite"), state)
     if state is not KeyState.DESTROYED:
         require_fields(table, KEY_FIELDS - {"destroyed", "material", "waived"}, {"source"}, where)
-    if "compromised" in table and state not in _MAY_BE_MARKED:
+    if "compromised" in table and state not in (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED):
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
     fields = {field: table.get(field) for field in ("suite", "check", "material", "owner", *DATES)}
@@ -370,7 +369,6 @@ def read_ledger_table(table: Mapping[str, Any], file: Path) -> LedgerTable | Non
 
 
 _DATABASE_FIELDS: Final = frozenset({"path", "url", "service"})
-_SCHEMES: Final = ("postgresql://", "postgres://")
 _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
@@ -379,7 +377,7 @@ _PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
 
 def is_url(database: str) -> bool:
     """Whether a database is named by a URL of Postgres."""
-    return database.startswith(_SCHEMES)
+    return database.startswith(("postgresql://", "postgres://"))
 
 
 def has_password(database: str) -> bool:

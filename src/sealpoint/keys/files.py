@@ -347,7 +347,6 @@ def require_unshared(folder: Path) -> None:
         )
 
 
-_WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -419,9 +418,9 @@ class PrivateFolder:
             # link() fails where a file exists; rename() would replace it.
             os.link(name, out.name, follow_symlinks=False, **folders)
         except OSError as error:
-            if error.errno not in _WITHOUT_LINKS:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                 raise
-            # Without hard links, O_EXCL claims the name first.
+            # On a file system without hard links, O_EXCL claims the name first.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(out.name, flags, 0o600, dir_fd=self._parent))
             os.replace(name, out.name, **folders)  # noqa: PTH105 -- by descriptor

@@ -27,7 +27,6 @@ class NeverPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse."""
         raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
 
 

@@ -168,10 +168,9 @@ def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
 
 
 class RingFile(NeverPickled):
-    """A ring file that was read and parsed, without any material."""
+    """A ring file that was found by `find_ring_file`, read and parsed, without any material."""
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
-        """Read and parse the file that `find_ring_file` finds."""
         file = find_ring_file(path)
         # Before it is read: the next check notices a change since then.
         self.origin = Origin.of(file)

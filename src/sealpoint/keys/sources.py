@@ -30,15 +30,9 @@ from sealpoint.keys.files import read_private
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
 
+# Variables with key material or a PIN, which no command gets that this process starts from now on. They stay
+# withheld, also if no ring names them any more.
 _withheld: Final = {"LANGGRAPH_AES_KEY"}
-
-
-def withhold(variable: str) -> None:
-    """Keep a variable with key material or a PIN from all commands that this process starts from now on.
-
-    It stays withheld, also if no ring names it any more.
-    """
-    _withheld.add(variable)
 
 
 def run_command(
@@ -175,8 +169,7 @@ class EnvSource(_NamedSource):
     kind: ClassVar = "env"
 
     def __post_init__(self) -> None:
-        """Withhold the variable."""
-        withhold(self.location)
+        _withheld.add(self.location)
 
     def read(self, _: Path, /) -> bytes:
         """Return the variable's value."""

@@ -112,7 +112,6 @@ class Follower(NeverPickled):
     def __init__(
         self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None], reloads: Reloads
     ) -> None:
-        """Follow the file that a ring was read from."""
         self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
         self._marks: dict[str, bytes] = {}  # of all material in use so far, taken before each change

@@ -195,8 +195,6 @@ def _stopping(message: str) -> Iterator[None]:
 
 Check = Callable[[RingFile, RingEntry], Sequence[str]]
 
-_IN_RING: Final = (InlineSource.kind, WrappedSource.kind)
-
 
 def destroy_key(
     path: str | PathLike[str] | None,
@@ -224,7 +222,7 @@ def destroy_key(
         waived = [DATABASE_CHECK] if require is None else require(ring.parsed, entry)
         if not leave_material:
             return _destroy(ring, entry, waived)
-        if entry.source in _IN_RING:
+        if entry.source in (InlineSource.kind, WrappedSource.kind):
             hint = "run the command without --leave-material (leave_material=False)"
             problem = f"the material of {key_id!r} cannot be left: it is in the ring file"
             raise KeyTransitionError(problem, hint=hint)

@@ -42,9 +42,6 @@ KEY_FOLDER: Final = "keys.d"
 
 Fields = dict[str, str | datetime | None]
 
-# Keeps the material of a new key, given with its id, and returns the line of its source.
-Sink = Callable[[str, bytes], str]
-
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
     """Create a ring file with one new active key, and the folder for key files next to it. Return the id."""
@@ -122,7 +119,8 @@ def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: 
     ring.replace(change)
 
 
-def _new_entry(table: str, key_id: str, fields: Fields, keep: Sink) -> str:
+def _new_entry(table: str, key_id: str, fields: Fields, keep: Callable[[str, bytes], str]) -> str:
+    # One sink of material: a key file or a wrapper keeps it, and returns the line of its source.
     material = os.urandom(KEY_BYTES)
     source = keep(key_id, material)
     return entry_text(table, {"id": key_id, **fields, "check": check_value(material)}, source)

@@ -28,8 +28,6 @@ from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import KEY_BYTES, KeyState
 from sealpoint.keys.wrap.wrapper import WrapContext, WrapperState
 
-_CHECK_ID: Final = "keys-check"
-
 
 def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:
     """Wrap a key that the ring has from another source; remove and return its key file, if it is in one."""
@@ -92,7 +90,7 @@ def check_wrappers(
     no right to that.
     """
     ring = RingFile(path)
-    context = WrapContext(ring.wrappers.ring or "unnamed", _CHECK_ID)
+    context = WrapContext(ring.wrappers.ring or "unnamed", "keys-check")
     found = []
     for one in ring.wrappers.by_id.values():
         state, problem, is_failing = WrapperState(), None, False
