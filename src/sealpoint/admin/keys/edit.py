@@ -33,7 +33,7 @@ from sealpoint.admin.keys.change import (
 from sealpoint.admin.keys.wrapping import wrap_material
 from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
 from sealpoint.keys import files
-from sealpoint.keys.entry import require_entry, require_owner
+from sealpoint.keys.entry import RingEntry, require_entry, require_owner
 from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import COMMANDS, KEY_BYTES, KeyState, require_key_id
@@ -192,27 +192,13 @@ def promote_key(
 
     ``require`` is a further check, as in all other transitions, but with the loaded key.
     """
-    with lock_ring(path) as ring:
-        entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
-        if before == key_id:
-            return key_id
-        entry.require_transition(COMMANDS[KeyState.ACTIVE])
-        key = ring.parsed.load_key(key_id)  # without its material the ring would not load
+
+    def require_material(ring: RingFile, entry: RingEntry) -> None:
+        key = ring.load_key(entry.id)  # without its material the ring would not load
         if require is not None:
-            require(ring.parsed, key)
-        now = now_in_seconds()
-        ring.replace(lambda tree, _: _promote(tree, key_id, before, now))
-    return before
+            require(ring, key)
 
-
-def _promote(tree: Any, key_id: str, before: str | None, now: datetime) -> None:
-    key = find_key(tree, key_id)
-    tree["active"] = key_id
-    key["state"] = KeyState.ACTIVE.value
-    key.setdefault("activated", now)
-    key.pop("retired", None)
-    if before is not None:
-        find_key(tree, before).update(state=KeyState.DECRYPT_ONLY.value, retired=now)
+    return _change_state(path, key_id, KeyState.ACTIVE, require_material)
 
 
 def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None) -> None:
@@ -235,27 +221,36 @@ def compromise_key(path: str | PathLike[str] | None, key_id: str) -> None:
 
 def _change_state(
     path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None
-) -> None:
+) -> str | None:
+    """Change the state of a key that is in another one. Return the id of the key that was active before."""
     with lock_ring(path) as ring:
-        entry = require_entry(ring.entries, key_id)
-        if entry.state is state:
-            return
-        entry.require_transition(COMMANDS[state])
-        if require is not None:
-            require(ring.parsed, entry)
-        now = now_in_seconds()
-        ring.replace(lambda tree, _: _set_state(find_key(tree, key_id), state, now))
+        entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
+        if entry.state is not state:
+            entry.require_transition(COMMANDS[state])
+            if require is not None:
+                require(ring.parsed, entry)
+            now = now_in_seconds()
+            ring.replace(lambda tree, _: _set_state(tree, key_id, state, before, now))
+        return before
 
 
-def _set_state(key: Any, state: KeyState, now: datetime) -> None:
-    if KeyState.COMPROMISED in (state, KeyState(key["state"])):
-        key.setdefault("compromised", now)  # remembered while the key is disabled
-    if state is KeyState.DISABLED:
-        key["disabled"] = now
+def _set_state(tree: Any, key_id: str, state: KeyState, before: str | None, now: datetime) -> None:
+    key = find_key(tree, key_id)
+    if state is KeyState.ACTIVE:
+        tree["active"] = key_id
+        key.setdefault("activated", now)
+        key.pop("retired", None)
+        if before is not None:
+            find_key(tree, before).update(state=KeyState.DECRYPT_ONLY.value, retired=now)
     else:
-        key.pop("disabled", None)
-    if state is KeyState.DECRYPT_ONLY and "compromised" in key:
-        state = KeyState.COMPROMISED
+        if KeyState.COMPROMISED in (state, KeyState(key["state"])):
+            key.setdefault("compromised", now)  # remembered while the key is disabled
+        if state is KeyState.DISABLED:
+            key["disabled"] = now
+        else:
+            key.pop("disabled", None)
+        if state is KeyState.DECRYPT_ONLY and "compromised" in key:
+            state = KeyState.COMPROMISED
     key["state"] = state.value
 
 
