@@ -299,10 +299,9 @@ def _give(path: Path, descriptor: int, like: Path) -> None:
     os.fchmod(descriptor, old.st_mode & 0o777)
 
 
-def fsync_path(path: Path | str, *, within: int | None = None) -> None:
-    """Flush a file to the disk, or a folder with its names. ``within`` a folder no link is followed."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if within is None else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags, dir_fd=within)
+def fsync_path(path: Path) -> None:
+    """Flush a file to the disk, or a folder with its names."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -412,7 +411,11 @@ class PrivateFolder:
         """
         if not self._is_there():
             raise self._replaced()
-        fsync_path(name, within=self.descriptor)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         folders = {"src_dir_fd": self.descriptor, "dst_dir_fd": self._parent}
         try:
             # link() fails where a file exists; rename() would replace it.
