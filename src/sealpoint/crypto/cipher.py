@@ -273,7 +273,7 @@ class RingCipher(NeverPickled):
                 active_created=None if active is None else active.created,
                 read_at=reloads.read_at,
                 reloads=reloads.reloads,
-                refused=reloads.refused,
+                refused=dict(reloads.refused),
                 error=reloads.error,
             ),
             source_stats(),

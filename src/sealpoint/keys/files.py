@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pwd import getpwuid
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from sealpoint.errors import (
     PERMANENT_ERRNOS,
@@ -38,77 +38,41 @@ from sealpoint.errors import (
     stopped_by,
 )
 
-USER: Final = 0x02
-"""The tag of an entry for a named account."""
-
-GROUP: Final = 0x08
-"""The tag of an entry for a named group."""
-
+_USER: Final = 0x02  # the tags of entries: for a named account
 _OWN_GROUP: Final = 0x04
+_GROUP: Final = 0x08  # for a named group
 _MASK: Final = 0x10
 _NAME: Final = "system.posix_acl_access"
 _VERSION: Final = struct.pack("<I", 2)
 _ENTRY: Final = struct.Struct("<HHI")
-_NONE: Final = frozenset({errno.ENODATA, errno.ENOTSUP, errno.ENOSYS})
 
 
-class Entry(NamedTuple):
-    """An entry of an access list."""
-
-    tag: int  # whom it is for; `USER` and `GROUP` have an id
-    bits: int  # read 4, write 2, execute 1
-    id: int
-
-
-class AccessList(NamedTuple):
-    """What an access list grants, limited by its mask."""
-
-    own_group: int
-    named: tuple[Entry, ...]
-
-
-def read_access_list(descriptor: int) -> AccessList | None:
-    """Return the access list of an open file; ``None`` if its mode says everything."""
-    data = _get(descriptor)
-    if data is None:
-        return None
+def _parse_access_list(data: bytes) -> tuple[int, list[tuple[int, int, int]]]:
+    """Return what a list grants: the bits of the file's own group; tag, bits and id of each named entry."""
     body = data[len(_VERSION) :]
     if not data.startswith(_VERSION) or len(body) % _ENTRY.size:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    entries = [Entry(*values) for values in _ENTRY.iter_unpack(body)]
-    mask = next((entry.bits for entry in entries if entry.tag == _MASK), 7)
-    own_group = next((entry.bits for entry in entries if entry.tag == _OWN_GROUP), 0)
-    named = (entry._replace(bits=entry.bits & mask) for entry in entries if entry.tag in (USER, GROUP))
-    return AccessList(own_group & mask, tuple(named))
+    entries = [*_ENTRY.iter_unpack(body)]
+    mask = next((bits for tag, bits, _ in entries if tag == _MASK), 7)
+    own_group = next((bits for tag, bits, _ in entries if tag == _OWN_GROUP), 0)
+    named = [(tag, bits & mask, number) for tag, bits, number in entries if tag in (_USER, _GROUP)]
+    return own_group & mask, named
 
 
-def copy_access_list(source: Path, descriptor: int) -> None:
-    """Give an open file the access list of another one, or none."""
-    data = _get(source)
-    if sys.platform == "linux":
-        if data is not None:
-            os.setxattr(descriptor, _NAME, data)
-        elif _get(descriptor) is not None:  # from the folder
-            os.removexattr(descriptor, _NAME)
-
-
-def _get(file: int | Path) -> bytes | None:
+def _get_access_list(file: int | Path) -> bytes | None:
     if sys.platform != "linux":
         return None
     try:
         return os.getxattr(file, _NAME)
     except OSError as error:
-        if error.errno in _NONE:
+        if error.errno in (errno.ENODATA, errno.ENOTSUP, errno.ENOSYS):
             return None
         raise
 
 
 MAX_FILE_BYTES: Final = 1 << 20
+MAX_ATTEMPTS: Final = 10  # how often a file is opened whose link is replaced meanwhile
 _LINK_HINT: Final = "name the file itself; a link is followed only to a target within its own folder"
-MAX_ATTEMPTS: Final = 10
-"""How often a file is opened whose link is replaced meanwhile."""
-
-_GONE: Final = "restore its copy at this path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +124,12 @@ def open_private(
     descriptor = _open(path, allow_links=allow_links)
     try:
         _require_private(path, descriptor, forbidden)
-        data = _read(path, descriptor)
+        try:
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                # st_size is not reliable: it is 0 in /proc, and a file can grow after fstat.
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
         if len(data) > MAX_FILE_BYTES:
             raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
         yield data, descriptor
@@ -182,7 +151,7 @@ def _open(path: Path, *, allow_links: bool) -> int:
             # Kubernetes may have replaced ``..data`` meanwhile, and removed the earlier folder.
             is_replaced = is_link and os.path.realpath(path) != str(target)
             if error.errno != errno.ENOENT or not is_replaced:
-                hint = _GONE if error.errno == errno.ENOENT else None
+                hint = "restore its copy at this path" if error.errno == errno.ENOENT else None
                 problem = f"{path} cannot be read: {os.strerror(error.errno or 0)}"
                 raise SourceError(problem, hint=hint) from None
         except ValueError:
@@ -191,15 +160,6 @@ def _open(path: Path, *, allow_links: bool) -> int:
     raise SourceError(
         f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile", hint=hint
     )
-
-
-def _read(path: Path, descriptor: int) -> bytes:
-    try:
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            # st_size is not reliable: it is 0 in /proc, and a file can grow after fstat.
-            return file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
 def _require_within(path: Path) -> Path:
@@ -218,12 +178,16 @@ def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
         raise FilePermissionsError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}", hint=_hint_for(status.st_uid)
         )
-    mode = granted = stat.S_IMODE(status.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     readers = {0, os.getegid(), *os.getgroups()} if status.st_uid == 0 else set[int]()
-    access_list = _access_list(path, descriptor)
-    if access_list is not None:
-        granted = mode & ~0o070 | access_list.own_group << 3  # in the mode, these bits are the mask
-        _require_private_list(path, access_list, forbidden, readers)
+    try:
+        data = _get_access_list(descriptor)
+        own_group, named = (mode >> 3 & 7, []) if data is None else _parse_access_list(data)
+    except OSError as error:
+        problem = f"the access list of {path} cannot be read: {os.strerror(error.errno or 0)}"
+        raise SourceError(problem) from None
+    granted = mode & ~0o070 | own_group << 3  # with a list, these bits of the mode are its mask
+    _require_private_entries(path, named, forbidden, readers)
     open_bits = granted & forbidden
     if status.st_gid in readers:
         open_bits &= ~0o040
@@ -232,27 +196,20 @@ def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
         raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
 
 
-def _access_list(path: Path, descriptor: int) -> AccessList | None:
-    try:
-        return read_access_list(descriptor)
-    except OSError as error:
-        problem = f"the access list of {path} cannot be read: {os.strerror(error.errno or 0)}"
-        raise SourceError(problem) from None
-
-
-def _require_private_list(path: Path, granted: AccessList, forbidden: int, readers: set[int]) -> None:
-    """Refuse entries for others; ``readers`` are groups that may read the file."""
-    for entry in granted.named:
-        is_user = entry.tag == USER
-        if is_user and entry.id in (0, os.geteuid()):
-            continue
-        bits = entry.bits & (forbidden >> 3 | forbidden)
-        if not is_user and entry.id in readers:
+def _require_private_entries(
+    path: Path, named: list[tuple[int, int, int]], forbidden: int, readers: set[int]
+) -> None:
+    """Refuse entries of an access list for others; ``readers`` are groups that may read the file."""
+    for tag, granted, number in named:
+        bits = granted & (forbidden >> 3 | forbidden)
+        if tag == _USER and number in (0, os.geteuid()):
+            bits = 0
+        elif tag == _GROUP and number in readers:
             bits &= ~4
         if bits:
-            name = f"{'user' if is_user else 'group'} {entry.id}"
+            name = f"{'user' if tag == _USER else 'group'} {number}"
             can = "read" if bits & 4 else "write" if bits & 2 else "execute"
-            remove = f"setfacl -x {name[0]}:{entry.id} {shlex.quote(str(path))}"
+            remove = f"setfacl -x {name[0]}:{number} {shlex.quote(str(path))}"
             raise FilePermissionsError(f"{path} has an access list: {name} can {can} it", hint=remove)
 
 
@@ -333,7 +290,12 @@ def _give(path: Path, descriptor: int, like: Path) -> None:
                 hint="run this as that account",
             ) from None
     # The list before the mode, whose group bits are then its mask, and not what the group of the file may do.
-    copy_access_list(like, descriptor)
+    data = _get_access_list(like)
+    if sys.platform == "linux":
+        if data is not None:
+            os.setxattr(descriptor, _NAME, data)
+        elif _get_access_list(descriptor) is not None:  # from the folder
+            os.removexattr(descriptor, _NAME)
     os.fchmod(descriptor, old.st_mode & 0o777)
 
 
@@ -384,7 +346,6 @@ def require_unshared(folder: Path) -> None:
         )
 
 
-_WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -460,9 +421,9 @@ class PrivateFolder:
             # link() fails where a file exists; rename() would replace it.
             os.link(name, out.name, follow_symlinks=False, **folders)
         except OSError as error:
-            if error.errno not in _WITHOUT_LINKS:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                 raise
-            # Without hard links, O_EXCL claims the name first.
+            # On a file system without hard links, O_EXCL claims the name first.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(out.name, flags, 0o600, dir_fd=self._parent))
             os.replace(name, out.name, **folders)  # noqa: PTH105 -- by descriptor

@@ -72,7 +72,6 @@ class KeyedHash:
     """HMAC-SHA256 under one key, which is prepared once."""
 
     def __init__(self, key: bytes) -> None:
-        """Prepare ``key``."""
         self._prepared = HMAC(key, SHA256())
 
     def __call__(self, data: bytes) -> bytes:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import base64
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock, Thread
 from time import monotonic
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES
 from sealpoint.keys.stats import FAILED, READ, tally
 
-RETRY_SECONDS: Final = 30.0
-"""How long a failed source is not read again."""
+RETRY_SECONDS: Final = 30.0  # how long a failed source is not read again
 
 logger: Final = logging.getLogger("sealpoint.keys")
 
@@ -28,19 +27,7 @@ class NeverPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse."""
         raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
-
-
-class Loader(Protocol):
-    """Reads the material of one key. Equal loaders read equal material."""
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether reading may wait for another program or a network."""
-
-    def __call__(self) -> bytes:
-        """Return the material, or raise `KeyRingError`."""
 
 
 class Material(NeverPickled):
@@ -50,11 +37,20 @@ class Material(NeverPickled):
     failure the source is not read again for `RETRY_SECONDS`: until then every use raises the same error.
     """
 
-    __slots__ = ("__weakref__", "_error", "_lock", "_retry_at", "_thread", "_value", "loader")
+    __slots__ = ("__weakref__", "_error", "_lock", "_retry_at", "_thread", "_value", "is_slow", "loader")
 
-    def __init__(self, loader: Loader | None, value: bytes | None = None) -> None:
-        """Create material, without loading it."""
+    def __init__(
+        self, loader: Callable[[], bytes] | None, value: bytes | None = None, *, is_slow: bool = False
+    ) -> None:
+        """Create material, without loading it.
+
+        Args:
+            loader: Reads the material, or raises `KeyRingError`. Equal loaders read equal material.
+            value: The material, if there is no loader.
+            is_slow: Whether loading may wait for another program or a network.
+        """
         self.loader = loader
+        self.is_slow = is_slow
         self._value = value
         self._error: KeyRingError | None = None
         self._retry_at = 0.0
@@ -69,11 +65,6 @@ class Material(NeverPickled):
     def is_loaded(self) -> bool:
         """Whether the bytes are in memory."""
         return self._value is not None
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether loading may wait for another program or a network."""
-        return self.loader is not None and self.loader.is_slow
 
     def get(self) -> bytes:
         """Return the bytes; load them first if necessary."""

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class KeyRing(NeverPickled):
     """The keys that a process may use: at most one seals, the others only open. Immutable."""
 
-    __slots__ = ("_by_id", "_index", "keys", "origin")
+    __slots__ = ("_by_id", "index", "keys", "origin")
 
     keys: tuple[Key, ...]
+    index: Material | None
     origin: Origin | None
 
     def __init__(
@@ -49,7 +50,7 @@ class KeyRing(NeverPickled):
         self._by_id = {key.id: key for key in self.keys}
         if index is not None and not isinstance(index, Material):
             index = Material(None, require_length(index, None, "index key"))
-        self._index = index
+        self.index = index
 
     @classmethod
     def load(cls, path: str | PathLike[str] | None = None) -> KeyRing:
@@ -66,9 +67,9 @@ class KeyRing(NeverPickled):
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
         # Not above: a ring that is created in code needs no TOML.
-        from sealpoint.keys.ringfile import RingFile, find_ring_file
+        from sealpoint.keys.ringfile import RingFile
 
-        ring = cls.of_file(RingFile(find_ring_file(path))).load_local()
+        ring = cls.of_file(RingFile(path)).load_local()
         if ring.active_id is not None and (material := ring.require_active().lazy_material) is not None:
             material.load()
         return ring
@@ -153,13 +154,8 @@ class KeyRing(NeverPickled):
     @property
     def materials(self) -> tuple[Material, ...]:
         """The material of all keys that have any, including the index key, loaded or not."""
-        found = (*(key.lazy_material for key in self.keys), self._index)
+        found = (*(key.lazy_material for key in self.keys), self.index)
         return tuple(material for material in found if material is not None)
-
-    @property
-    def index(self) -> Material | None:
-        """The material of the index key, if there is one."""
-        return self._index
 
     def load_local(self) -> KeyRing:
         """Load material from files, variables and the ring file itself, and return the ring.
@@ -186,18 +182,18 @@ class KeyRing(NeverPickled):
 
     def with_keys(self, keys: Iterable[Key]) -> KeyRing:
         """Return a ring with other keys, and the same file and index key."""
-        return KeyRing(keys, index=self._index, origin=self.origin)
+        return KeyRing(keys, index=self.index, origin=self.origin)
 
     def has_index_of(self, older: KeyRing) -> bool:
         """Whether this ring makes the same blind indexes as ``older``.
 
         If one of the index keys is not loaded yet, they are assumed to be the same.
         """
-        if older._index is None or self._index is None:
-            return older._index is None
-        if not (older._index.is_loaded and self._index.is_loaded):
+        if older.index is None or self.index is None:
+            return older.index is None
+        if not (older.index.is_loaded and self.index.is_loaded):
             return True
-        return compare_digest(older._index.get(), self._index.get())
+        return compare_digest(older.index.get(), self.index.get())
 
     def index_key(self, purpose: str) -> bytes:
         """Derive 32 bytes for a blind index from the index key, which never rotates.
@@ -206,6 +202,6 @@ class KeyRing(NeverPickled):
             UnknownKeyError: If the ring has no index entry.
             KeyRingError: Another of its subclasses, if the index key's material is not available.
         """
-        if self._index is None:
+        if self.index is None:
             raise UnknownKeyError("index", self.ids, hint="add an index key: sealpoint keys generate --index")
-        return expand(self._index.get(), f"index {purpose}")
+        return expand(self.index.get(), f"index {purpose}")

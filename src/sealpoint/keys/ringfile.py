@@ -29,8 +29,13 @@ from sealpoint.errors import (
 from sealpoint.keys.entry import (
     RingEntry,
     WrappedSource,
+    Wrappers,
     parse_key_source,
+    read_database_tables,
     read_entry,
+    read_ledger_table,
+    read_store_table,
+    read_wrappers,
     require_entry,
     require_types,
 )
@@ -39,7 +44,6 @@ from sealpoint.keys.key import Key, active_id, check_value, require_consistent, 
 from sealpoint.keys.material import Material, NeverPickled, parse_material
 from sealpoint.keys.sources import InlineSource, Source, get_tables, require_fields
 from sealpoint.keys.state import LEGACY, KeyState, require_key_id
-from sealpoint.keys.tables import Wrappers, read_database_tables, read_ledger_table, read_wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +64,6 @@ class SourceLoader:
     suite: str | None
     check: str | None
     has_state: bool = True  # whether the entry can be disabled; the index key cannot
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether reading may wait for another program or a network."""
-        return self.source.is_slow
 
     def __call__(self) -> bytes:
         """Return the material."""
@@ -111,24 +110,21 @@ class SourceLoader:
 
 def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
     """Return new material for a loader; for a slow loader held material, if it is the same."""
-    same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
-    return next(same, None) or Material(loader)
+    is_slow = loader.source.is_slow
+    same = (material for material in held if is_slow and loader.accepts(material))
+    return next(same, None) or Material(loader, is_slow=is_slow)
 
 
 VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
 MAX_LINE_DOTS: Final = 64  # the parser's time is quadratic in the parts of a dotted key
 SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may write it
-INDEX: Final = "index"
-"""Id of an index key whose entry names none, and of one that a command adds."""
+INDEX: Final = "index"  # id of an index key whose entry names none, and of one that a command adds
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 
 _RING_FIELDS: Final = frozenset(
     {"version", "name", "active", "key", "index", "wrapper", "threads", "ledger", "database"}
 )
-_THREADS_FIELDS: Final = frozenset({"store"})
-_NOT_PATHS: Final = ("postgresql://", "postgres://", "service=")
-_INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
@@ -163,50 +159,51 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
     Raises:
         KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
     """
-    return RingFile(find_ring_file(path)).entries
+    return RingFile(path).entries
 
 
 def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
     """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none."""
-    return RingFile(find_ring_file(path)).thread_store
+    return RingFile(path).thread_store
 
 
 class RingFile(NeverPickled):
-    """A ring file that was read and parsed, without any material."""
+    """A ring file that was found by `find_ring_file`, read and parsed, without any material."""
 
-    def __init__(self, file: Path) -> None:
-        """Read and parse a file."""
+    def __init__(self, path: str | PathLike[str] | None = None) -> None:
+        file = find_ring_file(path)
         # Before it is read: the next check notices a change since then.
         self.origin = Origin.of(file)
         # From the root: material may be read after a daemon has left the folder, and the same entry of the
         # same file is recognised when the file is read again.
         file = self.origin.path
-        self.data = _read(file)
+        self.data = read_private(file, forbidden=SHARED, allow_links=True)
         self.table = table = _read_table(self.data, file)  # never changed: others have it from `parse_toml`
         self.wrappers = read_wrappers(table, file)
         entries = [read_entry(key, file, self.wrappers) for key in get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)
         require_consistent(self.entries, str(file))
-        self.active_id = _require_active(self.entries, table.get("active"), file)
+        self.active_id, named = active_id(self.entries), table.get("active")
+        if named != self.active_id:
+            claim = "names no key" if named is None else f"names {excerpt(named)}"
+            raise RingFileError(
+                f"{file}: 'active' {claim}, and the key with that state is {self.active_id or 'none'}",
+                hint="exactly one key has state = \"active\", and 'active' names it",
+            )
         self.databases = read_database_tables(get_tables(table, "database", file), file)
         self.ledger = read_ledger_table(table, file)
-        self.thread_store = _get_thread_store(table, file)
+        self.thread_store = read_store_table(table, file)
         self._loaders = {
             entry.id: SourceLoader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
             for entry, source in entries
             if source is not None
         }
-        self.index_id, self._index = _read_index(get_tables(table, "index", file), file, self.wrappers)
+        self.index_id, self.index = _read_index(get_tables(table, "index", file), file, self.wrappers)
         ids = {entry.id for entry in self.entries}
         if self.index_id in ids:
             raise KeyIdError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
         for wrapper_id in ids & self.wrappers.by_id.keys():
             raise KeyIdError(f"{file}: a key and a wrapper are both called {wrapper_id!r}")
-
-    @property
-    def index_source(self) -> Source | None:
-        """The source of the index key, if there is one."""
-        return None if self._index is None else self._index.source
 
     def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
         """Return the keys, with material of earlier rings from slow sources. No material is loaded."""
@@ -214,7 +211,7 @@ class RingFile(NeverPickled):
 
     def make_index(self, held: Sequence[Material] = ()) -> Material | None:
         """Return the material of the index key, if there is one, without loading it."""
-        return None if self._index is None else get_material(self._index, held)
+        return None if self.index is None else get_material(self.index, held)
 
     def load_key(self, key_id: str) -> Key:
         """Load one key, whatever its state."""
@@ -227,8 +224,8 @@ class RingFile(NeverPickled):
     def require_loader(self, key_id: str) -> SourceLoader:
         """Return what reads the material of a key or of the index key."""
         is_index = key_id == (self.index_id or INDEX) and key_id not in {entry.id for entry in self.entries}
-        if self._index is not None and is_index:
-            return self._index
+        if self.index is not None and is_index:
+            return self.index
         if require_entry(self.entries, key_id).state is KeyState.DESTROYED:
             raise KeyDestroyedError(f"key {key_id!r} was destroyed")
         return self._loaders[key_id]
@@ -242,39 +239,22 @@ class RingFile(NeverPickled):
         return Key(entry.id, material, entry.state, *dates, suite=entry.suite, compromised=entry.compromised)
 
 
-def _read(file: Path) -> bytes:
-    try:
-        return read_private(file, forbidden=SHARED, allow_links=True)
-    except SourceError:
-        find_ring_file(file)  # if it is missing, that is the error
-        raise
-
-
-def _read_table(data: bytes, file: Path) -> dict[str, Any]:
-    """Return what a ring file contains, of which only the version was checked."""
-    table = _parse(data, file)
-    require_fields(table, _RING_FIELDS, {"version"}, str(file))
-    # TOML's true is a bool, which is an int and equal to 1.
-    if type(table["version"]) is not int or table["version"] != VERSION:
-        hint = f"this release reads version = {VERSION}"
-        raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
-    return table
-
-
 @lru_cache(maxsize=1)  # a command reads its ring several times: it is parsed again if it has changed
 def parse_toml(data: bytes) -> dict[str, Any]:
     """Parse a ring file. The result must not be changed: the next call may return it again."""
     return tomllib.loads(data.decode())
 
 
-def _parse(data: bytes, file: Path) -> dict[str, Any]:
+def _read_table(data: bytes, file: Path) -> dict[str, Any]:
+    """Return what a ring file contains, of which only the version was checked."""
     if len(data) > MAX_RING_BYTES:
         raise RingFileError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
     lines = (line for line in data.split(b"\n") if not line.startswith(b"#"))
     if any(line.count(b".") > MAX_LINE_DOTS for line in lines):
         raise RingFileError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
     try:
-        return parse_toml(data)
+        table = parse_toml(data)
+        problem = None
     except UnicodeDecodeError:
         problem = "is not UTF-8"
     except tomllib.TOMLDecodeError as error:
@@ -286,33 +266,14 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     except RecursionError:
         problem = "is nested too deeply"
     # Raised here, so that its context is not the error above: that may contain the text with inline keys.
-    raise RingFileError(f"{file} {problem}")
-
-
-def _get_thread_store(table: Mapping[str, Any], file: Path) -> str | None:
-    """Return the store of ``[threads]``. Paths are relative to the folder of the ring file."""
-    threads = table.get("threads")
-    if threads is None:
-        return None
-    if not isinstance(threads, dict):
-        raise RingFileError(f"{file}: 'threads' is written as [threads]")
-    require_fields(threads, _THREADS_FIELDS, {"store"}, f"{file}: [threads]")
-    store = threads["store"]
-    if not isinstance(store, str) or not store or not store.isprintable():
-        raise RingFileError(f"{file}: [threads]: 'store' is not a path or a postgresql:// URL")
-    return store if store.startswith(_NOT_PATHS) else str(file.parent / store)
-
-
-def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> str | None:
-    """Return the id of the active key. Refuse a ring whose ``active`` does not name it."""
-    active = active_id(entries)
-    if named != active:
-        claim = "names no key" if named is None else f"names {excerpt(named)}"
-        raise RingFileError(
-            f"{file}: 'active' {claim}, and the key with that state is {active or 'none'}",
-            hint="exactly one key has state = \"active\", and 'active' names it",
-        )
-    return active
+    if problem is not None:
+        raise RingFileError(f"{file} {problem}")
+    require_fields(table, _RING_FIELDS, {"version"}, str(file))
+    # TOML's true is a bool, which is an int and equal to 1.
+    if type(table["version"]) is not int or table["version"] != VERSION:
+        hint = f"this release reads version = {VERSION}"
+        raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
+    return table
 
 
 def _read_index(
@@ -323,7 +284,7 @@ def _read_index(
         raise RingFileError(f"{file} has {len(tables)} [[index]] entries; one is enough")
     for table in tables:
         where = f"{file}: [[index]]"
-        require_fields(table, _INDEX_FIELDS, {"source"}, where)
+        require_fields(table, {"id", "created", "check", "source"}, {"source"}, where)
         require_types(table, where)
         key_id = require_key_id(table.get("id", INDEX))
         source = parse_key_source(table["source"], wrappers, key_id, where)

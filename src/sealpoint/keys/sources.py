@@ -30,15 +30,9 @@ from sealpoint.keys.files import read_private
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
 
+# Variables with key material or a PIN, which no command gets that this process starts from now on. They stay
+# withheld, also if no ring names them any more.
 _withheld: Final = {"LANGGRAPH_AES_KEY"}
-
-
-def withhold(variable: str) -> None:
-    """Keep a variable with key material or a PIN from all commands that this process starts from now on.
-
-    It stays withheld, also if no ring names it any more.
-    """
-    _withheld.add(variable)
 
 
 def run_command(
@@ -61,10 +55,21 @@ def run_command(
     # ValueError: TOML can write a NUL as \u0000, and no argument of a process can contain one.
     except (OSError, ValueError) as error:
         raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
+    name, deadline = excerpt(argv[0]), time.monotonic() + timeout_seconds
     try:
-        return _collect(process, text or b"", excerpt(argv[0]), time.monotonic() + timeout_seconds)
+        output = _exchange(process, text or b"", name, deadline)
+        if len(output) > MAX_BYTES:
+            hint = "it must print a key alone"
+            raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint=hint)
+        # A command that closes its output just before the deadline still needs a moment to exit.
+        code = process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        raise SourceTimeoutError(f"command {name} did not end in time") from None
     finally:
         _end(process)
+    if code:
+        raise SourceError(f"command {name} exited with {code}", hint="run the command by hand to see why")
+    return output
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -76,20 +81,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(1)
-
-
-def _collect(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
-    output = _exchange(process, text, name, deadline)
-    if len(output) > MAX_BYTES:
-        raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint="it must print a key alone")
-    try:
-        # A command that closes its output just before the deadline still needs a moment to exit.
-        code = process.wait(max(deadline - time.monotonic(), 0.1))
-    except subprocess.TimeoutExpired:
-        raise SourceTimeoutError(f"command {name} did not end in time") from None
-    if code:
-        raise SourceError(f"command {name} exited with {code}", hint="run the command by hand to see why")
-    return output
 
 
 def _exchange(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
@@ -150,8 +141,6 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A source that is described by one string."""
-
     kind: ClassVar[str]
     is_slow: ClassVar = False
     location: str
@@ -180,8 +169,7 @@ class EnvSource(_NamedSource):
     kind: ClassVar = "env"
 
     def __post_init__(self) -> None:
-        """Withhold the variable."""
-        withhold(self.location)
+        _withheld.add(self.location)
 
     def read(self, _: Path, /) -> bytes:
         """Return the variable's value."""
@@ -227,9 +215,7 @@ class CommandSource:
     @classmethod
     def parse(cls, value: object) -> CommandSource:
         """Check the value in a ring file."""
-        if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-            raise RingFileError("source 'command' is a list of words: program and arguments, no shell")
-        return cls(tuple(value))
+        return cls(_require_words(value, "source 'command'"))
 
     @property
     def location(self) -> str:
@@ -260,11 +246,11 @@ class InlineSource:
         return self.text.encode()
 
 
+# The parser of each kind of source.
 SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
     source.kind: source.parse
     for source in (FileSource, EnvSource, CommandSource, CredentialSource, InlineSource)
 }
-"""The parser of each kind of source."""
 
 
 def _require_text(kind: str, value: object) -> str:
@@ -322,9 +308,12 @@ def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
 def require_words(table: Mapping[str, Any], field: str, where: str) -> tuple[str, ...]:
     """Return a field that is a command: a program and its arguments."""
     require_fields(table, table, {field}, where)
-    value = table[field]
+    return _require_words(table[field], f"{where}: '{field}'")
+
+
+def _require_words(value: object, what: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-        raise RingFileError(f"{where}: '{field}' is a list of words: program and arguments, no shell")
+        raise RingFileError(f"{what} is a list of words: program and arguments, no shell")
     return tuple(value)
 
 

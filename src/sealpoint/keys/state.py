@@ -19,9 +19,7 @@ from sealpoint.errors import KeyIdError, KeyTransitionError, excerpt
 
 KEY_BYTES: Final = 32
 
-LEGACY: Final = "aes"
-"""The suite of LANGGRAPH_AES_KEY, which only opens LangGraph's own rows."""
-
+LEGACY: Final = "aes"  # the suite of LANGGRAPH_AES_KEY, which only opens LangGraph's own rows
 LEGACY_KEY_BYTES: Final = (16, 24, 32)
 
 KEY_ID: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
@@ -73,6 +71,7 @@ _TRANSITIONS: Final = {
     KeyState.DESTROYED: (),
 }
 
+# The command of ``sealpoint keys`` that leads to a state.
 COMMANDS: Final = {
     KeyState.ACTIVE: "promote",
     KeyState.DECRYPT_ONLY: "enable",
@@ -80,7 +79,6 @@ COMMANDS: Final = {
     KeyState.COMPROMISED: "compromise",
     KeyState.DESTROYED: "destroy",
 }
-"""The command of ``sealpoint keys`` that leads to a state."""
 
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:

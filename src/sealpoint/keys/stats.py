@@ -66,7 +66,7 @@ class Reloads:
         self.read_at = datetime.now(UTC)
         self.reloads = 0
         self.error: str | None = None
-        self._refused = Counter[str]()
+        self.refused = Counter[str]()  # by class of the error
 
     def succeed(self) -> None:
         """Record that the ring in use is a new one."""
@@ -76,12 +76,7 @@ class Reloads:
     def fail(self, error: BaseException) -> None:
         """Record that the file was refused."""
         self.error = type(error).__name__
-        self._refused[self.error] += 1
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """How often the file was refused, by class of the error."""
-        return dict(self._refused)
+        self.refused[self.error] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +95,7 @@ class SourceStats:
 READ: Final = "read"
 FAILED: Final = "failed"
 
-tally: Final = Tally()
-"""Of this process: a source is read once for all ciphers that use its key."""
+tally: Final = Tally()  # of this process: a source is read once for all ciphers that use its key
 
 
 def source_stats() -> SourceStats:

@@ -81,6 +81,7 @@ LOOK_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 30.0
 
 logger: Final = logging.getLogger("sealpoint.crypto")
+_fixed: Final[set[Path]] = set()  # ring files whose changes cannot reach this process, each reported once
 
 
 class _Load(NamedTuple):
@@ -111,7 +112,6 @@ class Follower(NeverPickled):
     def __init__(
         self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None], reloads: Reloads
     ) -> None:
-        """Follow the file that a ring was read from."""
         self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
         self._marks: dict[str, bytes] = {}  # of all material in use so far, taken before each change
@@ -124,7 +124,10 @@ class Follower(NeverPickled):
         self._load: _Load | None = None
         self._is_running = False  # the thread
         reset_in_child(self)
-        _warn_if_fixed(origin.path)
+        reason = None if origin.path in _fixed else why_fixed(origin.path)
+        if reason is not None:
+            _fixed.add(origin.path)
+            logger.warning("ring file %s cannot be followed: %s; restart after a change", origin.path, reason)
         background.load(material for material in ring.materials if not material.is_loaded)
 
     def look(self, *, wait: bool) -> bool:
@@ -211,14 +214,18 @@ class Follower(NeverPickled):
         """Load the missing material of the latest file; runs in a separate thread."""
         try:
             while (load := self._next_load()) is not None:
-                error = None
                 try:
                     load.ring.load_local()
                     for material in load.missing:
                         material.load()
-                except (SealpointError, OSError) as caught:
-                    error = caught
-                self._finish(load, error)
+                    with self._lock:
+                        if self._load is load:  # otherwise the file has changed meanwhile
+                            self._marks |= marks(self._ring)
+                            self._use(require_later(self._ring, load.ring, self._marks))
+                except (SealpointError, OSError) as error:
+                    with self._lock:
+                        if self._load is load:
+                            self._refuse(_stamp(load.ring), load.is_first, error)
         # Not an error of ours, e.g. of a wrapper of another package. Refused too, so that it is tried again.
         except BaseException as error:
             with self._lock:
@@ -231,21 +238,6 @@ class Follower(NeverPickled):
         with self._lock:
             self._is_running = self._load is not None
             return self._load
-
-    def _finish(self, load: _Load, error: Exception | None) -> None:
-        with self._lock:
-            if self._load is not load:  # the file has changed meanwhile
-                return
-            try:
-                self._marks |= marks(self._ring)
-                if error is None:
-                    require_later(self._ring, load.ring, self._marks)
-            except SealpointError as caught:
-                error = caught
-            if error is None:
-                self._use(load.ring)
-            else:
-                self._refuse(_stamp(load.ring), load.is_first, error)
 
     def _end_load(self) -> None:
         load, self._load = self._load, None
@@ -278,17 +270,6 @@ class Follower(NeverPickled):
         self._end_load()
         self._retry_at = None
         self._seen = _stamp(ring)  # last, so that an interrupted check is repeated
-
-
-_fixed: Final[set[Path]] = set()
-
-
-def _warn_if_fixed(path: Path) -> None:
-    """Warn once if changes of a ring file cannot reach this process."""
-    reason = None if path in _fixed else why_fixed(path)
-    if reason is not None:
-        _fixed.add(path)
-        logger.warning("ring file %s cannot be followed: %s; restart after a change", path, reason)
 
 
 def _stamp(ring: KeyRing) -> tuple[int, ...] | None:

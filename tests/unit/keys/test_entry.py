@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import KeyRing, KeyState
+from sealpoint.crypto import KeyRing
 from sealpoint.errors import (
     KeyIdError,
     KeyMaterialError,
@@ -15,11 +14,9 @@ from sealpoint.errors import (
     KeyTransitionError,
     RingFileError,
 )
-from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.keys.rings import NEW, ring_text, write, write_ring
 
-EXAMPLE = Path(__file__).parents[3] / "keys.example"
 GOOD = ring_text()
 SECOND = ["[[key]]", "id = 'k2'", "state = 'staged'", "source = { file = 'k1.key' }"]
 LEGACY = ["[[key]]", "state = 'decrypt-only'", "suite = 'aes'", "source = { inline = '0123456789abcdef' }"]
@@ -196,51 +193,3 @@ def test_no_source_is_asked_before_ids_and_states_are_right(tmp_path: Path) -> N
         with pytest.raises((KeyIdError, RingFileError)):
             KeyRing.load(write_ring(tmp_path, text, material=NEW))
     assert not (tmp_path / "ran").exists()
-
-
-def test_all_fields_without_any_source(tmp_path: Path) -> None:
-    """None of the sources is there, and the command would leave a trace."""
-    trace = tmp_path / "trace"
-    text = f"""
-version = 1
-active = "k1"
-[[key]]
-id = "k1"
-state = "active"
-created = 2026-11-01T09:00:00Z
-check = "01234567"
-source = {{ command = ["touch", "{trace}"] }}
-[[key]]
-id = "k0"
-state = "destroyed"
-destroyed = 2026-05-01T09:00:00Z
-[[key]]
-id = "langgraph"
-state = "decrypt-only"
-suite = "aes"
-source = {{ env = "SEALPOINT_NOT_SET" }}
-[[key]]
-id = "k2"
-state = "staged"
-source = {{ file = "none" }}
-[[index]]
-source = {{ credential = "none" }}
-"""
-    born, died = datetime(2026, 11, 1, 9, tzinfo=UTC), datetime(2026, 5, 1, 9, tzinfo=UTC)
-    assert read_ring_entries(write(tmp_path / "keys.toml", text)) == (
-        RingEntry("k1", KeyState.ACTIVE, created=born, check="01234567", source="command", location="touch"),
-        RingEntry("k0", KeyState.DESTROYED, destroyed=died),
-        RingEntry(
-            "langgraph", KeyState.DECRYPT_ONLY, suite="aes", source="env", location="SEALPOINT_NOT_SET"
-        ),
-        RingEntry("k2", KeyState.STAGED, source="file", location="none"),
-    )
-    assert not trace.exists()
-
-
-def test_inline_material_is_not_in_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example's test keys need no leave here: they are not read."""
-    monkeypatch.setenv("SEALPOINT_KEYS", str(EXAMPLE))
-    entries = read_ring_entries()
-    assert [entry.source for entry in entries] == ["inline", "inline", "file"]
-    assert "c2Vhb" not in repr(entries)

@@ -72,11 +72,6 @@ def test_what_is_refused(make: Callable[[], object], error: type[SealpointError]
         assert "LANGGRAPH_AES_KEY" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("size", [16, 24, 32])
-def test_legacy_material_has_the_sizes_of_aes(size: int) -> None:
-    assert Key("k1", bytes(size), KeyState.DECRYPT_ONLY, suite="aes").subkey("aes") == bytes(size)
-
-
 def test_get_and_require() -> None:
     ring = make_ring(KeyState.DESTROYED)
     old = ring.get_key("old")

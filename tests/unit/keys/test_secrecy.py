@@ -17,14 +17,13 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import KeyPickleError, KeyRingError, SealpointError
+from sealpoint.errors import KeyPickleError, KeyRingError
 from sealpoint.keys import sources
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import parse_source, run_command
-from tests.support.keys.rings import OTHER, make_cipher, ring_text, write, write_ring
+from tests.support.keys.rings import OTHER, ring_text, write, write_ring
 from tests.support.keys.wrapping import CANARY, Forms, shown
-from tests.unit.keys.test_entry import CASES
 
 PLANTED = CANARY
 HEX = PLANTED.hex()
@@ -34,17 +33,6 @@ assert_hidden = Forms.of(PLANTED, HEX.upper()).require_absent
 
 def assert_error_hides(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     assert_hidden(*shown(error), caplog.text, *(repr(vars(record)) for record in caplog.records))
-
-
-@pytest.mark.parametrize("form", [HEX, BASE64], ids=["hex", "base64"])
-@pytest.mark.parametrize("name", ["two active keys", "several sources", "index check = 5"])
-def test_wrong_ring_files(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, form: str) -> None:
-    """Mistakes of ``test_entry``, in a ring that holds the key."""
-    caplog.set_level(logging.DEBUG)
-    text = CASES[name][0].replace("file = 'k1.key'", f"inline = '{form}'")
-    with pytest.raises(KeyRingError) as caught:
-        KeyRing.load(write_ring(tmp_path, text, material=PLANTED))
-    assert_error_hides(caught.value, caplog)
 
 
 MATERIAL: dict[str, bytes] = {
@@ -155,16 +143,6 @@ def test_ring_file_and_lazy_material(tmp_path: Path, caplog: pytest.LogCaptureFi
             pickle.dumps(holder)
         with pytest.raises(KeyPickleError):
             copy.deepcopy(holder)
-
-
-@pytest.mark.parametrize("given", [None, OTHER])
-def test_values_secrets_and_rows_in_errors(given: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
-    """A value that does not open shows neither what is in it nor what was given for it."""
-    cipher = make_cipher()
-    tag, blob = cipher.seal("msgpack", PLANTED, secret=PLANTED, row={"a": "b"})
-    with pytest.raises(SealpointError) as caught:
-        cipher.open(tag, blob, secret=given, row={"a": PLANTED.decode()})
-    assert_error_hides(caught.value, caplog)
 
 
 @pytest.mark.parametrize("material", [PLANTED[:-1], PLANTED * 2, HEX, BASE64, bytearray(PLANTED)])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,6 @@ from sealpoint.errors import (
     KeyDestroyedError,
     KeyDisabledError,
     KeyMaterialError,
-    KeyUnavailableError,
     NoActiveKeyError,
     SourceError,
     UnknownKeyError,
@@ -27,8 +27,8 @@ from sealpoint.errors import (
 from sealpoint.keys import material, sources, watch
 from sealpoint.keys.files import Origin
 from sealpoint.keys.sources import run_command
+from sealpoint.keys.stats import source_stats
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
-from sealpoint.keys.wrap import wrapper as ask
 from tests.support.keys import wrappers
 from tests.support.keys.rings import material_of, replace, write
 from tests.support.keys.wrappers import Service, wrapped_text
@@ -347,6 +347,22 @@ def test_lazy_material_is_checked_when_it_is_loaded(ring: Commands) -> None:
         loaded.require_legacy().subkey("aes")
 
 
+def test_reads_of_a_slow_source_are_counted_once_for_all_ciphers(ring: Commands) -> None:
+    """And its failures, by class."""
+    before = source_stats()
+    loaded = KeyRing.load(ring.file)
+    ring.put(k1="active", failing="k1")
+    with pytest.raises(SourceError):
+        KeyRing.load(ring.file)
+    for cipher in (RingCipher(loaded, follow=False), RingCipher(loaded, follow=False)):
+        cipher.seal(*VALUE)
+        wait_until_loaded()
+        assert cipher.stats().sources == source_stats()
+    after = source_stats()
+    assert after.reads - before.reads == 2
+    assert Counter(after.failed) - Counter(before.failed) == {"SourceError": 1}
+
+
 FORK = """
 import os, sys
 from pathlib import Path
@@ -429,36 +445,6 @@ def test_many_old_keys_are_loaded_by_one_thread(tmp_path: Path, service: Service
     assert all(subject.open(*sealed_under("k29"))[:2] == VALUE for subject in ciphers)
 
 
-def test_value_in_hand_waits_for_its_own_key_alone(
-    tmp_path: Path, service: Service, clock: list[float]
-) -> None:
-    """Not for those that are loaded before it, and whose service does not answer."""
-    text = wrapped_text(k1="active", k2="decrypt-only")
-    other = wrapped_text(key="two", by="v", k3="decrypt-only")
-    tables = other.partition("[[wrapper]]")
-    file = write(tmp_path / "keys.toml", text.replace("[[key]]", f"[[wrapper]]{tables[2]}\n[[key]]", 1))
-    service.hangs.add("two")
-    subject = RingCipher(KeyRing.load(file))
-    assert subject.open(*sealed_under("k2")).typed == VALUE
-    assert sealing_id(subject) == "k1"
-
-
-def test_rewrapped_key_is_not_asked_for(tmp_path: Path, service: Service, clock: list[float]) -> None:
-    """By another wrapper, whose service is away: neither the active key nor an old one."""
-    file, subject = follow(tmp_path, wrapped_text(k1="active", k2="decrypt-only"))
-    wait_until_loaded()
-    rewrapped = wrapped_text(key="two", by="v", k1="active", k2="decrypt-only", k3="staged")
-    service.away.add("two")
-    service.calls.clear()
-    replace(file, rewrapped)
-    look(subject, clock)
-    wait_until_loaded()
-    assert subject.open(*sealed_under("k2")).typed == VALUE
-    assert sealing_id(subject) == "k1"
-    assert {key_id for _, key_id in service.calls} == {"k3"}
-    assert subject.ring.ids == ("k1", "k2", "k3")
-
-
 @pytest.mark.parametrize("is_in_file", [False, True])
 def test_ring_by_a_relative_path_is_the_same_ring(
     tmp_path: Path, service: Service, clock: list[float], monkeypatch: pytest.MonkeyPatch, is_in_file: bool
@@ -482,27 +468,6 @@ def test_ring_by_a_relative_path_is_the_same_ring(
     wait_until_loaded()
     assert not service.calls
     assert subject.ring.origin == Origin.of(file)
-
-
-def test_new_key_whose_service_is_away_stops_no_reload(
-    tmp_path: Path, service: Service, clock: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The other changes of the file apply, and only values under the key raise."""
-    file, subject = follow(tmp_path, wrapped_text(k1="active", k2="staged"))
-    wait_until_loaded()
-    tables = wrapped_text(key="two", by="v", k3="decrypt-only").partition("[[wrapper]]")
-    promoted = wrapped_text(k1="decrypt-only", k2="active")
-    service.away.add("two")
-    replace(file, promoted.replace("[[key]]", f"[[wrapper]]{tables[2]}\n[[key]]", 1))
-    look(subject, clock)
-    wait_until_loaded()
-    assert sealing_id(subject) == "k2"
-    with pytest.raises(KeyUnavailableError, match="key 'k3': wrapper 'v'"):
-        subject.open(*sealed_under("k3"))
-    assert caplog.text.count("'k3'") == 1
-    service.away.clear()
-    clock[0] += material.RETRY_SECONDS
-    assert subject.open(*sealed_under("k3")).typed == VALUE
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -532,43 +497,3 @@ def test_wrapper_that_raises_an_error_of_its_own(
     look(subject, clock)
     wait_until_loaded()
     assert sealing_id(subject) == "k2"
-
-
-def test_ring_that_was_renamed_is_refused(
-    tmp_path: Path, service: Service, clock: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A process that runs says so before the next one fails to start."""
-    text = wrapped_text(k1="active", k2="decrypt-only")
-    file, subject = follow(tmp_path, text)
-    wait_until_loaded()
-    replace(file, text.replace("'agents'", "'other'"))
-    look(subject, clock)
-    wait_until_loaded()
-    assert "not a wrapped key 'k1' of ring 'other'" in caplog.text
-    assert subject.open(*sealed_under("k2")).typed == VALUE
-    assert sealing_id(subject) == "k1"
-
-
-def test_service_that_is_away_for_an_hour(tmp_path: Path, service: Service, clock: list[float]) -> None:
-    """A process that has its keys asks nothing; a key that it lacks is asked for every 30 seconds of use."""
-    both = wrapped_text(k1="active", k2="decrypt-only")
-    tables = wrapped_text(key="two", by="v", k3="decrypt-only").partition("[[wrapper]]")
-    file = write(tmp_path / "keys.toml", both.replace("[[key]]", f"[[wrapper]]{tables[2]}\n[[key]]", 1))
-    service.away.add("two")
-    subject = RingCipher(KeyRing.load(file))
-    wait_until_loaded()
-    service.away.add("one")
-    service.calls.clear()
-    for _ in range(0, 3600, 60):
-        clock[0] += 60
-        replace(file, file.read_text() + "# a change that changes nothing\n")
-        assert subject.open(*sealed_under("k2")).typed == VALUE
-        assert sealing_id(subject) == "k1"
-        for _ in range(3):
-            with pytest.raises(KeyUnavailableError, match="wrapper 'v'"):
-                subject.open(*sealed_under("k3"))
-    assert set(service.calls) == {("unwrap", "k3")}
-    assert service.count("unwrap", "k3") == 60 * ask.ATTEMPTS
-    service.away.clear()
-    clock[0] += material.RETRY_SECONDS
-    assert subject.open(*sealed_under("k3")).typed == VALUE

@@ -7,15 +7,13 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, cipher
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     KeyDestroyedError,
     KeyDisabledError,
@@ -29,7 +27,6 @@ from tests.support.keys.rings import (
     OLD,
     OTHER,
     SECRET,
-    make_ring,
     material_of,
     replace,
     ring_text,
@@ -99,15 +96,6 @@ def test_promoted_key_seals_at_the_next_look(file: Path, clock: list[float]) -> 
     replace(file, states_text(k1="active", k2="decrypt-only"))
     clock[0] += LOOK_SECONDS
     assert sealing_id(subject) == "k1"
-
-
-def test_time_is_that_of_the_last_ring_taken_over(file: Path, clock: list[float]) -> None:
-    """Not that of the ring the process began with."""
-    subject, first = RingCipher(KeyRing.load(file)), file.read_text()
-    for text in (states_text(k1="decrypt-only", k2="active"), first):
-        replace(file, text)
-        clock[0] += LOOK_SECONDS
-        assert sealing_id(subject) == "k2"
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -317,41 +305,6 @@ def test_material_that_is_exchanged_while_the_key_is_disabled(
     write(material, OLD)
     clock[0] += RETRY_SECONDS
     assert subject.open(*value).typed == VALUE
-
-
-def test_rings_that_follow_each_other() -> None:
-    """Keys and an index key may be added, in any state."""
-    more = KeyRing([Key("k2", NEW, KeyState.DISABLED), *make_ring().keys], index=OLD)
-    assert require_later(make_ring(), more) is more
-    assert require_later(INDEX, more) is more
-
-
-def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each looks at every call: every value opens, and no key seals once its successor has."""
-    monkeypatch.setattr(cipher, "LOOK_SECONDS", 0.0)
-    subject, gate, last = RingCipher(KeyRing.load(file)), Barrier(9), 5
-    states = {"k1": "active"}
-
-    def work(_: int) -> None:
-        gate.wait()
-        newest = 1
-        while newest < last:
-            tag, blob = subject.seal(*VALUE)
-            assert subject.open(tag, blob).typed == VALUE
-            found = int(tag.rpartition("@k")[2])
-            assert found >= newest
-            newest = found
-
-    with ThreadPoolExecutor(8) as pool:
-        done = pool.map(work, range(8))
-        gate.wait()
-        for number in range(2, last + 1):
-            states = {**dict.fromkeys(states, "decrypt-only"), f"k{number}": "active"}
-            replace(file, states_text(**states))
-            assert subject.open(*sealed_under(f"k{number}")).typed == VALUE
-        list(done)
-    counts = subject.stats()
-    assert sum(counts.sealed.values()) == sum(counts.opened.values()) - (last - 1)
 
 
 OVER_A_FORK = """

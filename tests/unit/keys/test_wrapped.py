@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from base64 import b64encode
@@ -13,18 +12,16 @@ import pytest
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import (
     KeyIdError,
-    KeyMaterialError,
     KeyUnavailableError,
     RingFileError,
     WrappedKeyError,
 )
-from sealpoint.keys.key import check_value
-from sealpoint.keys.ringfile import RingFile, read_ring_entries
+from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.wrap import wrapper as ask
 from sealpoint.keys.wrap.wrapper import AGAIN_SECONDS, ATTEMPTS, MAX_BLOB_BYTES
 from tests.support.keys.rings import material_of, write
 from tests.support.keys.wrappers import NAME, Service, blob_of, key_text, wrapper_text
-from tests.unit.keys.conftest import VALUE, sealed_under
+from tests.unit.keys.conftest import VALUE
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +41,6 @@ def load(folder: Path, text: str) -> KeyRing:
     return KeyRing.load(write(folder / "keys.toml", text))
 
 
-def test_entry_names_the_wrapper(tmp_path: Path, service: Service) -> None:
-    text = ring_text(key_text("k1", "active")).replace("by = 'w'", "by = 'w', version = '3'")
-    (entry,) = read_ring_entries(write(tmp_path / "keys.toml", text))
-    assert (entry.source, entry.location, entry.wrapper, entry.version) == ("wrapped", "one", "w", "3")
-
-
 def test_first_seal_costs_one_round_trip_and_then_none(tmp_path: Path, service: Service) -> None:
     text = ring_text(key_text("k1", "active"))
     service.calls.clear()
@@ -62,12 +53,6 @@ def test_first_seal_costs_one_round_trip_and_then_none(tmp_path: Path, service: 
     for _ in range(100):
         cipher.open(*cipher.seal(*VALUE))
     assert service.calls == [("unwrap", "k1")]
-
-
-def test_index_key_may_be_wrapped(tmp_path: Path, service: Service) -> None:
-    text = ring_text(f"[[index]]\nsource = {{ wrapped = '{blob_of('index')}', by = 'w' }}\n", active="")
-    ring = load(tmp_path, text)
-    assert ring.index_key("x") == KeyRing([], index=material_of("index")).index_key("x")
 
 
 BAD = {
@@ -119,27 +104,6 @@ def test_blob_of_another_key_or_ring(tmp_path: Path, service: Service, name: str
         load(tmp_path, text)
     assert "'name'" in caught.value.hint
     assert service.count("unwrap", "k1") == 1  # a refusal is not repeated
-
-
-def test_blob_with_other_material(tmp_path: Path, service: Service) -> None:
-    check = f"check = '{check_value(material_of('k1'))}'"
-    blob = blob_of("k1", material=material_of("k0"))
-    with pytest.raises(KeyMaterialError):
-        load(tmp_path, ring_text(key_text("k1", "active", blob=blob, more=check)))
-
-
-def test_old_key_whose_service_is_away(
-    tmp_path: Path, service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Only values under it raise."""
-    old = key_text("k0", "decrypt-only", "v", blob=blob_of("k0", key="two"))
-    text = ring_text(wrapper_text("v", "two"), key_text("k1", "active"), old)
-    service.away.add("two")
-    cipher = RingCipher(load(tmp_path, text))
-    assert cipher.open(*cipher.seal(*VALUE))[:2] == VALUE
-    with pytest.raises(KeyUnavailableError, match="'k0': wrapper 'v'"):
-        cipher.open(*sealed_under("k0"))
-    assert {record.levelno for record in caplog.records} <= {logging.WARNING}
 
 
 def test_attempts_are_bounded(

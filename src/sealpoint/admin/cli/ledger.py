@@ -27,7 +27,7 @@ from sealpoint.keys.ringfile import RingFile, find_ring_file
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.note import VerifierKey
-    from sealpoint.keys.tables import LedgerTable
+    from sealpoint.keys.entry import LedgerTable
 
 MAX_SHOWN: Final = 100_000
 _SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table

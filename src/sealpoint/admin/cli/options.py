@@ -14,7 +14,7 @@ import typer
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.errors import DatabaseMissingError, PasswordError, excerpt
-from sealpoint.keys.tables import has_password
+from sealpoint.keys.entry import has_password
 
 DatabaseArgument = Annotated[
     str | None,

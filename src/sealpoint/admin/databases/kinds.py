@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sealpoint.keys.tables import is_url
+from sealpoint.keys.entry import is_url
 
 if TYPE_CHECKING:
     from sealpoint.admin.databases.postgres.whole import Sentinel

@@ -20,7 +20,7 @@ from sealpoint.utc import now
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sealpoint.keys.tables import LedgerTable
+    from sealpoint.keys.entry import LedgerTable
 
 DRIFT: Final = "ring.drift"
 _CHANGES: Final = ("key.", "ring.create")

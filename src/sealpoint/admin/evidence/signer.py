@@ -29,7 +29,7 @@ from sealpoint.merkle import HASH_BYTES, Tree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sealpoint.keys.tables import LedgerTable
+    from sealpoint.keys.entry import LedgerTable
 
 
 class Signer(Protocol):

@@ -36,12 +36,12 @@ from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, parse_toml
 from sealpoint.utc import format_utc
 
+# Raises an error if a key may not change its state. Called with the ring and the key's entry while the
+# ring file is locked, before any change.
 Precondition = Callable[[RingFile, RingEntry], object]
-"""Raises an error if a key may not change its state. Called with the ring and the key's entry while the
-ring file is locked, before any change."""
 
+# Changes a ring, given as nested mappings and lists. The second argument parses TOML.
 Change = Callable[[Any, Callable[[str], Any]], None]
-"""Changes a ring, given as nested mappings and lists. The second argument parses TOML."""
 
 NEW_RING: Final = """\
 # A sealpoint key ring. It contains no secrets: only ids, states, dates, check values
@@ -98,7 +98,6 @@ class LockedRing:
         return LockedRing(self.file)
 
     def _changed(self, change: Change) -> bytes:
-        """Return the text of the ring after a change."""
         text, wanted = self.parsed.data.decode(), deepcopy(self.parsed.table)
         change(wanted, tomllib.loads)
         fresh = {
@@ -106,19 +105,16 @@ class LockedRing:
             for field, value in wanted.items()
             if field not in self.parsed.table and isinstance(value, str)
         }
-        new = _rewritten(_with_fields(text if text.endswith("\n") else f"{text}\n", fresh), change)
+        # Below the version: tomlkit would add new fields of the ring below the comment about states.
+        lines = "".join(f"{field} = {_quote(value)}\n" for field, value in fresh.items())
+        text = text if text.endswith("\n") else f"{text}\n"
+        new = _rewritten(_VERSION.sub(lambda found: found[0] + lines, text, count=1), change)
         if new is None or parse_toml(new.encode()) != wanted:
             raise RingFileError(
                 f"{self.file} is written in a way that cannot be changed without loss",
                 hint="write its keys as [[key]] entries, one after another, or change it by hand",
             )
         return new.encode()
-
-
-def _with_fields(text: str, fields: Mapping[str, str]) -> str:
-    """Add fields of the ring below its version; tomlkit would add them below the comment about states."""
-    lines = "".join(f"{field} = {_quote(value)}\n" for field, value in fields.items())
-    return _VERSION.sub(lambda found: found[0] + lines, text, count=1)
 
 
 def _rewritten(text: str, change: Change) -> str | None:
@@ -130,26 +126,21 @@ def _rewritten(text: str, change: Change) -> str | None:
     except ModuleNotFoundError:
         raise MissingExtraError("tomlkit", "cli") from None
     with suppress(TOMLKitError):  # its message may quote an inline key
-        ring = tomlkit.parse(text)
-        if tomlkit.dumps(ring) == text and isinstance(ring.get("key", AoT([])), AoT):
-            _change_tree(ring, change)
-            return tomlkit.dumps(ring)
+        ring: Any = tomlkit.parse(text)
+        keys = ring.get("key", AoT([]))
+        if tomlkit.dumps(ring) != text or not isinstance(keys, AoT):
+            return None
+        # Comments after an entry belong to the next entry or to the file: they are not moved with the entry.
+        tails = [_take_tail(entry) for entry in keys]
+        last = keys[-1] if tails else None
+        change(ring, tomlkit.parse)
+        if last is not None and len(keys) > len(tails):
+            last.add(tomlkit.nl())
+            tails[-1:] = [[], tails[-1]]
+        for entry, tail in zip(keys, tails, strict=True):
+            entry.value.body.extend(tail)
+        return tomlkit.dumps(ring)
     return None
-
-
-def _change_tree(ring: Any, change: Change) -> None:
-    import tomlkit
-
-    keys = ring.get("key", [])
-    # Comments after an entry belong to the next entry or to the file: they are not moved with the entry.
-    tails = [_take_tail(entry) for entry in keys]
-    last = keys[-1] if tails else None
-    change(ring, tomlkit.parse)
-    if last is not None and len(keys) > len(tails):
-        last.add(tomlkit.nl())
-        tails[-1:] = [[], tails[-1]]
-    for entry, tail in zip(keys, tails, strict=True):
-        entry.value.body.extend(tail)
 
 
 def _take_tail(entry: Any) -> list[Any]:

@@ -112,20 +112,19 @@ class OwnFile:
             with suppress(KeyMaterialError):
                 found = check_value(raw if self.suite == LEGACY else parse_material(raw, str(path)))
             if found is None or found != self.check:
-                raise self._foreign(path, found)
+                problem = f"{path} is not known to hold the key {self.key_id!r}"
+                hint = (
+                    "remove it if it was the key's, otherwise move it away; then run the same command again"
+                )
+                if self.check is None and found is not None:
+                    problem += ": its entry has no check value"
+                    hint = f'add check = "{found}" to the entry if it is the key\'s, otherwise move it away'
+                raise KeyTransitionError(problem, hint=hint)
             links = os.fstat(descriptor).st_nlink
             if links > most_names:
                 hint = f"remove the other names first: find FOLDER -samefile {path}{self.way_out}"
                 raise FilePermissionsError(f"{path} has {links} names (hard links)", hint=hint)
             yield descriptor
-
-    def _foreign(self, path: Path, found: str | None) -> KeyTransitionError:
-        problem = f"{path} is not known to hold the key {self.key_id!r}"
-        hint = "remove it if it was the key's, otherwise move it away; then run the same command again"
-        if self.check is None and found is not None:
-            problem += ": its entry has no check value"
-            hint = f'add check = "{found}" to the entry if it is the key\'s, otherwise move it away'
-        return KeyTransitionError(problem, hint=hint)
 
     def _put_back(self) -> None:
         """Give the file its name again, if it has the hidden one."""
@@ -145,19 +144,16 @@ class OwnFile:
 
 def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
     """Return the file of a key or of the index key, if no other entry has the same file."""
-    folder, own = ring.file.parent, None
+    folder, index = ring.file.parent, ring.parsed.index
     others = {
         repr(one.id): folder / str(one.location)
         for one in ring.entries
         if one.source == FileSource.kind and (one.state is not KeyState.DESTROYED or one.id == key_id)
     }
+    if index is not None and isinstance(index.source, FileSource):
+        others["the [[index]]"] = folder / index.source.location
     entry = next((one for one in ring.entries if one.id == key_id), None)
-    if repr(key_id) in others:
-        own = others.pop(repr(key_id))
-    if isinstance(index := ring.parsed.index_source, FileSource):
-        others["the [[index]]"] = folder / index.location
-        if entry is None:
-            own = others.pop("the [[index]]")
+    own = others.pop("the [[index]]" if entry is None else repr(key_id), None)
     if own is None:
         return None
     for other, file in others.items():
@@ -199,8 +195,6 @@ def _stopping(message: str) -> Iterator[None]:
 
 Check = Callable[[RingFile, RingEntry], Sequence[str]]
 
-_IN_RING: Final = (InlineSource.kind, WrappedSource.kind)
-
 
 def destroy_key(
     path: str | PathLike[str] | None,
@@ -228,7 +222,7 @@ def destroy_key(
         waived = [DATABASE_CHECK] if require is None else require(ring.parsed, entry)
         if not leave_material:
             return _destroy(ring, entry, waived)
-        if entry.source in _IN_RING:
+        if entry.source in (InlineSource.kind, WrappedSource.kind):
             hint = "run the command without --leave-material (leave_material=False)"
             problem = f"the material of {key_id!r} cannot be left: it is in the ring file"
             raise KeyTransitionError(problem, hint=hint)

@@ -33,17 +33,14 @@ from sealpoint.admin.keys.change import (
 from sealpoint.admin.keys.wrapping import wrap_material
 from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
 from sealpoint.keys import files
-from sealpoint.keys.entry import require_entry, require_owner
+from sealpoint.keys.entry import RingEntry, require_entry, require_owner
 from sealpoint.keys.key import Key, check_value
-from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
+from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import COMMANDS, KEY_BYTES, KeyState, require_key_id
 
 KEY_FOLDER: Final = "keys.d"
 
 Fields = dict[str, str | datetime | None]
-
-Sink = Callable[[str, bytes], str]
-"""Keeps the material of a new key, given with its id, and returns the line of its source."""
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
@@ -61,7 +58,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         key_id = _require_free(file, key_id, (), now)
         # The key file is written first: a crash leaves no entry without material.
         fields: Fields = {"state": KeyState.ACTIVE.value, "created": now, "activated": now}
-        entry = _new_entry("key", key_id, fields, _in_file(file))
+        entry = _new_entry("key", key_id, fields, partial(_keep_in_file, file))
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
         fresh = files.write_private(files.hidden_file(file, "new"), text.encode())
         # A new ring contains no material, and agents of other accounts must be able to read it.
@@ -98,7 +95,7 @@ def stage_key(
 def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = None) -> str:
     """Add an index key with new material, as `stage_key` does: for tokens and pseudonyms, never rotated."""
     with lock_ring(path) as ring:
-        if ring.parsed.index_source is not None or INDEX in ring.taken_ids:
+        if ring.parsed.index is not None or INDEX in ring.taken_ids:
             hint = "an index key is never replaced: no token could be found under another one"
             raise KeyIdError(f"{ring.file} has an index key already", hint=hint)
         _add(ring, "index", INDEX, {"created": now_in_seconds()}, wrapper_id)
@@ -106,8 +103,8 @@ def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = 
 
 
 def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: str | None) -> None:
-    """Make the material of a key, keep it, and add an entry that names it."""
-    sink = _in_file(ring.file) if wrapper_id is None else partial(wrap_material, ring, wrapper_id)
+    in_file = partial(_keep_in_file, ring.file)
+    sink = in_file if wrapper_id is None else partial(wrap_material, ring, wrapper_id)
     text = _new_entry(table, key_id, fields, sink)
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:
@@ -122,7 +119,8 @@ def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: 
     ring.replace(change)
 
 
-def _new_entry(table: str, key_id: str, fields: Fields, keep: Sink) -> str:
+def _new_entry(table: str, key_id: str, fields: Fields, keep: Callable[[str, bytes], str]) -> str:
+    # One sink of material: a key file or a wrapper keeps it, and returns the line of its source.
     material = os.urandom(KEY_BYTES)
     source = keep(key_id, material)
     return entry_text(table, {"id": key_id, **fields, "check": check_value(material)}, source)
@@ -133,24 +131,19 @@ def key_file(ring: Path, key_id: str) -> Path:
     return ring.parent / KEY_FOLDER / f"{key_id}.key"
 
 
-def _in_file(ring: Path) -> Sink:
-    def keep(key_id: str, material: bytes) -> str:
-        file = key_file(ring, key_id)
-        files.make_folder(file.parent, 0o700)
-        if file.parent.is_symlink():
-            raise FilePermissionsError(
-                f"{file.parent} is a symbolic link", hint="put the folder itself there"
-            )
-        files.require_unshared(file.parent)
-        _require_absent(file)
-        # No other name meanwhile: the material would be on the disk as long as either name is.
-        files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
-        files.fsync_path(file.parent)
-        # The folder for key files may be new: its own name is in the folder of the ring.
-        files.fsync_path(ring.parent)
-        return f'source = {{ file = "{KEY_FOLDER}/{key_id}.key" }}'
-
-    return keep
+def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
+    file = key_file(ring, key_id)
+    files.make_folder(file.parent, 0o700)
+    if file.parent.is_symlink():
+        raise FilePermissionsError(f"{file.parent} is a symbolic link", hint="put the folder itself there")
+    files.require_unshared(file.parent)
+    _require_absent(file)
+    # No other name meanwhile: the material would be on the disk as long as either name is.
+    files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
+    files.fsync_path(file.parent)
+    # The folder for key files may be new: its own name is in the folder of the ring.
+    files.fsync_path(ring.parent)
+    return f'source = {{ file = "{KEY_FOLDER}/{key_id}.key" }}'
 
 
 def _require_absent(file: Path) -> None:
@@ -163,7 +156,6 @@ def _require_absent(file: Path) -> None:
 
 
 def _require_free(ring: Path, key_id: str | None, taken: Collection[str], now: datetime) -> str:
-    """Return the id of a new key, which no key and no key file has."""
     if key_id is None:
         return free_id(ring, taken, now.year)
     if require_key_id(key_id) in taken:
@@ -200,27 +192,13 @@ def promote_key(
 
     ``require`` is a further check, as in all other transitions, but with the loaded key.
     """
-    with lock_ring(path) as ring:
-        entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
-        if before == key_id:
-            return key_id
-        entry.require_transition(COMMANDS[KeyState.ACTIVE])
-        key = ring.parsed.load_key(key_id)  # without its material the ring would not load
+
+    def require_material(ring: RingFile, entry: RingEntry) -> None:
+        key = ring.load_key(entry.id)  # without its material the ring would not load
         if require is not None:
-            require(ring.parsed, key)
-        now = now_in_seconds()
-        ring.replace(lambda tree, _: _promote(tree, key_id, before, now))
-    return before
+            require(ring, key)
 
-
-def _promote(tree: Any, key_id: str, before: str | None, now: datetime) -> None:
-    key = find_key(tree, key_id)
-    tree["active"] = key_id
-    key["state"] = KeyState.ACTIVE.value
-    key.setdefault("activated", now)
-    key.pop("retired", None)
-    if before is not None:
-        find_key(tree, before).update(state=KeyState.DECRYPT_ONLY.value, retired=now)
+    return _change_state(path, key_id, KeyState.ACTIVE, require_material)
 
 
 def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None) -> None:
@@ -243,50 +221,55 @@ def compromise_key(path: str | PathLike[str] | None, key_id: str) -> None:
 
 def _change_state(
     path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None
-) -> None:
+) -> str | None:
+    """Change the state of a key that is in another one. Return the id of the key that was active before."""
     with lock_ring(path) as ring:
-        entry = require_entry(ring.entries, key_id)
-        if entry.state is state:
-            return
-        entry.require_transition(COMMANDS[state])
-        if require is not None:
-            require(ring.parsed, entry)
-        now = now_in_seconds()
-        ring.replace(lambda tree, _: _set_state(find_key(tree, key_id), state, now))
+        entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
+        if entry.state is not state:
+            entry.require_transition(COMMANDS[state])
+            if require is not None:
+                require(ring.parsed, entry)
+            now = now_in_seconds()
+            ring.replace(lambda tree, _: _set_state(tree, key_id, state, before, now))
+        return before
 
 
-def _set_state(key: Any, state: KeyState, now: datetime) -> None:
-    if KeyState.COMPROMISED in (state, KeyState(key["state"])):
-        key.setdefault("compromised", now)  # remembered while the key is disabled
-    if state is KeyState.DISABLED:
-        key["disabled"] = now
+def _set_state(tree: Any, key_id: str, state: KeyState, before: str | None, now: datetime) -> None:
+    key = find_key(tree, key_id)
+    if state is KeyState.ACTIVE:
+        tree["active"] = key_id
+        key.setdefault("activated", now)
+        key.pop("retired", None)
+        if before is not None:
+            find_key(tree, before).update(state=KeyState.DECRYPT_ONLY.value, retired=now)
     else:
-        key.pop("disabled", None)
-    if state is KeyState.DECRYPT_ONLY and "compromised" in key:
-        state = KeyState.COMPROMISED
+        if KeyState.COMPROMISED in (state, KeyState(key["state"])):
+            key.setdefault("compromised", now)  # remembered while the key is disabled
+        if state is KeyState.DISABLED:
+            key["disabled"] = now
+        else:
+            key.pop("disabled", None)
+        if state is KeyState.DECRYPT_ONLY and "compromised" in key:
+            state = KeyState.COMPROMISED
     key["state"] = state.value
 
 
 def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
     """Load the material of each key that is not destroyed, compare it, and return the problem of each."""
-    ring = RingFile(find_ring_file(path))
-    found: dict[str, KeyRingError | None] = {}
-    for entry in ring.entries:
-        if entry.state is not KeyState.DESTROYED:
-            try:
-                ring.load_key(entry.id)
-                found[entry.id] = None
-            except KeyRingError as error:
-                found[entry.id] = error
-    return found
+    ring = RingFile(path)
+    ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
+    return {key_id: _find_problem(partial(ring.load_key, key_id)) for key_id in ids}
 
 
 def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
     """Load the material of the index key, if there is one, compare it, and return the problem."""
-    material = RingFile(find_ring_file(path)).make_index()
+    material = RingFile(path).make_index()
+    return None if material is None else _find_problem(material.load)
+
+
+def _find_problem(load: Callable[[], object]) -> KeyRingError | None:
     try:
-        if material is not None:
-            material.load()
+        load()
     except KeyRingError as error:
         return error
     return None

@@ -24,11 +24,9 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.entry import WrappedSource
 from sealpoint.keys.key import check_value
-from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
+from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import KEY_BYTES, KeyState
-from sealpoint.keys.wrap.wrapper import WrapContext
-
-_CHECK_ID: Final = "keys-check"
+from sealpoint.keys.wrap.wrapper import WrapContext, WrapperState
 
 
 def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:
@@ -37,8 +35,12 @@ def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> 
         ring, source = locked, locked.parsed.require_loader(key_id).source
         if not isinstance(source, WrappedSource):
             ring = _wrap_key(ring, key_id, wrapper_id)
-        else:
-            _require_resumed(key_id, source, wrapper_id)
+        elif source.left is None or source.wrapper.id != wrapper_id:
+            again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
+            first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
+            hint = again if source.left is None else first
+            raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
+        # Here an earlier run may have been interrupted before it removed the file.
         return _remove_left(ring, key_id)
 
 
@@ -87,12 +89,11 @@ def check_wrappers(
     Wrappers in ``unwrapped`` have just unwrapped a key: they may refuse to wrap, since hosts of agents need
     no right to that.
     """
-    ring = RingFile(find_ring_file(path))
-    context = WrapContext(ring.wrappers.ring or "unnamed", _CHECK_ID)
+    ring = RingFile(path)
+    context = WrapContext(ring.wrappers.ring or "unnamed", "keys-check")
     found = []
     for one in ring.wrappers.by_id.values():
-        version = problem = None
-        is_failing = False
+        state, problem, is_failing = WrapperState(), None, False
         try:
             one.wrap(os.urandom(KEY_BYTES), context)
         except (KeyUnavailableError, WrappedKeyError) as error:
@@ -102,19 +103,16 @@ def check_wrappers(
             state = one.describe()
         except KeyUnavailableError as error:
             problem = problem or str(error).removeprefix(f"{one.name}: ")
-        else:
-            version = state.version
-            if state.problem is not None:
-                problem, is_failing = state.problem, True
+        problem, is_failing = state.problem or problem, is_failing or state.problem is not None
         found.append(
-            WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, version, problem, is_failing)
+            WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, state.version, problem, is_failing)
         )
     return found
 
 
 def find_left_files(path: str | PathLike[str] | None = None) -> dict[str, str]:
     """Return the files that an interrupted `wrap_key` has left, by the id of their key."""
-    sources = _wrapped_sources(RingFile(find_ring_file(path)))
+    sources = _wrapped_sources(RingFile(path))
     return {key_id: source.left for key_id, source in sources.items() if source.left is not None}
 
 
@@ -122,9 +120,8 @@ _WRAP_FIRST: Final = "to wrap a key that is not: sealpoint keys wrap ID --with W
 
 
 def _wrapped_sources(ring: RingFile) -> dict[str, WrappedSource]:
-    """Return the sources of all wrapped keys, by their ids."""
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
-    ids += [] if ring.index_source is None else [ring.index_id or INDEX]
+    ids += [] if ring.index is None else [ring.index_id or INDEX]
     sources = {key_id: ring.require_loader(key_id).source for key_id in ids}
     return {key_id: source for key_id, source in sources.items() if isinstance(source, WrappedSource)}
 
@@ -156,15 +153,6 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
             raise KeyTransitionError(f"the name of {excerpt(left)} cannot be kept", hint="rename the file")
     text = wrap_material(ring, wrapper_id, key_id, material, left)
     return _set_source(ring, key_id, text, check_value(material))
-
-
-def _require_resumed(key_id: str, source: WrappedSource, wrapper_id: str) -> None:
-    """Refuse a wrapped key, unless this command was interrupted before it removed the key's file."""
-    if source.left is None or source.wrapper.id != wrapper_id:
-        again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
-        first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
-        hint = again if source.left is None else first
-        raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
 
 
 def _remove_left(ring: LockedRing, key_id: str) -> Path | None:

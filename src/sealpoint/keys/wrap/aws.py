@@ -18,7 +18,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
 from sealpoint.keys.sources import get_text, require_fields, require_text
@@ -46,8 +46,6 @@ _QUOTED: Final = frozenset(
 )
 # Of an error of AWS, or the status of an answer without one.
 _CODE: Final = re.compile(r"[A-Z][A-Za-z]*|[0-9]{3}")
-_FIELDS: Final = frozenset({"key", "region", "profile"})
-_Member = TypeVar("_Member", bytes, dict[str, Any])
 _HINTS: Final = {
     "AccessDeniedException": "allow kms:Decrypt for the key to this role, and kms:Encrypt to wrap keys",
     "ConnectTimeoutError": "check the network of this process, and the region of the key",
@@ -69,7 +67,7 @@ class Wrapper:
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, _: Path) -> Self:
         """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``."""
-        require_fields(table, _FIELDS, {"key"}, where)
+        require_fields(table, {"key", "region", "profile"}, {"key"}, where)
         key = require_text(table, "key", where)
         return cls(key, get_text(table, "region", where), get_text(table, "profile", where))
 
@@ -81,7 +79,7 @@ class Wrapper:
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
         """Encrypt key material, at most 4096 bytes."""
         parameters = {"KeyId": self.key, "Plaintext": material, "EncryptionContext": context.pairs()}
-        return WrappedKey(self._call("encrypt", "CiphertextBlob", bytes, parameters))
+        return WrappedKey(call_in_time(self._ask, "encrypt", "CiphertextBlob", bytes, parameters))
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
         """Decrypt a wrapped key."""
@@ -89,23 +87,16 @@ class Wrapper:
             raise WrappedKeyError("the wrapped key is empty")
         # KeyId: without it the service uses whatever key the blob names.
         parameters = {"KeyId": self.key, "CiphertextBlob": blob, "EncryptionContext": context.pairs()}
-        return self._call("decrypt", "Plaintext", bytes, parameters)
+        material: bytes = call_in_time(self._ask, "decrypt", "Plaintext", bytes, parameters)
+        return material
 
     def describe(self) -> WrapperState:
         """Ask for the state of the key. An account that may not ask learns nothing; that is no problem."""
-        key = self._call("describe_key", "KeyMetadata", dict, {"KeyId": self.key})
+        key = call_in_time(self._ask, "describe_key", "KeyMetadata", dict, {"KeyId": self.key})
         version = key.get("CurrentKeyMaterialId")
         return WrapperState(version if isinstance(version, str) else None, _find_problem(key))
 
-    def _call(
-        self, operation: str, member: str, form: type[_Member], parameters: Mapping[str, object]
-    ) -> _Member:
-        return call_in_time(lambda: self._ask(operation, member, form, parameters))
-
-    def _ask(
-        self, operation: str, member: str, form: type[_Member], parameters: Mapping[str, object]
-    ) -> _Member:
-        """Return a member of the service's answer."""
+    def _ask(self, operation: str, member: str, form: type, parameters: Mapping[str, object]) -> Any:
         exceptions = load_sdk("botocore.exceptions", "aws")
         unreadable = load_sdk("botocore.parsers", "aws").ResponseParserError
         text, may_pass = "", False

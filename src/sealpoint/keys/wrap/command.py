@@ -29,7 +29,6 @@ from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
 
 MAX_TIMEOUT_SECONDS: Final = 60.0
 
-_FIELDS: Final = frozenset({"wrap", "unwrap", "timeout_seconds"})
 _MATERIAL: Final = "material"
 
 
@@ -45,7 +44,7 @@ class Wrapper:
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, _: Path, /) -> Wrapper:
         """Make a wrapper of its table in a ring file."""
-        require_fields(table, _FIELDS, {"wrap", "unwrap"}, where)
+        require_fields(table, {"wrap", "unwrap", "timeout_seconds"}, {"wrap", "unwrap"}, where)
         seconds = get_seconds(table, "timeout_seconds", where, TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
         return cls(require_words(table, "wrap", where), require_words(table, "unwrap", where), seconds)
 
@@ -83,18 +82,14 @@ def format_bound(material: bytes, context: WrapContext) -> bytes:
 
 def parse_bound(text: bytes, context: WrapContext) -> bytes:
     """Return the material of a line that `format_bound` made for the same context."""
-    pairs: object = None
-    with suppress(ValueError, RecursionError):
+    material, found = b"", context
+    with suppress(ValueError, RecursionError, TypeError, LookupError):
         pairs = json.loads(text)
-    if not isinstance(pairs, dict) or not isinstance(pairs.get(_MATERIAL), str):
-        raise WrappedKeyError("what the command printed is not a key that sealpoint wrapped")
-    material = b""
-    with suppress(ValueError):
         material = b64decode(pairs[_MATERIAL], validate=True)
+        found = WrapContext(str(pairs.get("sealpoint:ring")), str(pairs.get("sealpoint:key")))
     # The whole line is compared, not its parts: nothing else may stand in it.
     if material and compare_digest(format_bound(material, context), text.rstrip(b"\r\n") + b"\n"):
         return material
-    found = WrapContext(str(pairs.get("sealpoint:ring")), str(pairs.get("sealpoint:key")))
     if material and found != context:
         raise WrappedKeyError(f"it was wrapped for key {excerpt(found.key)} of ring {excerpt(found.ring)}")
     raise WrappedKeyError("what the command printed is not a key that sealpoint wrapped")

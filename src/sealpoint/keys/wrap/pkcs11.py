@@ -21,6 +21,7 @@ import json
 import os
 import sys
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 10.0
 
-_FIELDS: Final = frozenset({"module", "token", "key", "pin"})
 _PINS: Final = tuple(source.kind for source in (FileSource, EnvSource, CredentialSource, CommandSource))
 _FORMAT: Final = b"\x01"
 _IV_BYTES: Final = 12
@@ -92,8 +92,9 @@ class Wrapper:
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, folder: Path) -> Self:
         """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``."""
-        require_fields(table, _FIELDS, _FIELDS, where)
-        texts = [require_text(table, name, where) for name in ("module", "token", "key")]
+        names = ("module", "token", "key")
+        require_fields(table, {*names, "pin"}, {*names, "pin"}, where)
+        texts = [require_text(table, name, where) for name in names]
         pin = table["pin"]
         if not isinstance(pin, dict) or len(pin) != 1 or not pin.keys() <= set(_PINS):
             hint = 'write pin = { file = "PATH" }; the ring file contains no secrets'
@@ -140,7 +141,9 @@ class Wrapper:
         answer = _run(json.dumps(request).encode())
         error = answer.get("error")
         if error is None:
-            return _decode(answer.get("text"))
+            with suppress(ValueError):
+                return b64decode(str(answer.get("text")), validate=True)
+            raise KeyUnavailableError(_OTHER_FORM)
         if error == pkcs11helper.FOREIGN:
             raise WrappedKeyError("the key did not wrap this blob for this ring and key")
         hint, may_pass = _HINTS.get(error), error in _MAY_PASS
@@ -158,7 +161,6 @@ class Wrapper:
 
 
 def _run(request: bytes) -> dict[str, str]:
-    """Return what the helper answers."""
     # -P: the folder of the helper has modules with the names of packages.
     argv = (sys.executable, "-P", pkcs11helper.__file__)
     try:
@@ -173,11 +175,3 @@ def _run(request: bytes) -> dict[str, str]:
     except ValueError:
         problem = "the process of the library did not answer"
     raise KeyUnavailableError(problem, hint=_HINTS["PKCS11Error"])
-
-
-def _decode(text: object) -> bytes:
-    try:
-        return b64decode(str(text), validate=True)
-    except ValueError:
-        problem = _OTHER_FORM
-    raise KeyUnavailableError(problem)

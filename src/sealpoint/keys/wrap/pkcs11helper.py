@@ -23,17 +23,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FOREIGN: Final = "Foreign"
-"""The text was not encrypted by this key, or for another context."""
-
-DENIED: Final = "NotPermitted"
-"""The token does not allow the operation with this key."""
-
-LAST_ATTEMPT: Final = "LastAttempt"
-"""One more wrong PIN would lock the token, for all who use it."""
-
-MISSING: Final = "Missing"
-"""python-pkcs11 is not installed."""
+FOREIGN: Final = "Foreign"  # the text was not encrypted by this key, or for another context
+DENIED: Final = "NotPermitted"  # the token does not allow the operation with this key
+LAST_ATTEMPT: Final = "LastAttempt"  # one more wrong PIN would lock the token, for all who use it
+MISSING: Final = "Missing"  # python-pkcs11 is not installed
 
 _PROBE: Final = bytes(16)
 

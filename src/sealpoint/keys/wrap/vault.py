@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 # To connect, and between two packets of the answer.
 TIMEOUT_SECONDS: Final = (2.0, 5.0)
 
-_FIELDS: Final = frozenset({"key", "mount", "address", "namespace", "ca_file"})
 _BLOB: Final = re.compile(rb"vault:v([1-9][0-9]{0,8}):[A-Za-z0-9+/]+={0,2}")
 # What the engine says of a blob of another key or of other associated data.
 _FOREIGN: Final = ("message authentication failed", "invalid ciphertext")
@@ -77,7 +77,7 @@ class Wrapper:
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, folder: Path) -> Self:
         """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``."""
-        require_fields(table, _FIELDS, {"key"}, where)
+        require_fields(table, {"key", "mount", "address", "namespace", "ca_file"}, {"key"}, where)
         address, ca_file = get_text(table, "address", where), get_text(table, "ca_file", where)
         problem = None if address is None else _find_fault(address)
         if problem is not None:
@@ -98,7 +98,7 @@ class Wrapper:
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
         """Encrypt key material, and try whether the server binds it to the context."""
         text = b64encode(material).decode()
-        answer = self._call("encrypt_data", plaintext=text, associated_data=_encode(context))
+        answer = call_in_time(self._ask, "encrypt_data", plaintext=text, associated_data=_encode(context))
         blob = str(answer.get("ciphertext")).encode()
         found = _BLOB.fullmatch(blob)
         if found is None:
@@ -117,24 +117,20 @@ class Wrapper:
         """Decrypt a wrapped key."""
         if not _BLOB.fullmatch(blob):
             raise WrappedKeyError("the wrapped key is not a ciphertext of transit (vault:vN:...)")
-        answer = self._call("decrypt_data", ciphertext=blob.decode(), associated_data=_encode(context))
-        try:
+        answer = call_in_time(
+            self._ask, "decrypt_data", ciphertext=blob.decode(), associated_data=_encode(context)
+        )
+        with suppress(TypeError, ValueError):
             return b64decode(answer.get("plaintext", "-"), validate=True)
-        except (TypeError, ValueError):
-            problem = "the server's answer is not a plaintext of transit"
-        raise KeyUnavailableError(problem)
+        raise KeyUnavailableError("the server's answer is not a plaintext of transit")
 
     def describe(self) -> WrapperState:
         """Ask for the version and the type of the key. A token that may not read them learns nothing."""
-        key = self._call("read_key")
+        key = call_in_time(self._ask, "read_key")
         version = key.get("latest_version")
         return WrapperState(None if version is None else str(version), _find_problem(key))
 
-    def _call(self, method: str, **sent: str) -> dict[str, Any]:
-        return call_in_time(lambda: self._ask(method, **sent))
-
     def _ask(self, method: str, **sent: str) -> dict[str, Any]:
-        """Return the data of the server's answer."""
         exceptions = load_sdk("hvac", "vault").exceptions
         address = self._find_address()
         requests = load_sdk("requests", "vault")
@@ -189,7 +185,6 @@ def _encode(context: WrapContext) -> str:
 
 
 def _find_fault(address: str) -> str | None:
-    """Return why an address is not acceptable."""
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
 
+# Of a wrapped key. That of a key of 32 bytes has under 300 in AWS KMS and in Vault.
 MAX_BLOB_BYTES: Final = 4096
-"""How many bytes a wrapped key may have. That of a key of 32 bytes has under 300 in AWS KMS and in Vault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,7 @@ class Wrapper(Protocol):
 
 ATTEMPTS: Final = 3
 AGAIN_SECONDS: Final = 10.0
-PAUSE_SECONDS: Final = 0.4
-"""The longest pause before the second attempt; before the third it is twice as long."""
+PAUSE_SECONDS: Final = 0.4  # at most, before the second attempt; before the third it is twice as long
 
 _Answer = TypeVar("_Answer")
 
@@ -185,16 +184,14 @@ class NamedWrapper:
 
 _WRONG: Final = "correct the wrapper's entry in the ring; no key was changed"
 
-GROUP: Final = "sealpoint.wrappers"
-"""The entry points of kinds of other packages."""
-
+GROUP: Final = "sealpoint.wrappers"  # the entry points of kinds of other packages
+# The module of each kind that is built in. Its class is called ``Wrapper``. No package replaces one.
 BUILT_IN: Final[Mapping[str, str]] = {
     "command": "sealpoint.keys.wrap.command",
     "aws": "sealpoint.keys.wrap.aws",
     "vault": "sealpoint.keys.wrap.vault",
     "pkcs11": "sealpoint.keys.wrap.pkcs11",
 }
-"""The module of each kind that is built in. Its class is called ``Wrapper``. No package replaces one."""
 
 
 class WrapperKind(Protocol):
@@ -249,31 +246,22 @@ def load_sdk(module: str, extra: str) -> Any:
     raise KeyUnavailableError(f"package {missing!r} of the extra {extra!r} is not installed", hint=hint)
 
 
-def call_in_time(call: Callable[[], _Answer]) -> _Answer:
+def call_in_time(call: Callable[..., _Answer], *given: object, **named: object) -> _Answer:
     """Return what a call of an SDK returns, or raise its error.
 
     The limits of an SDK are between two packets, and none is for a name server: without another one, an
     answer that comes byte by byte would be awaited for ever. A call that is given up ends with its thread.
     """
-    ended = SimpleQueue[Callable[[], _Answer]]()
-    Thread(target=lambda: ended.put(_outcome(call)), name=SDK_THREAD, daemon=True).start()
-    try:
-        outcome = ended.get(timeout=CALL_SECONDS)
-    except Empty:
-        problem = f"no answer in {CALL_SECONDS:g} seconds"
-    else:
-        return outcome()
+    answer = Future[_Answer]()
+
+    def run() -> None:
+        try:
+            answer.set_result(call(*given, **named))
+        except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
+            answer.set_exception(error)
+
+    Thread(target=run, name=SDK_THREAD, daemon=True).start()
+    if wait([answer], CALL_SECONDS).done:
+        return answer.result()
+    problem = f"no answer in {CALL_SECONDS:g} seconds"
     raise KeyUnavailableError(problem, hint="check the network and the name servers", may_pass=True)
-
-
-def _outcome(call: Callable[[], _Answer]) -> Callable[[], _Answer]:
-    """Make a call, and return what returns its answer again or raises its error."""
-    try:
-        answer = call()
-    except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
-
-        def fail(raised: BaseException = error) -> _Answer:
-            raise raised
-
-        return fail
-    return lambda: answer

@@ -18,7 +18,7 @@ from threading import Thread
 
 import pytest
 
-from sealpoint.errors import KeyRingError, KeyUnavailableError, RingFileError, WrappedKeyError
+from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError
 from sealpoint.keys.wrap import WrapperState
 from sealpoint.keys.wrap import wrapper as sdk
 from sealpoint.keys.wrap.aws import Wrapper
@@ -67,21 +67,14 @@ def test_fields() -> None:
     table = {"key": "alias/agents", "region": "eu-west-3", "profile": "agents"}
     assert Wrapper.parse(table, "[[wrapper]]", HERE) == Wrapper("alias/agents", "eu-west-3", "agents")
     assert Wrapper.parse({"key": ARN}, "[[wrapper]]", HERE) == Wrapper(ARN)
-
-
-@pytest.mark.parametrize(
-    ("table", "problem"),
-    [
-        ({}, "lacks the field 'key'"),
-        ({"key": ARN, "endpoint": "http://x"}, "unknown field 'endpoint'"),
-        ({"key": "a\nb"}, "'key' is not one line of text"),
-        ({"key": ARN, "region": True}, "'region' is not one line of text"),
-    ],
-)
-def test_wrong_fields(table: dict[str, object], problem: str) -> None:
-    with pytest.raises(RingFileError, match=problem) as caught:
-        Wrapper.parse(table, "ring.toml: [[wrapper]] 'w'", HERE)
-    assert str(caught.value).startswith("ring.toml: [[wrapper]] 'w'")
+    wrong: dict[str, dict[str, object]] = {
+        "lacks the field 'key'": {},
+        "unknown field 'endpoint'": {"key": ARN, "endpoint": "http://x"},
+        "'region' is not one line of text": {"key": ARN, "region": True},
+    }
+    for problem, fields in wrong.items():
+        with pytest.raises(RingFileError, match=f"a wrapper.*{problem}"):
+            Wrapper.parse(fields, "a wrapper", HERE)
 
 
 def test_requests_name_the_key_and_the_context() -> None:
@@ -97,31 +90,49 @@ def test_requests_name_the_key_and_the_context() -> None:
         {"KeyId": ARN, "CiphertextBlob": "YmxvYg==", "EncryptionContext": context},
     ]
     assert all("/eu-west-3/kms/" in request.headers["authorization"] for request in seen)
+    for code in ("InvalidCiphertextException", "IncorrectKeyException"):
+        with service(400, error_of(code)), pytest.raises(WrappedKeyError, match=code):
+            Wrapper(ARN).unwrap(b"blob", CONTEXT)
     with service(200, {"KeyMetadata": {}}, seen):
         Wrapper(ARN, region="us-east-2").describe()
     assert "/us-east-2/kms/" in seen[-1].headers["authorization"]
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        (400, error_of("SignatureDoesNotMatch", f"x-amz-security-token:{TOKEN} {CANARY.decode()}")),
-        (400, error_of("ValidationException", f"1 validation error: {base64.b64encode(CANARY).decode()}")),
-        (500, error_of("KMSInternalException", CANARY.hex())),
-        (502, f"<html>{TOKEN} {CANARY.decode()}".encode()),
-        (200, f"<html>{TOKEN} {CANARY.decode()}".encode()),
-        (200, {"error": CANARY.hex()}),
-        *((400, error_of(text)) for text in (CANARY.decode(), CANARY.hex())),
-    ],
-)
-def test_text_that_may_quote_a_request_is_not_shown(
+QUOTED = f"{TOKEN} {CANARY.decode()} {CANARY.hex()} {base64.b64encode(CANARY).decode()}"
+ANSWERS: list[tuple[int, object]] = [
+    (400, error_of("SignatureDoesNotMatch", f"x-amz-security-token:{QUOTED}")),
+    (500, error_of("KMSInternalException", QUOTED)),
+    (400, error_of(CANARY.decode())),
+    (400, error_of(CANARY.hex())),
+    (502, f"<html>{QUOTED}".encode()),
+    (200, f"<html>{QUOTED}".encode()),
+    (200, {"error": CANARY.hex()}),
+    (200, [1]),
+    (200, b"[" * 100_000),
+    (200, {"Plaintext": 5, "CiphertextBlob": [1], "KeyMetadata": "text"}),
+    (200, {"Plaintext": None, "CiphertextBlob": {}, "KeyMetadata": [1]}),
+    (200, {"KeyMetadata": {"KeyState": "PendingDeletion", "DeletionDate": 1e300}}),
+    (400, {"__type": ["text"]}),
+    (400, {"__type": 5}),
+]
+
+
+@pytest.mark.parametrize(("status", "said"), ANSWERS)
+def test_answer_of_another_form_shows_nothing(
     status: int, said: object, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The text of an error may quote the request."""
     caplog.set_level(logging.DEBUG)
+    wrapper = Wrapper(ARN)
     with service(status, said):
-        for call in (lambda: Wrapper(ARN).wrap(CANARY, CONTEXT), lambda: Wrapper(ARN).unwrap(b"b", CONTEXT)):
-            with pytest.raises(KeyRingError) as caught:
+        for call in (
+            lambda: wrapper.wrap(CANARY, CONTEXT),
+            lambda: wrapper.unwrap(b"blob", CONTEXT),
+            wrapper.describe,
+        ):
+            with pytest.raises(KeyUnavailableError) as caught:
                 call()
+            assert caught.value.__context__ is None
             Forms.of(CANARY, TOKEN).require_absent(*shown(caught.value), caplog.text)
 
 
@@ -194,6 +205,10 @@ def test_states(name: str) -> None:
 @pytest.mark.parametrize(
     ("wrapper", "unset", "problem", "hint"),
     [
+        *(
+            (Wrapper(ARN), f"AWS_ENDPOINT_URL={endpoint}", "ValueError|ConnectionError|Invalid", "")
+            for endpoint in ("nowhere", "http://[", "http://user:hunter2CANARY@127.0.0.1:1")
+        ),
         (Wrapper(ARN), "AWS_ACCESS_KEY_ID", "NoCredentialsError", "role or a profile"),
         (Wrapper("alias/agents"), "AWS_REGION", "NoRegionError", "add region"),
         (Wrapper(ARN, profile="none"), "AWS_REGION", "ProfileNotFound", ""),
@@ -202,17 +217,11 @@ def test_states(name: str) -> None:
 def test_settings_that_are_missing(
     wrapper: Wrapper, unset: str, problem: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(unset, raising=False)
+    name, _, value = unset.partition("=")
+    monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
     with pytest.raises(KeyUnavailableError, match=problem) as caught:
         wrapper.unwrap(b"blob", CONTEXT)
     assert hint in caught.value.hint
-
-
-@pytest.mark.parametrize("endpoint", ["nowhere", "http://[", "http://user:hunter2CANARY@127.0.0.1:1"])
-def test_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    with pytest.raises(KeyUnavailableError) as caught:
-        Wrapper(ARN).unwrap(b"blob", CONTEXT)
     Forms.of(CANARY, "hunter2CANARY").require_absent(*shown(caught.value))
 
 
@@ -221,39 +230,6 @@ def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyUnavailableError, match="'botocore' of the extra 'aws' is not installed") as caught:
         Wrapper(ARN).unwrap(b"blob", CONTEXT)
     assert caught.value.hint == "pip install 'sealpoint[aws]'"
-
-
-@pytest.mark.parametrize("status", [200, 400])
-@pytest.mark.parametrize(
-    "said",
-    [
-        [1],
-        None,
-        5,
-        "text",
-        b"[" * 100_000,
-        {"Plaintext": 5},
-        {"Plaintext": {}},
-        {"Plaintext": None},
-        {"CiphertextBlob": [1]},
-        {"KeyMetadata": [1]},
-        {"KeyMetadata": "text"},
-        {"KeyMetadata": {"KeyState": "PendingDeletion", "DeletionDate": 1e300}},
-        {"__type": ["text"]},
-        {"__type": 5},
-    ],
-)
-def test_answer_of_another_form(status: int, said: object) -> None:
-    wrapper = Wrapper(ARN)
-    with service(status, said):
-        for call in (
-            lambda: wrapper.wrap(CANARY, CONTEXT),
-            lambda: wrapper.unwrap(b"blob", CONTEXT),
-            wrapper.describe,
-        ):
-            with pytest.raises(KeyUnavailableError) as caught:
-                call()
-            assert caught.value.__context__ is None
 
 
 def test_service_that_is_silent_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,28 +277,16 @@ def test_service_that_refuses(status: int, code: str, text: str | None, may_pass
     assert len(seen) == len(calls)
 
 
-@pytest.mark.parametrize("code", ["InvalidCiphertextException", "IncorrectKeyException"])
-def test_blob_of_another_key_or_context(code: str) -> None:
-    with service(400, error_of(code)), pytest.raises(WrappedKeyError, match=code):
-        Wrapper(ARN).unwrap(b"blob", CONTEXT)
-
-
-def test_clients(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Models are megabytes of JSON, and read once for each path; credentials are new for each call."""
+def test_models_are_read_once_for_each_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are megabytes of JSON."""
     loaders = pytest.importorskip("botocore.loaders")
-    client = Wrapper(ARN)._make_client()
-    config = client.meta.config
-    assert config.retries["total_max_attempts"] == 1
-    assert config.connect_timeout + config.read_timeout <= 10
-    read: list[str] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(loaders.JSONFileLoader, "load_file", lambda _, path: read.append(path))
-        again = Wrapper(ARN)._make_client()
-    assert read == []
-    assert client._request_signer._credentials is not again._request_signer._credentials
-    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
-    other = Wrapper(ARN)._make_client()
-    assert [str(tmp_path) in one._loader.search_paths for one in (again, other)] == [False, True]
+    with service(200, {"KeyMetadata": {}}), monkeypatch.context() as patch:
+        Wrapper(ARN).describe()
+        patch.setattr(loaders.JSONFileLoader, "load_file", lambda *_: pytest.fail("read again"))
+        Wrapper(ARN).describe()
+        patch.setenv("AWS_DATA_PATH", str(tmp_path))
+        with pytest.raises(BaseException, match="read again"):
+            Wrapper(ARN).describe()
 
 
 def test_first_call_of_a_process_logs_no_key() -> None:
