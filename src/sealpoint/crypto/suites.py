@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
 from typing import Final, NamedTuple, Protocol
-from weakref import WeakSet
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
 from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError, excerpt
+from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES, LEGACY
 
 # Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
@@ -159,7 +159,7 @@ class Xaes256Gcm:
         self._key = key
         self._sealing: _Sealing | None = None
         self._ciphers: dict[bytes, AESGCM] = {}
-        _sealers.add(self)
+        reset_in_child(self)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Return nonce, ciphertext and tag: 40 bytes more."""
@@ -183,8 +183,11 @@ class Xaes256Gcm:
         self._sealing = _Sealing(prefix, cipher, count(1))
         return self._sealing
 
-    def forget_prefix(self) -> None:
-        """Choose a new prefix for the next message: after a fork the parent process uses the old one."""
+    def reset_after_fork(self) -> None:
+        """Choose a new prefix for the next message.
+
+        Parent and child count separately, and together could exceed `MAX_MESSAGES` under one prefix.
+        """
         self._sealing = None
 
     def open(self, blob: bytes, context: bytes) -> bytes:
@@ -216,18 +219,6 @@ class _Sealing(NamedTuple):
     prefix: bytes
     cipher: AESGCM
     messages: count[int]
-
-
-_sealers: Final = WeakSet[Xaes256Gcm]()
-
-
-def _forget_prefixes() -> None:
-    for suite in _sealers:
-        suite.forget_prefix()
-
-
-# Parent and child count separately, and together could exceed `MAX_MESSAGES` under one prefix.
-os.register_at_fork(after_in_child=_forget_prefixes)
 
 
 SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {

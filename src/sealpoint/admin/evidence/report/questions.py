@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import Failures
@@ -132,18 +133,19 @@ def verdicts(
     ``pin`` is why the thread store is not shown to continue its pin, ``no_heads`` why none was compared.
     """
     active = active_id(entries or ())
+    destroyed = [entry for entry in entries or () if entry.state is KeyState.DESTROYED]
     answers = [
         _of_parts(OPENS, parts, _opens),
-        _of_parts(SEALED, parts, _sealed),
+        _of_parts(SEALED, parts, partial(_audited, strict=False)),
         _of_parts(ACTIVE, parts, lambda part: _active(part, active)),
         _of_parts(BOUND, parts, _bound),
-        _of_parts(BESIDE, parts, _beside),
+        _of_parts(BESIDE, parts, partial(_audited, strict=True)),
         _of_parts(REMEMBERED, parts, lambda part: _remembered(part, no_heads)),
         _of_all(PINNED, [pin] if pin else []),
         _of_all(KEYS, _keys(entries, parts)),
     ]
-    if any(entry.state is KeyState.DESTROYED for entry in entries or ()):
-        answers.append(_of_all(DESTROYED, _destroyed(entries or ())))
+    if destroyed:
+        answers.append(_of_all(DESTROYED, _destroyed(destroyed)))
     return [*answers, _of_all(CHANGES, changes.reasons if changes else [Why.NO_LEDGER])]
 
 
@@ -196,9 +198,9 @@ def _opens(part: Part) -> Iterator[AnyReason]:
         yield from part.opening.run.reasons()
 
 
-def _sealed(part: Part) -> Iterator[AnyReason]:
+def _audited(part: Part, *, strict: bool) -> Iterator[AnyReason]:
     yield from _whole(part)
-    yield from audit_reasons(part.audit, strict=False) if part.audit else (Why.NOT_EXAMINED,)
+    yield from audit_reasons(part.audit, strict=strict) if part.audit else (Why.NOT_EXAMINED,)
 
 
 def _active(part: Part, active: str | None) -> Iterator[AnyReason]:
@@ -220,14 +222,6 @@ def _bound(part: Part) -> Iterator[AnyReason]:
     if part.opening.opened + run.accepted > run.bound or run.unbound.rows:
         yield Reason.NOT_BOUND
     yield from run.accepted_reasons()
-
-
-def _beside(part: Part) -> Iterator[AnyReason]:
-    yield from _whole(part)
-    if part.audit is None:
-        yield Why.NOT_EXAMINED
-        return
-    yield from audit_reasons(part.audit, strict=True)
 
 
 def _remembered(part: Part, why_not: AnyReason | None) -> Iterator[AnyReason]:
@@ -261,10 +255,9 @@ def _keys(entries: Sequence[RingEntry] | None, parts: Sequence[Part]) -> Iterato
 
 def _destroyed(entries: Iterable[RingEntry]) -> Iterator[AnyReason]:
     for entry in entries:
-        if entry.state is KeyState.DESTROYED:
-            if DATABASE_CHECK in entry.waived:
-                yield Reason.DATABASE_CHECK_WAIVED
-            if RELATION_CHECK in entry.waived:
-                yield Reason.UNRELATED_ALLOWED
-            if entry.material != MATERIAL_REMOVED:
-                yield Reason.MATERIAL_NOT_REMOVED
+        if DATABASE_CHECK in entry.waived:
+            yield Reason.DATABASE_CHECK_WAIVED
+        if RELATION_CHECK in entry.waived:
+            yield Reason.UNRELATED_ALLOWED
+        if entry.material != MATERIAL_REMOVED:
+            yield Reason.MATERIAL_NOT_REMOVED
