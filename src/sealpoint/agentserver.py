@@ -199,7 +199,13 @@ class ServerCipher:
         return f"{PREFIX}{tag}:{encode_value(blob)}"
 
     def _row(self, context: Context, kind: str, key: str | None = None) -> dict[str, str]:
-        row = {"server": kind} if key is None else {"server": kind, "key": _text(key)}
+        row = {"server": kind}
+        if key is not None:
+            try:
+                str.encode(key)
+            except (TypeError, UnicodeEncodeError):
+                raise UnsupportedTypeError("a key of an object is not Unicode text") from None
+            row["key"] = key
         for name in self._bound:
             row[f"context.{name}"] = _context_text(name, context.metadata.get(name))
         return row
@@ -254,11 +260,3 @@ def _context_text(name: str, value: Any) -> str:
             " which has no form in JSON",
             hint="let the context handler return text, numbers, or lists and objects of them",
         ) from None
-
-
-def _text(key: str) -> str:
-    try:
-        str.encode(key)
-    except (TypeError, UnicodeEncodeError):
-        raise UnsupportedTypeError("a key of an object is not Unicode text") from None
-    return key

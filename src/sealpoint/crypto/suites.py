@@ -40,7 +40,7 @@ VIEW_BYTES: Final = 8 * 1024
 _PREFIX: Final = slice(0, 12)
 _TAIL: Final = slice(12, 24)
 _BODY: Final = slice(24, None)
-_TAIL_BYTES: Final = 12
+_HALF_BYTES: Final = 12
 _XAES_OVERHEAD_BYTES: Final = 24 + 16
 
 
@@ -148,9 +148,6 @@ class Xaes256Gcm:
     prefixes collide with the probability of two random numbers of 96 bits.
     """
 
-    PREFIX_BYTES: Final = 12
-    NONCE_BYTES: Final = 24
-    OVERHEAD_BYTES: Final = _XAES_OVERHEAD_BYTES
     MAX_MESSAGES: Final = 1 << 24
     MAX_PREFIXES: Final = 128
     """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
@@ -167,18 +164,18 @@ class Xaes256Gcm:
         if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
             sealing = self._draw()
         prefix, cipher, _ = sealing
-        tail = _random(_TAIL_BYTES)
+        tail = _random(_HALF_BYTES)
         if len(data) < IN_PLACE_BYTES:
             return prefix + tail + cipher.encrypt(tail, data, context)
-        made = BytesIO(bytes(len(data) + self.OVERHEAD_BYTES))
+        made = BytesIO(bytes(len(data) + _XAES_OVERHEAD_BYTES))
         with made.getbuffer() as buffer:
-            buffer[: self.NONCE_BYTES] = prefix + tail
-            cipher.encrypt_into(tail, data, context, buffer[self.NONCE_BYTES :])
+            buffer[: 2 * _HALF_BYTES] = prefix + tail
+            cipher.encrypt_into(tail, data, context, buffer[_BODY])
         return made.getvalue()
 
     def _draw(self) -> _Sealing:
         """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
-        prefix = _random(self.PREFIX_BYTES)
+        prefix = _random(_HALF_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
         self._sealing = _Sealing(prefix, cipher, count(1))
         return self._sealing

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.evidence import Checkpoint, Entry, Ledger, ledger, verify_ledger
+from sealpoint.admin.evidence import Checkpoint, Ledger, ledger, verify_ledger
+from sealpoint.admin.evidence.folder import read_members
 from sealpoint.admin.evidence.signer import KeySigner, open_checkpoint
 from sealpoint.errors import (
     AccessError,
@@ -200,7 +201,7 @@ def test_longest_entry_is_read_as_it_was_written(folder: Path) -> None:
 )
 def test_what_is_no_entry_is_refused(line: bytes, problem: str) -> None:
     with pytest.raises(EntryError, match=problem):
-        Entry.parse(line, 0)
+        read_members(line, 0)
 
 
 def test_writer_waits_for_another_and_not_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,22 +111,17 @@ class Entry:
             )
         return text.encode("ascii")
 
-    @classmethod
-    def parse(cls, line: bytes, seq: int) -> Entry:
-        """Parse the line of an entry.
-
-        Args:
-            line: Without its newline.
-            seq: The number that it must have.
-
-        Raises:
-            EntryError: If it is no entry of this version, or has another number.
-        """
-        return cls(**read_members(line, seq))
-
 
 def read_members(line: bytes, seq: int) -> dict[str, Any]:
-    """Return the members of the line of an entry, as `Entry.parse` checks them."""
+    """Return the members of an entry.
+
+    Args:
+        line: Its line, without a newline.
+        seq: The number that it must have.
+
+    Raises:
+        EntryError: If it is not an entry of this version, or has another number.
+    """
     if len(line) > MAX_ENTRY_BYTES:
         raise EntryError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
     try:

@@ -42,6 +42,7 @@ from sealpoint.admin.evidence.folder import (
     digest_of,
     open_regular,
     read_lines,
+    read_members,
     require_regular,
 )
 from sealpoint.admin.evidence.note import VerifierKey
@@ -280,21 +281,16 @@ class Writer:
         is_whole = self._torn is None and _is_own(folder.new)
         tree = _read_edge(folder, head, size) if is_whole else None
         if tree is None:
-            tree = self._recover(head, key)
+            tree = recover(folder, head, key)
+            self._torn = pending(folder)
+            folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
+            os.fsync(self._entries)  # a recovery that was interrupted may have cut them
+            folder.new.unlink(missing_ok=True)
+            self._make_new()
             note, size = folder.read_note(), os.fstat(self._entries).st_size
             head = Checkpoint.of(key.name, tree)
             _keep_edge(folder, tree, size)
         return State(note, head, tree, size, _read_last(self._entries, tree.size))
-
-    def _recover(self, head: Checkpoint, key: VerifierKey) -> Tree:
-        """Check the entries, repair what a crash left, and prepare the files for `add`."""
-        tree = recover(self._folder, head, key)
-        self._torn = pending(self._folder)
-        self._folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
-        os.fsync(self._entries)  # a recovery that was interrupted may have cut them
-        self._folder.new.unlink(missing_ok=True)
-        self._make_new()
-        return tree
 
     def _make_new(self) -> None:
         """Create the file of the next head; its name and the rename before it are then on the disk."""
@@ -332,7 +328,7 @@ def _read_last(entries: int, size: int) -> Entry | None:
     start = max(0, os.fstat(entries).st_size - MAX_ENTRY_BYTES - 2)
     line = os.pread(entries, MAX_ENTRY_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
     try:
-        return Entry.parse(line, size - 1)
+        return Entry(**read_members(line, size - 1))
     except EntryError as error:
         raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -97,24 +97,18 @@ class Verdict:
     """The answer to a question."""
 
     question: Question
-    reasons: dict[AnyReason, list[str]] = field(default_factory=dict)
+    # With the names of the databases that they are about.
+    reasons: Mapping[AnyReason, Sequence[str]]
 
     @property
     def word(self) -> str:
         """``shown``, ``refuted`` or ``not shown``."""
         return WORDS[answer(self.reasons)]
 
-    def add(self, reasons: Iterable[AnyReason], database: str | None = None) -> None:
-        """Add reasons that are about one database, or about none."""
-        for reason in reasons:
-            names = self.reasons.setdefault(reason, [])
-            if database is not None and database not in names:
-                names.append(database)
-
     def object(self) -> dict[str, Any]:
         """Return it as JSON."""
         reasons = [
-            {"reason": reason.value, "sentence": sentence_of(reason), "databases": self.reasons[reason]}
+            {"reason": reason.value, "sentence": sentence_of(reason), "databases": [*self.reasons[reason]]}
             for reason in ORDER
             if reason in self.reasons
         ]
@@ -141,28 +135,22 @@ def verdicts(
         _of_parts(BOUND, parts, _bound),
         _of_parts(BESIDE, parts, partial(_audited, strict=True)),
         _of_parts(REMEMBERED, parts, lambda part: _remembered(part, no_heads)),
-        _of_all(PINNED, [pin] if pin else []),
-        _of_all(KEYS, _keys(entries, parts)),
+        Verdict(PINNED, {pin: ()} if pin else {}),
+        Verdict(KEYS, dict.fromkeys(_keys(entries, parts), ())),
     ]
     if destroyed:
-        answers.append(_of_all(DESTROYED, _destroyed(destroyed)))
-    return [*answers, _of_all(CHANGES, changes.reasons if changes else [Why.NO_LEDGER])]
+        answers.append(Verdict(DESTROYED, dict.fromkeys(_destroyed(destroyed), ())))
+    return [*answers, Verdict(CHANGES, dict.fromkeys(changes.reasons if changes else [Why.NO_LEDGER], ()))]
 
 
 def _of_parts(
     question: Question, parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]]
 ) -> Verdict:
-    verdict = Verdict(question)
+    reasons: dict[AnyReason, list[str]] = {} if parts else {Reason.NO_DATABASE: []}
     for part in parts:
-        verdict.add(ask(part), part.name)
-    verdict.add([] if parts else [Reason.NO_DATABASE])
-    return verdict
-
-
-def _of_all(question: Question, reasons: Iterable[AnyReason]) -> Verdict:
-    verdict = Verdict(question)
-    verdict.add(reasons)
-    return verdict
+        for reason in dict.fromkeys(ask(part)):
+            reasons.setdefault(reason, []).append(part.name)
+    return Verdict(question, {reason: [*dict.fromkeys(names)] for reason, names in reasons.items()})
 
 
 def _failure_reasons(failures: Failures) -> Iterator[AnyReason]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import Failure, Failures, Progress
 from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
@@ -96,8 +96,6 @@ MAX_NAME_CHARS: Final = 200
 """Maximum length of a name from a database."""
 
 _PURPOSE: Final = "report"
-_DAMAGE: Final = (DatabaseCorruptError, RowError)
-_Read = TypeVar("_Read")
 
 Move = Callable[[int, int], None]
 """Shows progress: how many values are done, and of how many."""
@@ -249,14 +247,15 @@ def read_part(
         began = now()
         part = Part(_bounded(result.looks_at(store)), bool(store.missing_tables), began)
         damage = list[SealpointError]()
-        shares = _unless_damaged(lambda: status(store, known, damage), damage)
-        part.shares = shares or []
-        part.audit = _unless_damaged(lambda: audit(store), damage)
-        if part.audit is not None:
-            part.audit = replace(part.audit, shares=tuple(with_states(part.audit.shares, known)))
+        with _noted(damage):
+            part.shares = status(store, known, damage)
+        with _noted(damage):
+            found = audit(store)
+            part.audit = replace(found, shares=tuple(with_states(found.shares, known)))
         if cipher is not None:
-            part.opening = opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
-            _unless_damaged(lambda: _open(opening, cipher, move), damage)
+            part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
+            with _noted(damage):
+                _open(part.opening, cipher, move)
         part.damage = sorted({type(error).__name__ for error in damage})
         part.ended = now()
     return part
@@ -298,13 +297,13 @@ def _mark(key: bytes, failed: Failure) -> str:
     return hmac.new(key, data, hashlib.sha256).hexdigest()[:32]
 
 
-def _unless_damaged(read: Callable[[], _Read], damage: list[SealpointError]) -> _Read | None:
-    """Read a part; if that is damaged, add why to ``damage``, and return ``None``."""
+@contextmanager
+def _noted(damage: list[SealpointError]) -> Iterator[None]:
+    """End a block that reads a damaged part, and add the error to ``damage``."""
     try:
-        return read()
-    except _DAMAGE as error:
+        yield
+    except (DatabaseCorruptError, RowError) as error:
         damage.append(error)
-        return None
 
 
 def _bounded(place: dict[str, Any]) -> dict[str, Any]:
