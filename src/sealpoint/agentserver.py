@@ -15,7 +15,8 @@ merges objects of one model or field into those of another. The coordinates:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
@@ -123,7 +124,7 @@ class ServerCipher:
             UnsupportedTypeError: If a value has no form in JSON, or what it is bound to in the context.
             NoActiveKeyError: If the ring has no active key.
         """
-        try:
+        with self._counted():
             return {
                 key: value
                 # A text that looks sealed would be opened, or refused, when the server reads the row.
@@ -131,9 +132,6 @@ class ServerCipher:
                 else self._seal_value(context, key, _dump(value))
                 for key, value in data.items()
             }
-        except SealpointError as error:
-            self._cipher.tally.refuse(error)
-            raise
 
     def open_object(self, context: Context, data: Mapping[str, Any]) -> Reading:
         """Open the values of an object.
@@ -143,7 +141,7 @@ class ServerCipher:
             SealpointError: What `RingCipher.open` raises.
         """
         plain, replaced = dict(data), dict[str, Any]()
-        try:
+        with self._counted():
             for key, value in data.items():
                 if _looks_sealed(value):
                     tag, text = _split(value, ":")
@@ -158,9 +156,6 @@ class ServerCipher:
                     self._take_plaintext(f"the value of key {excerpt(key)}")
                     if self._is_old(None):
                         replaced[key] = self._seal_value(context, key, _dump(value))
-        except SealpointError as error:
-            self._cipher.tally.refuse(error)
-            raise
         return Reading(plain, {**data, **replaced} if replaced else None)
 
     def seal_blob(self, context: Context, blob: bytes) -> bytes:
@@ -181,24 +176,36 @@ class ServerCipher:
             SealpointError: What `RingCipher.open` raises.
         """
         blob = bytes(blob)
-        try:
+        with self._counted():
             if not blob.startswith(PREFIX.encode()):
                 self._take_plaintext("a blob")
                 return Reading(blob, self.seal_blob(context, blob) if self._is_old(None) else None)
             tag, sealed = _split(blob, b":")  # tags contain no colon
             opened = self._cipher.open(tag.decode("latin-1"), sealed, row=self._row(context, "blob"))
+        is_old = self._is_old(opened.key_id)
+        return Reading(opened.data, self.seal_blob(context, opened.data) if is_old else None)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count an error that the block raises as a refusal of the cipher."""
+        try:
+            yield
         except SealpointError as error:
             self._cipher.tally.refuse(error)
             raise
-        is_old = self._is_old(opened.key_id)
-        return Reading(opened.data, self.seal_blob(context, opened.data) if is_old else None)
 
     def _seal_value(self, context: Context, key: str, data: bytes) -> str:
         tag, blob = self._cipher.seal("json", data, row=self._row(context, "value", key))
         return f"{PREFIX}{tag}:{encode_value(blob)}"
 
     def _row(self, context: Context, kind: str, key: str | None = None) -> dict[str, str]:
-        row = {"server": kind} if key is None else {"server": kind, "key": _text(key)}
+        row = {"server": kind}
+        if key is not None:
+            try:
+                str.encode(key)
+            except (TypeError, UnicodeEncodeError):
+                raise UnsupportedTypeError("a key of an object is not Unicode text") from None
+            row["key"] = key
         for name in self._bound:
             row[f"context.{name}"] = _context_text(name, context.metadata.get(name))
         return row
@@ -248,14 +255,8 @@ def _context_text(name: str, value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        what = f"key {excerpt(name)} of the encryption context is {type(value).__name__}"
-        hint = "let the context handler return text, numbers, or lists and objects of them"
-        raise UnsupportedTypeError(f"{what}, which has no form in JSON", hint=hint) from None
-
-
-def _text(key: str) -> str:
-    try:
-        str.encode(key)
-    except (TypeError, UnicodeEncodeError):
-        raise UnsupportedTypeError("a key of an object is not Unicode text") from None
-    return key
+        raise UnsupportedTypeError(
+            f"key {excerpt(name)} of the encryption context is {type(value).__name__},"
+            " which has no form in JSON",
+            hint="let the context handler return text, numbers, or lists and objects of them",
+        ) from None

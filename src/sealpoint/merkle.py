@@ -39,7 +39,6 @@ class Tree:
     __slots__ = ("_edge", "size")
 
     def __init__(self) -> None:
-        """Create an empty tree."""
         self.size = 0
         self._edge = list[bytes]()  # roots of full subtrees, the greatest first
 
@@ -67,10 +66,7 @@ class Tree:
 
     def add(self, leaf: bytes) -> None:
         """Add a leaf."""
-        self.add_hash(leaf_hash(leaf))
-
-    def add_hash(self, node: bytes) -> None:
-        """Add a leaf of which the hash is known, 32 bytes."""
+        node = leaf_hash(leaf)
         size, edge = self.size, self._edge
         while size & 1:  # the last subtree is as large as the one that ends here
             node = node_hash(edge.pop(), node)

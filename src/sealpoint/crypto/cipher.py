@@ -10,7 +10,16 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
-from sealpoint.crypto.stats import OPENED, OPENED_RETIRED, SEALED, CipherStats, CipherTally
+from sealpoint.crypto.stats import (
+    OPENED,
+    OPENED_RETIRED,
+    PLAINTEXT,
+    REFUSED,
+    SEALED,
+    TOLERATED,
+    CipherStats,
+    CipherTally,
+)
 from sealpoint.crypto.suites import SUITES, Suite, make_suite
 from sealpoint.crypto.tag import READABLE, Tag
 from sealpoint.errors import (
@@ -267,8 +276,14 @@ class RingCipher(NeverPickled):
         """Return what this cipher has counted, and which ring it uses, for monitoring."""
         ring, reloads = self.ring, self._reloads
         active = None if ring.active_id is None else ring.get_key(ring.active_id)
-        return self.tally.stats(
-            RingStats(
+        return CipherStats(
+            sealed=self.tally.read(SEALED),
+            opened=self.tally.read(OPENED, OPENED_RETIRED),
+            opened_retired=self.tally.read(OPENED_RETIRED),
+            plaintext=self.tally.read(PLAINTEXT).get("", 0),
+            refused=self.tally.read(REFUSED),
+            tolerated=self.tally.read(TOLERATED),
+            ring=RingStats(
                 active_id=ring.active_id,
                 active_created=None if active is None else active.created,
                 read_at=reloads.read_at,
@@ -276,7 +291,7 @@ class RingCipher(NeverPickled):
                 refused=dict(reloads.refused),
                 error=reloads.error,
             ),
-            source_stats(),
+            sources=source_stats(),
         )
 
     def seal(

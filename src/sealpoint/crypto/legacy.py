@@ -29,7 +29,6 @@ class AesEax:
     """
 
     NONCE_BYTES: Final = 16
-    TAG_BYTES: Final = 16
     OVERHEAD_BYTES: Final = 16 + 16
 
     def __init__(self, key: bytes) -> None:
@@ -52,8 +51,15 @@ class AesEax:
             raise SealedValueError(
                 f"sealed value of {len(blob)} bytes; the shortest possible has {self.OVERHEAD_BYTES}"
             )
-        body = self.NONCE_BYTES + self.TAG_BYTES
-        return self.open_parts(blob[: self.NONCE_BYTES], b"", blob[body:], blob[self.NONCE_BYTES : body])
+        nonce, tag, sealed = self._parts(blob)
+        return self.open_parts(nonce, b"", sealed, tag)
+
+    def _parts(self, blob: bytes) -> tuple[bytes, bytes, bytes]:
+        return (
+            blob[: self.NONCE_BYTES],
+            blob[self.NONCE_BYTES : self.OVERHEAD_BYTES],
+            blob[self.OVERHEAD_BYTES :],
+        )
 
     def open_parts(self, nonce: bytes, header: bytes, ciphertext: bytes, tag: bytes) -> bytes:
         """Return the plaintext of the general mode: any nonce, any header, a tag of 16 bytes."""
@@ -67,7 +73,7 @@ class AesEax:
         return decryptor.update(ciphertext) + decryptor.finalize()
 
 
-class LegacyAes:
+class LegacyAes(AesEax):
     """Opens both kinds of row under one key: as EAX first, LangGraph's default, then as GCM.
 
     This is no fallback to another key or to weaker authentication: there is one key, and each mode
@@ -76,26 +82,16 @@ class LegacyAes:
     instead of 2^-128.
     """
 
-    _GCM_TAG: Final = slice(AesEax.NONCE_BYTES, AesEax.OVERHEAD_BYTES)
-
     def __init__(self, key: bytes) -> None:
-        self._eax = AesEax(key)
+        super().__init__(key)
         self._gcm = AESGCM(key)
-
-    def seal(self, data: bytes, context: bytes) -> bytes:
-        """Refuse: no new values are sealed in a suite that binds no context."""
-        raise UnknownSuiteError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
 
     def open(self, blob: bytes, context: bytes = b"") -> bytes:
         """Return the data of nonce, tag and ciphertext. ``context`` is not part of it."""
         try:
-            return self._eax.open(blob)
+            return super().open(blob)
         except IntegrityError:
-            nonce, tag, sealed = (
-                blob[: AesEax.NONCE_BYTES],
-                blob[self._GCM_TAG],
-                blob[AesEax.OVERHEAD_BYTES :],
-            )
+            nonce, tag, sealed = self._parts(blob)
         try:
             return self._gcm.decrypt(nonce, sealed + tag, None)
         except InvalidTag:

@@ -62,16 +62,3 @@ class CipherTally(Tally):
     def tolerate(self, error: SealpointError) -> None:
         """Count an error that is not raised."""
         self.add(TOLERATED, type(error).__name__)
-
-    def stats(self, ring: RingStats, sources: SourceStats) -> CipherStats:
-        """Return all counts."""
-        return CipherStats(
-            sealed=self.read(SEALED),
-            opened=self.read(OPENED, OPENED_RETIRED),
-            opened_retired=self.read(OPENED_RETIRED),
-            plaintext=self.read(PLAINTEXT).get("", 0),
-            refused=self.read(REFUSED),
-            tolerated=self.read(TOLERATED),
-            ring=ring,
-            sources=sources,
-        )

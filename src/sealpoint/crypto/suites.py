@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
 from typing import Final, NamedTuple, Protocol
-from weakref import WeakSet
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
 from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError, excerpt
+from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES, LEGACY
 
 # Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
@@ -40,7 +40,7 @@ VIEW_BYTES: Final = 8 * 1024
 _PREFIX: Final = slice(0, 12)
 _TAIL: Final = slice(12, 24)
 _BODY: Final = slice(24, None)
-_TAIL_BYTES: Final = 12
+_HALF_BYTES: Final = 12
 _XAES_OVERHEAD_BYTES: Final = 24 + 16
 
 
@@ -148,9 +148,6 @@ class Xaes256Gcm:
     prefixes collide with the probability of two random numbers of 96 bits.
     """
 
-    PREFIX_BYTES: Final = 12
-    NONCE_BYTES: Final = 24
-    OVERHEAD_BYTES: Final = _XAES_OVERHEAD_BYTES
     MAX_MESSAGES: Final = 1 << 24
     MAX_PREFIXES: Final = 128
     """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
@@ -159,7 +156,7 @@ class Xaes256Gcm:
         self._key = key
         self._sealing: _Sealing | None = None
         self._ciphers: dict[bytes, AESGCM] = {}
-        _sealers.add(self)
+        reset_in_child(self)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Return nonce, ciphertext and tag: 40 bytes more."""
@@ -167,24 +164,27 @@ class Xaes256Gcm:
         if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
             sealing = self._draw()
         prefix, cipher, _ = sealing
-        tail = _random(_TAIL_BYTES)
+        tail = _random(_HALF_BYTES)
         if len(data) < IN_PLACE_BYTES:
             return prefix + tail + cipher.encrypt(tail, data, context)
-        made = BytesIO(bytes(len(data) + self.OVERHEAD_BYTES))
+        made = BytesIO(bytes(len(data) + _XAES_OVERHEAD_BYTES))
         with made.getbuffer() as buffer:
-            buffer[: self.NONCE_BYTES] = prefix + tail
-            cipher.encrypt_into(tail, data, context, buffer[self.NONCE_BYTES :])
+            buffer[: 2 * _HALF_BYTES] = prefix + tail
+            cipher.encrypt_into(tail, data, context, buffer[_BODY])
         return made.getvalue()
 
     def _draw(self) -> _Sealing:
         """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
-        prefix = _random(self.PREFIX_BYTES)
+        prefix = _random(_HALF_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
         self._sealing = _Sealing(prefix, cipher, count(1))
         return self._sealing
 
-    def forget_prefix(self) -> None:
-        """Choose a new prefix for the next message: after a fork the parent process uses the old one."""
+    def reset_after_fork(self) -> None:
+        """Choose a new prefix for the next message.
+
+        Parent and child count separately, and together could exceed `MAX_MESSAGES` under one prefix.
+        """
         self._sealing = None
 
     def open(self, blob: bytes, context: bytes) -> bytes:
@@ -216,18 +216,6 @@ class _Sealing(NamedTuple):
     prefix: bytes
     cipher: AESGCM
     messages: count[int]
-
-
-_sealers: Final = WeakSet[Xaes256Gcm]()
-
-
-def _forget_prefixes() -> None:
-    for suite in _sealers:
-        suite.forget_prefix()
-
-
-# Parent and child count separately, and together could exceed `MAX_MESSAGES` under one prefix.
-os.register_at_fork(after_in_child=_forget_prefixes)
 
 
 SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
 
@@ -31,15 +30,12 @@ def counts(cipher: RingCipher) -> dict[str, Mapping[str, int]]:
     return {"sealed": stats.sealed, "opened": stats.opened, "opened_retired": stats.opened_retired}
 
 
-def test_nothing_yet() -> None:
-    stats = make_cipher().stats()
+def test_every_way_of_sealing_and_opening_counts() -> None:
+    cipher = make_cipher()
+    stats = cipher.stats()
     assert not any((stats.sealed, stats.opened, stats.opened_retired, stats.refused, stats.tolerated))
     assert (stats.plaintext, stats.ring.reloads, stats.ring.error) == (0, 0, None)
     assert stats.ring.active_id == "new"
-
-
-def test_every_way_of_sealing_and_opening_counts() -> None:
-    cipher = make_cipher()
     for row, secret in ((None, None), ({}, None), (None, SECRET), ({"a": "b"}, SECRET)):
         tag, blob = cipher.seal("msgpack", b"value", row=row, secret=secret)
         cipher.open(tag, blob, row=row, secret=secret)
@@ -64,22 +60,15 @@ def test_retired_is_what_was_active_once(state: KeyState, retired: dict[str, int
     assert cipher.stats().opened_retired == retired
 
 
-def test_failures_are_counted_by_class_alone() -> None:
-    """A hostile tag leaves no key id behind."""
+def test_failures_leave_no_key_id() -> None:
+    """A law in tests/property is about the classes that are counted."""
     cipher = make_cipher()
     tag, blob = cipher.seal("msgpack", b"value")
-    for bad_tag, bad_blob in ((tag, blob[:-1]), (tag, b""), ("msgpack+cobblestone256@x", blob), ("", blob)):
+    for bad_tag, bad_blob in ((tag, blob[:-1]), ("msgpack+cobblestone256@x", blob)):
         with pytest.raises((SealedValueError, LookupError)):
             cipher.open(bad_tag, bad_blob)
-    with suppress(SealedValueError):
-        cipher.seal("a b", b"value")
     assert counts(cipher) == {"sealed": {"new": 1}, "opened": {}, "opened_retired": {}}
-    assert cipher.stats().refused == {
-        "SealedValueError": 1,
-        "IntegrityError": 1,
-        "TagError": 2,
-        "UnknownKeyError": 1,
-    }
+    assert cipher.stats().refused == {"IntegrityError": 1, "UnknownKeyError": 1}
 
 
 def test_a_change_of_ring_goes_on_counting(tmp_path: Path) -> None:
@@ -100,21 +89,28 @@ def test_a_change_of_ring_goes_on_counting(tmp_path: Path) -> None:
     }
 
 
-def test_exact_over_eight_threads() -> None:
+def test_eight_threads_share_one_cipher() -> None:
+    """Each seals and opens values with and without row and secret, and forgets it; all counts are exact."""
     cipher, gate = RingCipher(KeyRing([*make_ring().keys, Key("more", NEW, KeyState.STAGED)])), Barrier(8)
     old = seal_with_old()
 
-    def work(_: int) -> None:
+    def work(number: int) -> None:
         gate.wait()
-        for _ in range(500):
-            cipher.open(*cipher.seal("msgpack", b""))
+        for turn in range(100):
+            data = f"{number}-{turn}".encode()
+            row = {"thread_id": str(number)} if turn % 2 else None
+            secret = bytes([number // 2 + 1]) * 32 if turn % 3 else None
+            tag, blob = cipher.seal(f"type{turn % 5}", data, row=row, secret=secret)
+            assert cipher.open(tag, blob, row=row, secret=secret).typed == (f"type{turn % 5}", data)
+            if secret:
+                cipher.forget_secret(secret)
             cipher.open(*old)
             counts(cipher)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert counts(cipher) == {
-        "sealed": {"new": 4000},
-        "opened": {"new": 4000, "old": 4000},
-        "opened_retired": {"old": 4000},
+        "sealed": {"new": 800},
+        "opened": {"new": 800, "old": 800},
+        "opened_retired": {"old": 800},
     }

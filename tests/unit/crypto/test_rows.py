@@ -1,10 +1,19 @@
-"""Rows and secrets: a value opens with the row and the secret it was sealed with, and no others."""
+"""Rows and secrets: a value opens with the row and the secret it was sealed with, and no others.
+
+A secret leaves a cipher when it is forgotten, and all that was derived from it.
+"""
 
 from __future__ import annotations
 
+import gc
+import os
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from sealpoint.crypto import Opened, PackedRow, Row, RowTemplate, Tag, context
+from sealpoint.crypto import Key, KeyRing, KeyState, Opened, RingCipher, Row, RowTemplate, Tag, context
+from sealpoint.crypto import cipher as cipher_module
 from sealpoint.crypto.context import pack_row
 from sealpoint.errors import (
     ContextMissingError,
@@ -13,17 +22,10 @@ from sealpoint.errors import (
     SealpointError,
     UnboundValueError,
 )
-from tests.support.keys.rings import OTHER, SECRET, SUITES, make_cipher
-from tests.support.runs.costs import calls_of
+from sealpoint.keys.key import mix
+from tests.support.keys.rings import NEW, OLD, OTHER, SECRET, SUITES, make_cipher
 
-ROW: Row = {
-    "table": "writes",
-    "thread_id": "1",
-    "checkpoint_ns": "",
-    "checkpoint_id": "1f0a",
-    "task_id": "t",
-    "channel": "messages",
-}
+ROW: Row = {"table": "writes", "thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "1f0a"}
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -47,28 +49,6 @@ def test_round_trip(suite: str, row: Row | None, secret: bytes | None, flags: tu
     assert opened == Opened("msgpack", b"value", authenticated=True, key_id="new")
     assert type(opened) is Opened
     assert opened.typed == ("msgpack", b"value")
-
-
-OTHER_ROWS: list[Row] = [
-    *({**ROW, name: "other"} for name in ROW),
-    *({name: value for name, value in ROW.items() if name != missing} for missing in ROW),
-    {**ROW, "idx": "0"},
-    {**ROW, "": ""},
-    {**ROW, "thread_id": ROW["channel"], "channel": ROW["thread_id"]},
-    {**ROW, "channel": "message", "task_id": "ts"},
-    {},
-]
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_another_row_is_refused(suite: str) -> None:
-    """The order of its coordinates is no difference; a law in tests/property is about any two rows."""
-    cipher = make_cipher(suite)
-    tag, blob = cipher.seal("msgpack", b"value", row=ROW)
-    assert cipher.open(tag, blob, row={name: ROW[name] for name in reversed([*ROW])}).data == b"value"
-    for row in OTHER_ROWS:
-        with pytest.raises(IntegrityError):
-            cipher.open(tag, blob, row=row)
 
 
 Place = tuple[Row | None, bytes | None]  # row and secret
@@ -105,19 +85,6 @@ def test_each_mismatch_has_its_own_refusal(
             cipher.open(tag, b"", row=given[0], secret=given[1])
 
 
-@pytest.mark.parametrize(("mine", "yours"), [(".row", ""), ("", ".row"), (".dek", ""), (".row", ".dek.row")])
-def test_flags_added_or_cut_off_do_not_open(mine: str, yours: str) -> None:
-    """A value cannot be freed from its row by editing its tag: the tag is authenticated."""
-    cipher = make_cipher()
-    row, secret = (ROW if ".row" in mine else None), (SECRET if ".dek" in mine else None)
-    tag, blob = cipher.seal("msgpack", b"value", row=row, secret=secret)
-    edited = tag.replace(f"256{mine}@", f"256{yours}@")
-    row, secret = (ROW if ".row" in yours else None), (SECRET if ".dek" in yours else None)
-    assert edited != tag
-    with pytest.raises(IntegrityError):
-        cipher.open(edited, blob, row=row, secret=secret)
-
-
 @pytest.mark.parametrize("secret", [b"", "s" * 32, bytearray(32), SECRET[:-1], SECRET + b"\0"])
 def test_secret_is_thirty_two_bytes(secret: bytes) -> None:
     cipher = make_cipher()
@@ -139,16 +106,14 @@ def test_coordinates_are_strings(row: dict[str, str]) -> None:
         RowTemplate({}, (name,)).row(value)
 
 
-@pytest.mark.parametrize(("shared", "names"), [({"a": "1"}, ("a",)), ({}, ("a", "a"))])
-def test_template_names_each_coordinate_once(shared: Row, names: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="twice"):
-        RowTemplate(shared, names)
-
-
-@pytest.mark.parametrize("values", [(), ("1", "2")])
-def test_template_takes_a_value_for_each_name(values: tuple[str, ...]) -> None:
-    with pytest.raises(TypeError, match="1 coordinates"):
-        RowTemplate({"a": "1"}, ("b",)).row(*values)
+def test_template_takes_each_coordinate_once() -> None:
+    cases: list[tuple[Row, tuple[str, ...]]] = [({"a": "1"}, ("a",)), ({}, ("a", "a"))]
+    for shared, names in cases:
+        with pytest.raises(ValueError, match="twice"):
+            RowTemplate(shared, names)
+    for values in ((), ("1", "2")):
+        with pytest.raises(TypeError, match="1 coordinates"):
+            RowTemplate({"a": "1"}, ("b",)).row(*values)
 
 
 def test_bytes_are_not_a_packed_row() -> None:
@@ -157,16 +122,53 @@ def test_bytes_are_not_a_packed_row() -> None:
         make_cipher().seal("msgpack", b"value", row=bytes(pack_row({"a": "1"})))  # type: ignore[arg-type]
 
 
-def test_packed_row_costs_no_call_more_than_none() -> None:
-    """What a bound value shares with others (its tag, and the coordinates of its template) is packed once."""
+def reachable(start: object) -> Iterator[Any]:
+    """Yield all objects that a reference leads to, modules and classes left out."""
+    seen, waiting = {id(start)}, [start]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for other in gc.get_referents(found):
+            is_part = not isinstance(other, type | type(gc)) and type(other).__name__ != "function"
+            if is_part and id(other) not in seen:
+                seen.add(id(other))
+                waiting.append(other)
+
+
+def holds(cipher: RingCipher, secret: bytes) -> set[str]:
+    """Return what a cipher keeps of a secret: itself, the mixed keys, the keys of the suites."""
+    keys = {"old": OLD, "new": NEW}
+    traces = {"secret": secret}
+    for name, material in keys.items():
+        traces[f"mixed {name}"] = mix(material, secret)
+        for suite in SUITES:
+            subkey = Key(name, material, KeyState.ACTIVE).subkey(suite, secret)
+            traces[f"{name} {suite}"] = subkey
+    kept = {found for found in reachable(cipher) if type(found) is bytes}
+    return {name for name, trace in traces.items() if trace in kept}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_nothing_of_a_forgotten_secret_is_reachable(suite: str) -> None:
+    cipher = make_cipher(suite)
+    old = RingCipher(KeyRing([Key("old", OLD, KeyState.ACTIVE)]), suite)
+    for secret in (SECRET, OTHER):
+        for row in (None, {"thread_id": "1"}):
+            cipher.open(*cipher.seal("msgpack", b"value", row=row, secret=secret), row=row, secret=secret)
+            cipher.open(*old.seal("msgpack", b"value", row=row, secret=secret), row=row, secret=secret)
+    assert {"secret", f"old {suite}", f"new {suite}"} <= holds(cipher, SECRET)
+    cipher.forget_secret(SECRET)
+    assert holds(cipher, SECRET) == set()
+    assert {"secret", f"old {suite}", f"new {suite}"} <= holds(cipher, OTHER)
+    cipher.forget_secret(SECRET)  # one that is not held
+    sealed = cipher.seal("msgpack", b"value", secret=SECRET)
+    assert cipher.open(*sealed, secret=SECRET).data == b"value"
+
+
+def test_number_of_secrets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cipher_module, "_CACHED_SECRETS", 4)
     cipher = make_cipher("xaes256gcm")
-    names = {"table": "writes", "thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "2"}
-    row = RowTemplate(names, ("task_id", "channel")).row("3", "messages")
-    free, bound = cipher.seal("msgpack", b"value"), cipher.seal("msgpack", b"value", row=row)
-    assert isinstance(row, PackedRow)
-    for with_row, without in (
-        (lambda: cipher.open(*bound, row=row), lambda: cipher.open(*free)),
-        (lambda: cipher.seal("msgpack", b"", row=row), lambda: cipher.seal("msgpack", b"")),
-    ):
-        with_row(), without()  # fill the caches
-        assert calls_of(with_row) == calls_of(without) > 0
+    secrets = [os.urandom(32) for _ in range(20)]
+    for secret in secrets:
+        cipher.seal("msgpack", b"value", secret=secret)
+        assert sum("secret" in holds(cipher, other) for other in secrets) <= 4

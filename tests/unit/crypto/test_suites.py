@@ -1,24 +1,34 @@
-"""Suites: sizes, freshness, and what a suite refuses by itself. Known answers are in tests/vectors."""
+"""Suites: sizes, freshness, prefixes of nonces, and what a suite refuses by itself.
+
+Known answers are in tests/vectors.
+"""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import pytest
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from sealpoint.crypto import suites
 from sealpoint.crypto.legacy import AesEax
 from sealpoint.crypto.suites import (
     IN_PLACE_BYTES,
+    Xaes256Gcm,
     derive_xaes_key,
     make_suite,
     random_source,
 )
 from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError
-from tests.support.keys.rings import NEW, SUITES
+from tests.support.keys.rings import NEW, OTHER, SUITES
 
 CHUNK = 16 * 1024
+PREFIX = slice(12)
+NONCE = slice(24)
 
 
 SIZES = [
@@ -99,14 +109,10 @@ def test_the_legacy_suite_never_seals() -> None:
         AesEax(NEW).seal(b"value", b"")
 
 
-@pytest.mark.parametrize("name", ["", "aes128gcm", "aes256gcm", "XAES256GCM", "cobblestone256.row"])
-def test_unknown_suite(name: str) -> None:
-    with pytest.raises(UnknownSuiteError):
-        make_suite(name, NEW)
-
-
-def _refuse(*_: object) -> bytes:
-    raise OSError("not implemented")
+def test_unknown_suite() -> None:
+    for name in ("", "aes256gcm", "XAES256GCM", "cobblestone256.row"):
+        with pytest.raises(UnknownSuiteError):
+            make_suite(name, NEW)
 
 
 @pytest.mark.skipif(not hasattr(os, "getrandom"), reason="a call of Linux")
@@ -114,8 +120,99 @@ def test_random_bytes_are_those_of_the_kernel_with_or_without_getrandom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`os.getrandom` does not release the GIL; a sandbox may refuse it, and other systems lack it."""
+
+    def refuse(*_: object) -> bytes:
+        raise OSError("not implemented")
+
     assert random_source() is os.getrandom
-    monkeypatch.setattr(os, "getrandom", _refuse)
+    monkeypatch.setattr(os, "getrandom", refuse)
     assert random_source() is os.urandom
     monkeypatch.delattr(os, "getrandom")
     assert random_source() is os.urandom
+
+
+def prefixes(suite: Xaes256Gcm, messages: int) -> list[bytes]:
+    """The first 12 bytes of the nonces of some messages."""
+    return [suite.seal(b"value", b"")[PREFIX] for _ in range(messages)]
+
+
+@pytest.fixture
+def derivations(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The prefixes for which a key was derived."""
+    seen: list[bytes] = []
+    derive = suites.derive_xaes_key
+
+    def counting(key: bytes, prefix: bytes) -> bytes:
+        seen.append(prefix)
+        return derive(key, prefix)
+
+    monkeypatch.setattr(suites, "derive_xaes_key", counting)
+    return seen
+
+
+def test_messages_share_a_prefix_and_no_nonce() -> None:
+    blobs = [Xaes256Gcm(NEW).seal(b"", b"") for _ in range(2)]
+    assert blobs[0][PREFIX] != blobs[1][PREFIX]
+    suite = Xaes256Gcm(NEW)
+    blobs = [suite.seal(bytes(size), b"") for size in (0, 5, IN_PLACE_BYTES, 5, 0)]
+    assert len({blob[PREFIX] for blob in blobs}) == 1
+    assert len({blob[NONCE] for blob in blobs}) == len(blobs)
+
+
+def test_a_prefix_lasts_for_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with threads."""
+    assert Xaes256Gcm.MAX_MESSAGES == 2**24
+    monkeypatch.setattr(Xaes256Gcm, "MAX_MESSAGES", 3)
+    first, second, third = (prefixes(suite, 3) for suite in [Xaes256Gcm(NEW)] * 3)
+    assert [len(set(group)) for group in (first, second, third)] == [1, 1, 1]
+    assert len({*first, *second, *third}) == 3
+    suite = Xaes256Gcm(NEW)
+    with ThreadPoolExecutor(8) as pool:
+        seen = [*pool.map(lambda _: suite.seal(b"", b"")[PREFIX], range(1000))]
+    assert max(map(seen.count, set(seen))) <= 3
+
+
+def _seal_in_child(pipe: Connection, suite: Xaes256Gcm) -> None:
+    pipe.send(suite.seal(b"from the child", b""))
+
+
+def test_a_forked_process_draws_its_own(derivations: list[bytes]) -> None:
+    suite = Xaes256Gcm(NEW)
+    before = suite.seal(b"", b"")
+    context = get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_seal_in_child, args=(theirs, suite))
+    child.start()
+    blob = ours.recv()
+    child.join()
+    assert blob[PREFIX] != before[PREFIX]
+    assert suite.seal(b"", b"")[PREFIX] == before[PREFIX]
+    assert suite.open(blob, b"") == b"from the child"
+
+
+def test_a_cipher_is_derived_once_for_each_prefix(derivations: list[bytes]) -> None:
+    """But not kept for what does not open: forged rows would displace the prefixes of honest ones."""
+    blobs, forged = [Xaes256Gcm(NEW).seal(b"value", b"") for _ in range(2)], Xaes256Gcm(OTHER).seal(b"", b"")
+    derivations.clear()
+    reader = Xaes256Gcm(NEW)
+    for blob in blobs * 3:
+        assert reader.open(blob, b"") == b"value"
+    for _ in range(2):
+        with pytest.raises(IntegrityError):
+            reader.open(forged, b"")
+    assert derivations == [blob[PREFIX] for blob in (*blobs, forged, forged)]
+
+
+def test_so_many_prefixes_are_remembered(monkeypatch: pytest.MonkeyPatch, derivations: list[bytes]) -> None:
+    monkeypatch.setattr(Xaes256Gcm, "MAX_PREFIXES", 4)
+    blobs = [Xaes256Gcm(NEW).seal(b"value", b"") for _ in range(10)]
+    reader = Xaes256Gcm(NEW)
+    for blob in blobs + blobs[:2]:
+        assert reader.open(blob, b"") == b"value"
+    derivations.clear()
+    for blob in blobs[-2:]:
+        reader.open(blob, b"")
+    assert derivations == []
+    for blob in blobs:
+        reader.open(blob, b"")
+    assert len(derivations) >= len(blobs) - 4

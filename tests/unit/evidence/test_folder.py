@@ -16,20 +16,13 @@ from sealpoint.admin.evidence.report.sources import find_changes
 from sealpoint.admin.evidence.verify import make_proof
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.errors import EntryError, LedgerTamperedError
-from tests.support.keys.ledgers import SIGNER, add, make_entry, make_ledger
+from tests.support.keys.ledgers import SIGNER, add, make_entry
 
 # A read that waits fails by name.
 pytestmark = pytest.mark.timeout(60)
 
 KINDS = ["fifo", "socket", "folder", "endless", "link"]
 DIGEST = "sha256:" + "0" * 64
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    make_ledger(tmp_path / "ledger")
-    monkeypatch.chdir(tmp_path)  # the name of a socket is short
-    return tmp_path / "ledger"
 
 
 def put(path: Path, kind: str) -> None:
@@ -56,48 +49,41 @@ def is_whole_after_another_entry(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["entries.jsonl", "checkpoint"])
-def test_what_is_no_file_is_found_by_a_check(folder: Path, name: str, kind: str) -> None:
+@pytest.mark.parametrize("name", ["entries.jsonl", "checkpoint", "vkey", "entries.torn.new"])
+def test_what_is_no_file_is_refused_by_readers_and_writers(folder: Path, name: str, kind: str) -> None:
     pin = (folder / "checkpoint").read_bytes()
     put(folder / name, kind)
-    assert verify_ledger(folder, SIGNER.key, [pin]).reasons == {Reason.LEDGER_BROKEN}
-    assert Reason.LEDGER_BROKEN in find_changes(folder, None, DIGEST, SIGNER.key, [pin]).reasons
-    with pytest.raises(LedgerTamperedError, match="regular file"):
-        make_proof(folder, 1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_key_and_next_head_that_are_no_files_are_not_read(folder: Path, kind: str) -> None:
-    put(folder / "vkey", kind)
-    with pytest.raises(LedgerTamperedError, match="regular file"):
-        verify_ledger(folder)
-    put(folder / "checkpoint.new", kind)
-    assert verify_ledger(folder, SIGNER.key).reasons == {Reason.PIN_NOT_GIVEN}
-    with (folder / "entries.jsonl").open("ab") as stream:
-        stream.write(b"torn")
-    assert Reason.LEDGER_BROKEN in verify_ledger(folder, SIGNER.key).reasons
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["entries.jsonl", "checkpoint", "vkey", "entries.torn.new"])
-def test_writer_refuses_what_is_no_file(folder: Path, name: str, kind: str) -> None:
-    put(folder / name, kind)
+    if name in ("entries.jsonl", "checkpoint"):
+        assert verify_ledger(folder, SIGNER.key, [pin]).reasons == {Reason.LEDGER_BROKEN}
+        assert Reason.LEDGER_BROKEN in find_changes(folder, None, DIGEST, SIGNER.key, [pin]).reasons
+        with pytest.raises(LedgerTamperedError, match="regular file"):
+            make_proof(folder, 1)
+    elif name == "vkey":
+        with pytest.raises(LedgerTamperedError, match="regular file"):
+            verify_ledger(folder)
     with pytest.raises((LedgerTamperedError, OSError)) as caught:
         add(Ledger(folder, SIGNER), "more")
     assert kind != "fifo" or "is not a regular file" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "endless", "link"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["edge", "checkpoint.new"])
-def test_writer_replaces_what_may_be_deleted(folder: Path, name: str, kind: str) -> None:
+def test_what_is_no_file_and_may_be_deleted_is_not_read(folder: Path, name: str, kind: str) -> None:
     put(folder / name, kind)
-    assert is_whole_after_another_entry(folder)
-    assert (folder / name).is_file()
+    assert verify_ledger(folder, SIGNER.key).reasons == {Reason.PIN_NOT_GIVEN}
+    if kind != "folder":
+        assert is_whole_after_another_entry(folder)
+        assert (folder / name).is_file()
+        put(folder / name, kind)
+    with (folder / "entries.jsonl").open("ab") as stream:
+        stream.write(b"torn")
+    expected = Reason.LEDGER_BROKEN if name == "checkpoint.new" else Reason.PIN_NOT_GIVEN
+    assert expected in verify_ledger(folder, SIGNER.key).reasons
 
 
 @pytest.mark.parametrize("name", ["checkpoint.new", "edge"])
 def test_pipe_between_two_entries_does_not_wait(folder: Path, name: str) -> None:
-    """As a command adds two; whoever holds the reading end gets nothing that keeps the writer."""
+    """As a command adds two: a process that has the pipe open for reading cannot make the writer wait."""
     ledger = Ledger(folder, SIGNER)
     add(ledger, "begin")
     with ledger.writing(make_entry()) as writer:
@@ -141,16 +127,21 @@ def test_torn_rest_is_read_up_to_a_bound(folder: Path) -> None:
 def test_what_is_not_the_document_is_missing(
     folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which is read in parts, up to the bound of what a writer takes."""
+    """Documents are read in parts, up to the size that a writer accepts."""
     limit = 3_000_000
-    monkeypatch.setattr("sealpoint.admin.evidence.folder.MAX_DOCUMENT_BYTES", limit)
+    for module in ("folder", "ledger"):
+        monkeypatch.setattr(f"sealpoint.admin.evidence.{module}.MAX_DOCUMENT_BYTES", limit)
     ledger, data = Ledger(folder, SIGNER), bytes(limit + (kind == "huge"))
     with ledger.writing(make_entry()) as writer:
-        file = ledger.folder.document(digest_of(data))
-        file.write_bytes(data)
+        if kind == "huge":
+            with pytest.raises(EntryError, match=f"at most {limit} bytes"):
+                writer.add_document(data)
+            ledger.folder.document(digest_of(data)).write_bytes(data)
+        else:
+            writer.add_document(data)
         writer.add(replace(make_entry(), documents=[digest_of(data)]))
-    if kind != "huge":
-        assert verify_ledger(folder, SIGNER.key).documents == 1
+    file = ledger.folder.document(digest_of(data))
+    assert verify_ledger(folder, SIGNER.key).documents == (kind != "huge")
     if kind in KINDS:
         put(file, kind)
     elif kind == "changed":
@@ -160,16 +151,6 @@ def test_what_is_not_the_document_is_missing(
     verdict = verify_ledger(folder, SIGNER.key)
     assert verdict.reasons == {Reason.DOCUMENTS_MISSING, Reason.PIN_NOT_GIVEN}
     assert verdict.documents == 0
-
-
-def test_document_that_could_not_be_read_again_is_not_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sealpoint.admin.evidence.ledger.MAX_DOCUMENT_BYTES", 9)
-    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
-        writer.add_document(bytes(9))
-        with pytest.raises(EntryError, match="at most 9 bytes"):
-            writer.add_document(bytes(10))
 
 
 def test_document_outside_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:

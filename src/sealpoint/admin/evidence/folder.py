@@ -21,8 +21,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import product
@@ -32,7 +34,7 @@ from typing import Any, BinaryIO, Final
 from sealpoint.admin.evidence import note
 from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.signer import Checkpoint, open_checkpoint
-from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, SignatureError
+from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError
 
 VERSION: Final = 1
 MAX_ENTRY_BYTES: Final = 65_535
@@ -109,22 +111,17 @@ class Entry:
             )
         return text.encode("ascii")
 
-    @classmethod
-    def parse(cls, line: bytes, seq: int) -> Entry:
-        """Parse the line of an entry.
-
-        Args:
-            line: Without its newline.
-            seq: The number that it must have.
-
-        Raises:
-            EntryError: If it is no entry of this version, or has another number.
-        """
-        return cls(**read_members(line, seq))
-
 
 def read_members(line: bytes, seq: int) -> dict[str, Any]:
-    """Return the members of the line of an entry, as `Entry.parse` checks them."""
+    """Return the members of an entry.
+
+    Args:
+        line: Its line, without a newline.
+        seq: The number that it must have.
+
+    Raises:
+        EntryError: If it is not an entry of this version, or has another number.
+    """
     if len(line) > MAX_ENTRY_BYTES:
         raise EntryError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
     try:
@@ -145,6 +142,7 @@ def read_members(line: bytes, seq: int) -> dict[str, Any]:
 
 MAX_DOCUMENT_BYTES: Final = 1 << 28
 _CHUNK_BYTES: Final = 1 << 20
+_DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 _LINE_BYTES: Final = MAX_ENTRY_BYTES + 1  # with its newline
 
 
@@ -152,7 +150,6 @@ class Folder:
     """The files of a ledger."""
 
     def __init__(self, path: Path) -> None:
-        """Name the files; none is read."""
         self.path: Final = path
         self.entries: Final = path / "entries.jsonl"
         self.checkpoint: Final = path / "checkpoint"
@@ -165,6 +162,18 @@ class Folder:
     def document(self, digest: str) -> Path:
         """Return the file of a document, named as an entry names it."""
         return self.documents / f"{digest.removeprefix('sha256:')}.json"
+
+    def has_document(self, digest: str) -> bool:
+        """Whether a document is there, and has its name. At most `MAX_DOCUMENT_BYTES` of it are read."""
+        if not _DIGEST.fullmatch(digest):  # else it could name a file outside of the folder
+            return False
+        found, left = sha256(), MAX_DOCUMENT_BYTES + 1
+        with suppress(OSError, LedgerTamperedError), open_regular(self.document(digest)) as stream:
+            while left and (data := stream.read(min(left, _CHUNK_BYTES))):
+                found.update(data)
+                left -= len(data)
+            return left > 0 and f"sha256:{found.hexdigest()}" == digest
+        return False
 
     def require(self) -> None:
         """Check that there is a ledger."""
@@ -184,12 +193,16 @@ class Folder:
         """Return the signed head as it is stored."""
         return self._read(self.checkpoint)
 
-    def read_new(self, key: VerifierKey) -> Checkpoint | None:
-        """Return the next head, if it is there and is signed."""
+    def read_next(self, key: VerifierKey, size: int, tail: bytes) -> Checkpoint | None:
+        """Return the next head, if the signer may have been interrupted while it added ``tail`` to a ledger.
+
+        It signs the head of one entry more before it begins to write that entry.
+        """
         try:
-            return open_checkpoint(self._read(self.new), key)
-        except (LedgerMissingError, LedgerTamperedError, NoteError, SignatureError):
+            head = open_checkpoint(self._read(self.new), key)
+        except (LedgerMissingError, LedgerTamperedError, NoteError):
             return None
+        return head if head.size == size + 1 and len(tail) <= _LINE_BYTES else None
 
     def read_entries(self, count: int) -> Iterator[dict[str, Any]]:
         """Yield the members of the first entries."""
@@ -239,16 +252,6 @@ def require_regular(file: Path, descriptor: int) -> None:
 
 def _not_regular(file: Path) -> LedgerTamperedError:
     return LedgerTamperedError(f"{file} is not a regular file, as each file of a ledger is")
-
-
-def is_document(file: Path, digest: str) -> bool:
-    """Whether a file is a document with this name. At most `MAX_DOCUMENT_BYTES` of it are read."""
-    found, left = sha256(), MAX_DOCUMENT_BYTES + 1
-    with open_regular(file) as stream:
-        while left and (data := stream.read(min(left, _CHUNK_BYTES))):
-            found.update(data)
-            left -= len(data)
-    return left > 0 and f"sha256:{found.hexdigest()}" == digest
 
 
 def digest_of(data: bytes) -> str:

@@ -42,6 +42,7 @@ from sealpoint.admin.evidence.folder import (
     digest_of,
     open_regular,
     read_lines,
+    read_members,
     require_regular,
 )
 from sealpoint.admin.evidence.note import VerifierKey
@@ -75,12 +76,6 @@ class Ledger:
     """A ledger that this account signs for."""
 
     def __init__(self, folder: Path, signer: Signer) -> None:
-        """Open a ledger. Nothing is read yet.
-
-        Args:
-            folder: Its folder.
-            signer: Signs its checkpoints.
-        """
         self.folder: Final = Folder(folder)
         self.signer: Final = signer
         self._state: State | None = None
@@ -148,8 +143,10 @@ def require_new(folder: Path) -> None:
     """Check that a folder has no ledger with an entry."""
     entries = Folder(folder).entries
     if entries.exists() and entries.stat().st_size:
-        hint = "nothing is overwritten; name a new folder in [ledger] dir"
-        raise OutputError(f"{folder} has a ledger already", hint=hint)
+        raise OutputError(
+            f"{folder} has a ledger already",
+            hint="nothing is overwritten; name a new folder in [ledger] dir",
+        )
 
 
 @contextmanager
@@ -224,7 +221,8 @@ class Writer:
         tree.add(line)
         head = Checkpoint.of(self._signer.key.name, tree)
         note = head.sign(self._signer)
-        _rewrite(self._folder.new, note)
+        with _opened(self._folder.new, os.O_TRUNC) as new:
+            _write(new, note)
         _append(self._entries, line + b"\n")
         self._folder.new.replace(self._folder.checkpoint)
         self._make_new()
@@ -278,45 +276,35 @@ class Writer:
         try:
             head = open_checkpoint(note, key)
         except NoteError as error:
-            problem = f"the checkpoint of {folder.path} is not valid: {error}"
-            raise LedgerTamperedError(problem) from None
+            raise LedgerTamperedError(f"the checkpoint of {folder.path} is not valid: {error}") from None
         size = os.fstat(self._entries).st_size
         is_whole = self._torn is None and _is_own(folder.new)
         tree = _read_edge(folder, head, size) if is_whole else None
         if tree is None:
-            tree = self._recover(head, key)
+            tree = recover(folder, head, key)
+            self._torn = pending(folder)
+            folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
+            os.fsync(self._entries)  # a recovery that was interrupted may have cut them
+            folder.new.unlink(missing_ok=True)
+            self._make_new()
             note, size = folder.read_note(), os.fstat(self._entries).st_size
             head = Checkpoint.of(key.name, tree)
             _keep_edge(folder, tree, size)
         return State(note, head, tree, size, _read_last(self._entries, tree.size))
 
-    def _recover(self, head: Checkpoint, key: VerifierKey) -> Tree:
-        """Check the entries, repair what a crash left, and prepare the files for `add`."""
-        tree = recover(self._folder, head, key)
-        self._torn = pending(self._folder)
-        self._folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
-        os.fsync(self._entries)  # a recovery that was interrupted may have cut them
-        self._folder.new.unlink(missing_ok=True)
-        self._make_new()
-        return tree
-
     def _make_new(self) -> None:
         """Create the file of the next head; its name and the rename before it are then on the disk."""
-        os.close(os.open(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
-        fsync_path(self._folder.path)
+        with _opened(self._folder.new, os.O_CREAT | os.O_EXCL):
+            fsync_path(self._folder.path)
 
 
 def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
     """Write the edge of entries of ``size`` bytes. It is checked before use, and need not be on the disk."""
     edge = [base64.b64encode(node).decode() for node in tree.edge]
     data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
-    with suppress(OSError):
-        descriptor = os.open(folder.edge, _WRITE | os.O_CREAT, 0o600)
-        try:
-            if os.fstat(descriptor).st_nlink == 1:  # else it is another file too
-                os.write(descriptor, data)  # over a longer one: what follows is not read
-        finally:
-            os.close(descriptor)
+    with suppress(OSError), _opened(folder.edge, os.O_CREAT) as descriptor:
+        if os.fstat(descriptor).st_nlink == 1:  # else it is another file too
+            os.write(descriptor, data)  # over a longer one: what follows is not read
 
 
 def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
@@ -340,7 +328,7 @@ def _read_last(entries: int, size: int) -> Entry | None:
     start = max(0, os.fstat(entries).st_size - MAX_ENTRY_BYTES - 2)
     line = os.pread(entries, MAX_ENTRY_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
     try:
-        return Entry.parse(line, size - 1)
+        return Entry(**read_members(line, size - 1))
     except EntryError as error:
         raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 
@@ -353,11 +341,12 @@ def _is_own(file: Path) -> bool:
     return False
 
 
-def _rewrite(file: Path, data: bytes) -> None:
-    """Replace the contents of a file that exists."""
-    descriptor = os.open(file, _WRITE | os.O_TRUNC)
+@contextmanager
+def _opened(file: Path, flags: int) -> Iterator[int]:
+    """Open a file of the ledger to write over it."""
+    descriptor = os.open(file, _WRITE | flags, 0o600)
     try:
-        _write(descriptor, data)
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -399,16 +388,19 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
         )
     if not tail:
         return tree
-    if _is_next(tail, tree, new := folder.read_new(key)):
-        fsync_path(folder.entries)
-        folder.new.replace(folder.checkpoint)
-        fsync_path(folder.path)
-        tree.add(tail[:-1])
-        return tree
-    if new is None or new.size != tree.size + 1 or len(tail) > MAX_ENTRY_BYTES + 1:
+    new = folder.read_next(key, tree.size, tail)
+    if new is None:
         raise LedgerTamperedError(
             f"{folder.entries} has lines after the {checkpoint.size} entries of its checkpoint"
         )
+    line, newline, rest = tail.partition(b"\n")
+    longer = tree.copy()
+    longer.add(line)
+    if newline and not rest and longer.root() == new.root:
+        fsync_path(folder.entries)
+        folder.new.replace(folder.checkpoint)
+        fsync_path(folder.path)
+        return longer
     known = pending(folder) or b""
     # Interrupted before the tail was cut off, this runs again with the same tail.
     write_private(folder.path / _PENDING, known if known.endswith(tail) else known + tail)
@@ -416,16 +408,6 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
     os.truncate(folder.entries, whole)
     fsync_path(folder.entries)
     return tree
-
-
-def _is_next(tail: bytes, tree: Tree, new: Checkpoint | None) -> bool:
-    """Whether a tail is the one entry that the next head has more than a tree."""
-    line, newline, rest = tail.partition(b"\n")
-    if new is None or not newline or rest or new.size != tree.size + 1:
-        return False
-    longer = tree.copy()
-    longer.add(line)
-    return longer.root() == new.root
 
 
 def pending(folder: Folder) -> bytes | None:

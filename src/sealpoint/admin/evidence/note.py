@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -34,19 +35,27 @@ def require_name(name: str) -> str:
     """Return the name of a key, or the origin of a ledger."""
     # ASCII: two names that look the same are the same.
     if re.fullmatch(r"[!-*,-~]{1,255}", name) is None:
-        hint = "use a name like example.org/agents: letters, digits and punctuation without spaces and '+'"
-        raise NoteError(f"{excerpt(name)} is not a name for a ledger", hint=hint)
+        raise NoteError(
+            f"{excerpt(name)} is not a name for a ledger",
+            hint="use a name like example.org/agents: letters, digits and punctuation without spaces and '+'",
+        )
     return name
+
+
+def _decode_canonical(text: str) -> bytes:
+    """Return the bytes of base64; none if it has another form than `base64.b64encode` gives it."""
+    with suppress(ValueError):
+        data = base64.b64decode(text, validate=True)
+        # Python ignores the last bits of the last character: one value would have several forms.
+        if base64.b64encode(data).decode() == text:
+            return data
+    return b""
 
 
 def decode_base64(text: str, size: int, what: str) -> bytes:
     """Return the bytes of canonical base64."""
-    try:
-        data = base64.b64decode(text, validate=True)
-    except ValueError:
-        data = b""
-    # Python ignores the last bits of the last character: one value would have several forms.
-    if len(data) != size or base64.b64encode(data).decode() != text:
+    data = _decode_canonical(text)
+    if len(data) != size:
         raise NoteError(f"{what} is not base64 of {size} bytes")
     return data
 
@@ -128,11 +137,7 @@ def _split(note: bytes) -> tuple[str, list[tuple[str, bytes, bytes]]]:
 def _parse_line(line: str) -> tuple[str, bytes, bytes]:
     dash, _, rest = line.partition(" ")
     name, _, encoded = rest.partition(" ")
-    try:
-        data = base64.b64decode(encoded, validate=True)
-    except ValueError:
-        data = b""
-    is_canonical = base64.b64encode(data).decode() == encoded
-    if dash != "—" or not name or len(data) <= _ID_BYTES or not is_canonical:
+    data = _decode_canonical(encoded)
+    if dash != "—" or not name or len(data) <= _ID_BYTES:
         raise NoteError(f"{excerpt(line)} is not a signature line")
     return name, data[:_ID_BYTES], data[_ID_BYTES:]

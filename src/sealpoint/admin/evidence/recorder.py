@@ -41,7 +41,6 @@ class Recorder:
     """Records one run of one command."""
 
     def __init__(self, ring: RingFile, table: LedgerTable, run: Result, act: Act) -> None:
-        """Open the ledger that a ring file names."""
         self._file, self._act = ring.origin.path, act
         self._ring = describe_ring(ring.entries)
         self._ids = {entry.id for entry in ring.entries}

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import base64
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sealpoint.admin.evidence.note import VerifierKey, decode_base64, format_note, open_note, require_name
 from sealpoint.crypto.signing import SIGNATURE_BYTES, SigningKey, is_signed
@@ -32,65 +33,60 @@ if TYPE_CHECKING:
     from sealpoint.keys.entry import LedgerTable
 
 
-class Signer(Protocol):
-    """Signs the checkpoints of a ledger."""
-
-    @property
-    def key(self) -> VerifierKey:
-        """The key that verifies its signatures."""
-
-    def sign(self, text: bytes, /) -> bytes:
-        """Return a signature over ``text``, 64 bytes."""
+_MAX_DIGITS: Final = 19  # 2^63 - 1
 
 
-class KeySigner:
-    """Signs with a private key that this process has read."""
+class KeySigner(SigningKey):
+    """Signs with a private key that this process has read.
+
+    Attributes:
+        key: The key that verifies its signatures.
+    """
 
     def __init__(self, origin: str, seed: bytes) -> None:
-        """Make a signer."""
-        self._key = SigningKey(seed)
-        self.key: Final = VerifierKey(require_name(origin), self._key.public)
-
-    def sign(self, text: bytes, /) -> bytes:
-        """Return a signature over ``text``, 64 bytes."""
-        return self._key.sign(text)
+        super().__init__(seed)
+        self.key: Final = VerifierKey(require_name(origin), self.public)
 
 
 class CommandSigner:
-    """Signs by a command, which reads the text and prints the signature, raw or in base64."""
+    """Signs by a command, which reads the text and prints the signature, raw or in base64.
+
+    Attributes:
+        key: The key that verifies its signatures.
+    """
 
     def __init__(self, argv: Sequence[str], key: VerifierKey) -> None:
-        """Make a signer."""
         self._argv = tuple(argv)
         self.key: Final = key
 
     def sign(self, text: bytes, /) -> bytes:
         """Return a signature over ``text``, 64 bytes."""
-        signature = _parse_signature(run_command(self._argv, text=text))
-        if signature is None or not is_signed(self.key.public, signature, text):
+        signature = run_command(self._argv, text=text)
+        if len(signature) != SIGNATURE_BYTES:
+            with suppress(ValueError):
+                signature = base64.b64decode(signature.strip(), validate=True)
+        if not is_signed(self.key.public, signature, text):
             raise LedgerSignerError(f"the command that signs printed no signature of {self.key}")
         return signature
 
 
-def _parse_signature(output: bytes) -> bytes | None:
-    if len(output) == SIGNATURE_BYTES:
-        return output
-    try:
-        return base64.b64decode(output.strip(), validate=True)
-    except ValueError:
-        return None
+Signer = KeySigner | CommandSigner
 
 
 def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
     """Return the signer that a ring file names."""
     source = table.signer
     if source is None:
-        hint = 'add signer = { file = "ledger.key" } to it, as the account that may read the signing key'
-        raise LedgerSignerError("[ledger] of the ring file names no signer", hint=hint)
+        raise LedgerSignerError(
+            "[ledger] of the ring file names no signer",
+            hint='add signer = { file = "ledger.key" } to it, as the account that may read the signing key',
+        )
     if isinstance(source, CommandSource):
         if key is None:
-            hint = "give its public key: sealpoint ledger init --vkey NAME+ID+KEY"
-            raise LedgerSignerError("the key of the command that signs is not known", hint=hint)
+            raise LedgerSignerError(
+                "the key of the command that signs is not known",
+                hint="give its public key: sealpoint ledger init --vkey NAME+ID+KEY",
+            )
         return CommandSigner(source.argv, key)
     material = parse_material(source.read(table.base), f"signer {source.location}")
     signer = KeySigner(table.origin, material)
@@ -109,9 +105,6 @@ def make_signing_key(table: LedgerTable) -> Path | None:
     write_private(file, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
     fsync_path(file.parent)
     return file
-
-
-_MAX_DIGITS: Final = 19  # 2^63 - 1
 
 
 @dataclass(frozen=True, slots=True)

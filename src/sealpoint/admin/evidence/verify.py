@@ -15,8 +15,7 @@ The entry itself is not part of it: the reader has its line. Source: C2SP tlog-p
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,7 +24,6 @@ from typing import Final
 from sealpoint.admin.evidence.folder import (
     MAX_ENTRY_BYTES,
     Folder,
-    is_document,
     open_regular,
     read_lines,
     read_members,
@@ -44,23 +42,98 @@ from sealpoint.errors import (
 from sealpoint.merkle import HASH_BYTES, Tree, leaf_hash, make_inclusion_proof, root_of_proof
 
 _TRIES: Final = 10
-_DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 BEGUN: Final = "begun"
 
 
-@dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check of a ledger found."""
+    """One reading of a ledger, and what it has found.
 
-    checkpoint: Checkpoint | None = None
-    # A sentence for each reason that refutes.
-    problems: tuple[str, ...] = ()
-    reasons: frozenset[Reason] = frozenset()
-    # How many it agrees with.
-    pins: int = 0
-    documents: int = 0
-    # Runs that have begun and are not recorded to have ended.
-    unended: int = 0
+    Attributes:
+        note: The head as it is stored; empty if it cannot be read.
+        checkpoint: The head; ``None`` if it is not one of the signer.
+        problems: A sentence for each reason that refutes.
+        reasons: Why the ledger is not shown to be whole.
+        pins: How many pins it agrees with.
+        documents: How many documents are unchanged.
+        unended: Runs that have begun and are not recorded to have ended.
+    """
+
+    def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
+        self._files, self._key, self._pins = files, key, pins
+        self.note, self.problems, self.reasons = b"", list[str](), set[Reason]()
+        self.pins = self.documents = self.unended = 0
+        self.checkpoint: Checkpoint | None = None
+        try:
+            self.note = files.read_note()
+            self.checkpoint = open_checkpoint(self.note, key)
+        except SignatureError as error:
+            self._refute(Reason.SIGNER_WRONG, str(error))
+        except NoteError as error:
+            self._refute(Reason.LEDGER_BROKEN, f"the checkpoint is not valid: {error}")
+        except (LedgerMissingError, LedgerTamperedError) as error:
+            self._refute(Reason.LEDGER_BROKEN, str(error))
+        else:
+            self._check_entries(self.checkpoint)
+
+    def _refute(self, reason: Reason, problem: str) -> None:
+        self.reasons.add(reason)
+        self.problems.append(problem)
+
+    def _check_entries(self, checkpoint: Checkpoint) -> None:
+        tree, documents, begun = Tree(), set[str](), set[str]()
+        wanted, roots = {pin.size for pin in self._pins}, {0: tree.root()}
+        tail = b""
+        try:
+            with open_regular(self._files.entries) as stream:
+                for line in read_lines(stream, checkpoint.size):
+                    members = read_members(line, tree.size)
+                    (begun.add if members["outcome"] == BEGUN else begun.discard)(members["run"])
+                    documents.update(map(str, members["documents"]))
+                    tree.add(line)
+                    if tree.size in wanted:
+                        roots[tree.size] = tree.root()
+                tail = stream.read(MAX_ENTRY_BYTES + 2)
+        except FileNotFoundError:
+            pass
+        except (EntryError, LedgerTamperedError) as error:
+            self._refute(Reason.LEDGER_BROKEN, str(error))
+            return
+        finally:
+            self.unended = len(begun)
+        self._compare_head(tree, checkpoint, tail)
+        self._compare_pins(checkpoint, roots)
+        for digest in sorted(documents):
+            if self._files.has_document(digest):
+                self.documents += 1
+            else:
+                self._refute(Reason.DOCUMENTS_MISSING, f"document {digest} is missing, or was changed")
+
+    def _compare_head(self, tree: Tree, checkpoint: Checkpoint, tail: bytes) -> None:
+        if not checkpoint.size:
+            self.reasons.add(Reason.NO_ENTRIES)
+        if tree.size < checkpoint.size:
+            self._refute(
+                Reason.LEDGER_BROKEN,
+                f"there are {tree.size} entries, and the checkpoint was signed for {checkpoint.size}",
+            )
+        elif tree.root() != checkpoint.root:
+            self._refute(Reason.LEDGER_BROKEN, "the entries are not those that the checkpoint was signed for")
+        elif tail and self._files.read_next(self._key, tree.size, tail):
+            self.reasons.add(Reason.APPEND_UNFINISHED)
+        elif tail:
+            self._refute(Reason.LEDGER_BROKEN, "there are lines after the entries that the checkpoint covers")
+
+    def _compare_pins(self, checkpoint: Checkpoint, roots: Mapping[int, bytes]) -> None:
+        for pin in self._pins:
+            if pin.size > checkpoint.size:
+                self._refute(
+                    Reason.LEDGER_DIFFERS,
+                    f"the pin has {pin.size} entries, and the ledger {checkpoint.size}: it was put back",
+                )
+            elif roots.get(pin.size) != pin.root:
+                self._refute(Reason.LEDGER_DIFFERS, f"the first {pin.size} entries are not those of the pin")
+            else:
+                self.pins += 1
 
 
 def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[bytes] = ()) -> Verdict:
@@ -76,7 +149,7 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
     Raises:
         LedgerMissingError: If there is no ledger, or no key was given and none is in the folder.
         LedgerTamperedError: If no key was given, and the one in the folder is not in a regular file.
-        NoteError: If a pin is none, or is of another ledger.
+        NoteError: If a pin is not valid, or is of another ledger.
         SignatureError: If a pin is a file that the key has not signed.
     """
     files = Folder(folder)
@@ -84,15 +157,14 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
     known = files.read_key() if key is None else key
     heads = [read_pin(data, known) for data in pins]
     for _ in range(_TRIES):
-        run = _Run(files, known, heads)
-        note = run.check()
-        if not run.problems or _is_unchanged(files, note):
+        verdict = Verdict(files, known, heads)
+        if not verdict.problems or _is_unchanged(files, verdict.note):
             break  # else another process has added an entry meanwhile
     if key is None:
-        run.reasons.add(Reason.SIGNER_NOT_GIVEN)
+        verdict.reasons.add(Reason.SIGNER_NOT_GIVEN)
     if not any(head.size for head in heads):  # a pin of no entries agrees with every ledger
-        run.reasons.add(Reason.PIN_NOT_GIVEN)
-    return run.verdict()
+        verdict.reasons.add(Reason.PIN_NOT_GIVEN)
+    return verdict
 
 
 def _is_unchanged(files: Folder, note: bytes) -> bool:
@@ -100,113 +172,6 @@ def _is_unchanged(files: Folder, note: bytes) -> bool:
         return files.read_note() == note
     except (LedgerMissingError, LedgerTamperedError):
         return True
-
-
-class _Run:
-    """One reading of a ledger."""
-
-    def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
-        self._files, self._key, self._pins = files, key, pins
-        self.checkpoint: Checkpoint | None = None
-        self.problems, self.reasons = list[str](), set[Reason]()
-        self._agreeing, self._documents = 0, 0
-        self._unended = set[str]()
-
-    def verdict(self) -> Verdict:
-        problems, reasons = tuple(self.problems), frozenset(self.reasons)
-        counts = self._agreeing, self._documents, len(self._unended)
-        return Verdict(self.checkpoint, problems, reasons, *counts)
-
-    def check(self) -> bytes:
-        """Check all, and return the head as it is stored; empty if it is missing."""
-        note = b""
-        try:
-            note = self._files.read_note()
-        except LedgerMissingError:
-            pass
-        except LedgerTamperedError as error:
-            self._refute(Reason.LEDGER_BROKEN, str(error))
-            return note
-        try:
-            self.checkpoint = open_checkpoint(note, self._key)
-        except SignatureError as error:
-            self._refute(Reason.SIGNER_WRONG, str(error))
-        except NoteError as error:
-            self._refute(Reason.LEDGER_BROKEN, f"the checkpoint is not valid: {error}")
-        if self.checkpoint is not None:
-            self._check_entries(self.checkpoint)
-        return note
-
-    def _refute(self, reason: Reason, problem: str) -> None:
-        self.reasons.add(reason)
-        self.problems.append(problem)
-
-    def _check_entries(self, checkpoint: Checkpoint) -> None:
-        tree, documents = Tree(), set[str]()
-        wanted, roots = {pin.size for pin in self._pins}, {0: tree.root()}
-        try:
-            with open_regular(self._files.entries) as stream:
-                for line in read_lines(stream, checkpoint.size):
-                    members = read_members(line, tree.size)
-                    is_begun = members["outcome"] == BEGUN
-                    (self._unended.add if is_begun else self._unended.discard)(members["run"])
-                    if members["documents"]:
-                        documents.update(map(str, members["documents"]))
-                    tree.add(line)
-                    if tree.size in wanted:
-                        roots[tree.size] = tree.root()
-                tail = stream.read(MAX_ENTRY_BYTES + 2)
-        except FileNotFoundError:
-            tail = b""
-        except (EntryError, LedgerTamperedError) as error:
-            self._refute(Reason.LEDGER_BROKEN, str(error))
-            return
-        self._compare_head(tree, checkpoint, tail)
-        self._compare_pins(checkpoint, roots)
-        self._check_documents(documents)
-
-    def _compare_head(self, tree: Tree, checkpoint: Checkpoint, tail: bytes) -> None:
-        if not checkpoint.size:
-            self.reasons.add(Reason.NO_ENTRIES)
-        if tree.size < checkpoint.size:
-            problem = f"there are {tree.size} entries, and the checkpoint was signed for {checkpoint.size}"
-            self._refute(Reason.LEDGER_BROKEN, problem)
-        elif tree.root() != checkpoint.root:
-            self._refute(Reason.LEDGER_BROKEN, "the entries are not those that the checkpoint was signed for")
-        elif tail:
-            # As in `recovery`: the signer has signed a next head before it began to write an entry.
-            new = self._files.read_new(self._key)
-            if new is not None and new.size == tree.size + 1 and len(tail) <= MAX_ENTRY_BYTES + 1:
-                self.reasons.add(Reason.APPEND_UNFINISHED)
-            else:
-                problem = "there are lines after the entries that the checkpoint covers"
-                self._refute(Reason.LEDGER_BROKEN, problem)
-
-    def _compare_pins(self, checkpoint: Checkpoint, roots: Mapping[int, bytes]) -> None:
-        for pin in self._pins:
-            if pin.size > checkpoint.size:
-                problem = f"the pin has {pin.size} entries, and the ledger {checkpoint.size}: it was put back"
-                self._refute(Reason.LEDGER_DIFFERS, problem)
-            elif roots.get(pin.size) != pin.root:
-                problem = f"the first {pin.size} entries are not those of the pin"
-                self._refute(Reason.LEDGER_DIFFERS, problem)
-            else:
-                self._agreeing += 1
-
-    def _check_documents(self, digests: Iterable[str]) -> None:
-        for digest in sorted(digests):
-            if self._has_document(digest):
-                self._documents += 1
-            else:
-                self._refute(Reason.DOCUMENTS_MISSING, f"document {digest} is missing, or was changed")
-
-    def _has_document(self, digest: str) -> bool:
-        if not _DIGEST.fullmatch(digest):  # else it could name a file outside of the folder
-            return False
-        try:
-            return is_document(self._files.document(digest), digest)
-        except (OSError, LedgerTamperedError):
-            return False
 
 
 HEADER: Final = "c2sp.org/tlog-proof@v1"
@@ -269,8 +234,10 @@ class Proof:
         except ValueError as error:
             raise NoteError(f"the proof is not one of this checkpoint: {error}") from None
         if root != checkpoint.root:
-            hint = "compare the line, without its newline, and the number of the entry"
-            raise NoteError(f"the line is not entry {self.index} of {checkpoint.origin}", hint=hint)
+            raise NoteError(
+                f"the line is not entry {self.index} of {checkpoint.origin}",
+                hint="compare the line, without its newline, and the number of the entry",
+            )
         return checkpoint
 
 
@@ -280,8 +247,7 @@ def make_proof(folder: Path, seq: int) -> tuple[bytes, Proof]:
     note, key = files.read_note(), files.read_key()
     checkpoint = open_checkpoint(note, key)
     if not 0 <= seq < checkpoint.size:
-        hint = f"its entries are 0 to {checkpoint.size - 1}"
-        raise NoteError(f"the ledger has no entry {seq}", hint=hint)
+        raise NoteError(f"the ledger has no entry {seq}", hint=f"its entries are 0 to {checkpoint.size - 1}")
     with open_regular(files.entries) as stream:
         line = next(islice(read_lines(stream, checkpoint.size), seq, None), b"")
         stream.seek(0)
@@ -290,6 +256,7 @@ def make_proof(folder: Path, seq: int) -> tuple[bytes, Proof]:
             proof = Proof(seq, hashes, note)
             proof.verify(line, key)
         except (NoteError, ValueError):
-            problem = f"entry {seq} cannot be proven: the entries are not those of the checkpoint"
-            raise LedgerTamperedError(problem) from None
+            raise LedgerTamperedError(
+                f"entry {seq} cannot be proven: the entries are not those of the checkpoint"
+            ) from None
     return line, proof

@@ -137,38 +137,50 @@ def exceptions(report: Report) -> Iterator[dict[str, Any]]:
             "allow-plaintext", None, f"values that no key authenticates were accepted: {accepted}"
         )
     elif accepted:
-        sentence = f"values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted: {accepted}"
-        yield _exception("legacy-accepted", None, sentence)
+        yield _exception(
+            "legacy-accepted",
+            None,
+            f"values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted: {accepted}",
+        )
     for entry in report.entries or ():
         yield from _of_key(entry)
     for recorded in report.changes.entries if report.changes else ():
         for name in recorded["waived"] if recorded["outcome"] != BEGUN else ():
-            sentence = f"waived by {recorded['event']}, entry {recorded['seq']} of the ledger"
-            yield _exception(str(name), None, sentence)
+            yield _exception(
+                str(name), None, f"waived by {recorded['event']}, entry {recorded['seq']} of the ledger"
+            )
 
 
 def _of_key(entry: RingEntry) -> Iterator[dict[str, Any]]:
-    if entry.state is KeyState.DESTROYED:
-        if DATABASE_CHECK in entry.waived:
-            sentence = "no database was examined before the key was destroyed"
-            yield _exception(DATABASE_CHECK, entry.id, sentence)
-        if RELATION_CHECK in entry.waived:
-            sentence = "a database without values under any key of the ring was accepted"
-            yield _exception(RELATION_CHECK, entry.id, sentence)
-        if entry.material != MATERIAL_REMOVED:
-            was_gone = entry.material == "gone-before"
-            found = "it was gone before" if was_gone else "it must be removed at its source"
-            sentence = f"no run removed the key's material: {found}"
-            yield _exception("material-not-removed", entry.id, sentence)
-    if entry.is_compromised:
-        yield _exception("compromised", entry.id, "the key was marked as compromised")
-    if entry.state is KeyState.STAGED:
-        sentence = (
-            "the key is staged and opens values; in NIST SP 800-57 no key is used before its activation"
-        )
-        yield _exception("staged-opens", entry.id, sentence)
-    if entry.source == "inline":
-        yield _exception("inline-material", entry.id, "the material stands in the ring file")
+    is_destroyed = entry.state is KeyState.DESTROYED
+    gone = "it was gone before" if entry.material == "gone-before" else "it must be removed at its source"
+    cases = (
+        (
+            DATABASE_CHECK,
+            is_destroyed and DATABASE_CHECK in entry.waived,
+            "no database was examined before the key was destroyed",
+        ),
+        (
+            RELATION_CHECK,
+            is_destroyed and RELATION_CHECK in entry.waived,
+            "a database without values under any key of the ring was accepted",
+        ),
+        (
+            "material-not-removed",
+            is_destroyed and entry.material != MATERIAL_REMOVED,
+            f"no run removed the key's material: {gone}",
+        ),
+        ("compromised", entry.is_compromised, "the key was marked as compromised"),
+        (
+            "staged-opens",
+            entry.state is KeyState.STAGED,
+            "the key is staged and opens values; in NIST SP 800-57 no key is used before its activation",
+        ),
+        ("inline-material", entry.source == "inline", "the material stands in the ring file"),
+    )
+    for name, applies, sentence in cases:
+        if applies:
+            yield _exception(name, entry.id, sentence)
 
 
 def _exception(name: str, key_id: str | None, sentence: str) -> dict[str, Any]:
@@ -258,11 +270,6 @@ def text_of(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def digest_of(text: str) -> str:
-    """Return the SHA-256 of a report, in hex."""
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
 _SHOWN_CHARS: Final = 120
 _SHORT_CHARS: Final = 16
 _DASH: Final = "\N{EN DASH}"
@@ -275,7 +282,9 @@ def render_page(document: dict[str, Any]) -> str:
         MissingExtraError: If Jinja2 is not installed.
     """
     text = text_of(document)
-    return load_template().render(report=document, text=text, digest=digest_of(text))
+    return load_template().render(
+        report=document, text=text, digest=hashlib.sha256(text.encode("ascii")).hexdigest()
+    )
 
 
 @cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import Failures
@@ -96,24 +97,18 @@ class Verdict:
     """The answer to a question."""
 
     question: Question
-    reasons: dict[AnyReason, list[str]] = field(default_factory=dict)
+    # With the names of the databases that they are about.
+    reasons: Mapping[AnyReason, Sequence[str]]
 
     @property
     def word(self) -> str:
         """``shown``, ``refuted`` or ``not shown``."""
         return WORDS[answer(self.reasons)]
 
-    def add(self, reasons: Iterable[AnyReason], database: str | None = None) -> None:
-        """Add reasons that are about one database, or about none."""
-        for reason in reasons:
-            names = self.reasons.setdefault(reason, [])
-            if database is not None and database not in names:
-                names.append(database)
-
     def object(self) -> dict[str, Any]:
         """Return it as JSON."""
         reasons = [
-            {"reason": reason.value, "sentence": sentence_of(reason), "databases": self.reasons[reason]}
+            {"reason": reason.value, "sentence": sentence_of(reason), "databases": [*self.reasons[reason]]}
             for reason in ORDER
             if reason in self.reasons
         ]
@@ -132,35 +127,30 @@ def verdicts(
     ``pin`` is why the thread store is not shown to continue its pin, ``no_heads`` why none was compared.
     """
     active = active_id(entries or ())
+    destroyed = [entry for entry in entries or () if entry.state is KeyState.DESTROYED]
     answers = [
         _of_parts(OPENS, parts, _opens),
-        _of_parts(SEALED, parts, _sealed),
+        _of_parts(SEALED, parts, partial(_audited, strict=False)),
         _of_parts(ACTIVE, parts, lambda part: _active(part, active)),
         _of_parts(BOUND, parts, _bound),
-        _of_parts(BESIDE, parts, _beside),
+        _of_parts(BESIDE, parts, partial(_audited, strict=True)),
         _of_parts(REMEMBERED, parts, lambda part: _remembered(part, no_heads)),
-        _of_all(PINNED, [pin] if pin else []),
-        _of_all(KEYS, _keys(entries, parts)),
+        Verdict(PINNED, {pin: ()} if pin else {}),
+        Verdict(KEYS, dict.fromkeys(_keys(entries, parts), ())),
     ]
-    if any(entry.state is KeyState.DESTROYED for entry in entries or ()):
-        answers.append(_of_all(DESTROYED, _destroyed(entries or ())))
-    return [*answers, _of_all(CHANGES, changes.reasons if changes else [Why.NO_LEDGER])]
+    if destroyed:
+        answers.append(Verdict(DESTROYED, dict.fromkeys(_destroyed(destroyed), ())))
+    return [*answers, Verdict(CHANGES, dict.fromkeys(changes.reasons if changes else [Why.NO_LEDGER], ()))]
 
 
 def _of_parts(
     question: Question, parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]]
 ) -> Verdict:
-    verdict = Verdict(question)
+    reasons: dict[AnyReason, list[str]] = {} if parts else {Reason.NO_DATABASE: []}
     for part in parts:
-        verdict.add(ask(part), part.name)
-    verdict.add([] if parts else [Reason.NO_DATABASE])
-    return verdict
-
-
-def _of_all(question: Question, reasons: Iterable[AnyReason]) -> Verdict:
-    verdict = Verdict(question)
-    verdict.add(reasons)
-    return verdict
+        for reason in dict.fromkeys(ask(part)):
+            reasons.setdefault(reason, []).append(part.name)
+    return Verdict(question, {reason: [*dict.fromkeys(names)] for reason, names in reasons.items()})
 
 
 def _failure_reasons(failures: Failures) -> Iterator[AnyReason]:
@@ -196,9 +186,9 @@ def _opens(part: Part) -> Iterator[AnyReason]:
         yield from part.opening.run.reasons()
 
 
-def _sealed(part: Part) -> Iterator[AnyReason]:
+def _audited(part: Part, *, strict: bool) -> Iterator[AnyReason]:
     yield from _whole(part)
-    yield from audit_reasons(part.audit, strict=False) if part.audit else (Why.NOT_EXAMINED,)
+    yield from audit_reasons(part.audit, strict=strict) if part.audit else (Why.NOT_EXAMINED,)
 
 
 def _active(part: Part, active: str | None) -> Iterator[AnyReason]:
@@ -220,14 +210,6 @@ def _bound(part: Part) -> Iterator[AnyReason]:
     if part.opening.opened + run.accepted > run.bound or run.unbound.rows:
         yield Reason.NOT_BOUND
     yield from run.accepted_reasons()
-
-
-def _beside(part: Part) -> Iterator[AnyReason]:
-    yield from _whole(part)
-    if part.audit is None:
-        yield Why.NOT_EXAMINED
-        return
-    yield from audit_reasons(part.audit, strict=True)
 
 
 def _remembered(part: Part, why_not: AnyReason | None) -> Iterator[AnyReason]:
@@ -261,10 +243,9 @@ def _keys(entries: Sequence[RingEntry] | None, parts: Sequence[Part]) -> Iterato
 
 def _destroyed(entries: Iterable[RingEntry]) -> Iterator[AnyReason]:
     for entry in entries:
-        if entry.state is KeyState.DESTROYED:
-            if DATABASE_CHECK in entry.waived:
-                yield Reason.DATABASE_CHECK_WAIVED
-            if RELATION_CHECK in entry.waived:
-                yield Reason.UNRELATED_ALLOWED
-            if entry.material != MATERIAL_REMOVED:
-                yield Reason.MATERIAL_NOT_REMOVED
+        if DATABASE_CHECK in entry.waived:
+            yield Reason.DATABASE_CHECK_WAIVED
+        if RELATION_CHECK in entry.waived:
+            yield Reason.UNRELATED_ALLOWED
+        if entry.material != MATERIAL_REMOVED:
+            yield Reason.MATERIAL_NOT_REMOVED

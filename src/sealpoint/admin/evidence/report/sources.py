@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import Failure, Failures, Progress
 from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
@@ -95,8 +96,6 @@ MAX_NAME_CHARS: Final = 200
 """Maximum length of a name from a database."""
 
 _PURPOSE: Final = "report"
-_DAMAGE: Final = (DatabaseCorruptError, RowError)
-_Read = TypeVar("_Read")
 
 Move = Callable[[int, int], None]
 """Shows progress: how many values are done, and of how many."""
@@ -200,31 +199,25 @@ def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | No
     groups = dict[tuple[str, str, str | None], list[Share]]()
     for share in shares:
         groups.setdefault((share.table, share.kind.value, key_of(share)), []).append(share)
-    rows = [_row(*group, members, opened) for group, members in groups.items()]
+    rows = [
+        {
+            "table": table,
+            "kind": kind,
+            "key": key_id,
+            # `status` counts keys beyond its limit together.
+            "other_keys": kind == Kind.SEALED.value and key_id is None,
+            "state": members[0].state,
+            "suites": sorted(
+                {".".join((each.suite, *each.flags)) for each in members if each.suite is not None}
+            ),
+            "rows": sum(share.rows for share in members),
+            "size_bytes": sum(share.size_bytes for share in members),
+            # Values under LANGGRAPH_AES_KEY do not authenticate their types, and are not counted as opened.
+            "opened": None if opened is None or key_id == LEGACY else opened.get((table, key_id or ""), 0),
+        }
+        for (table, kind, key_id), members in groups.items()
+    ]
     return sorted(rows, key=lambda row: (row["table"], -row["rows"], row["key"] or ""))
-
-
-def _row(
-    table: str,
-    kind: str,
-    key_id: str | None,
-    members: list[Share],
-    opened: Mapping[tuple[str, str], int] | None,
-) -> dict[str, Any]:
-    suites = {".".join((share.suite, *share.flags)) for share in members if share.suite is not None}
-    return {
-        "table": table,
-        "kind": kind,
-        "key": key_id,
-        # `status` counts keys beyond its limit together.
-        "other_keys": kind == Kind.SEALED.value and key_id is None,
-        "state": members[0].state,
-        "suites": sorted(suites),
-        "rows": sum(share.rows for share in members),
-        "size_bytes": sum(share.size_bytes for share in members),
-        # Values under LANGGRAPH_AES_KEY do not authenticate their types, and are not counted as opened.
-        "opened": None if opened is None or key_id == LEGACY else opened.get((table, key_id or ""), 0),
-    }
 
 
 _READABLE: Final = (
@@ -254,14 +247,15 @@ def read_part(
         began = now()
         part = Part(_bounded(result.looks_at(store)), bool(store.missing_tables), began)
         damage = list[SealpointError]()
-        shares = _unless_damaged(lambda: status(store, known, damage), damage)
-        part.shares = shares or []
-        part.audit = _unless_damaged(lambda: audit(store), damage)
-        if part.audit is not None:
-            part.audit = replace(part.audit, shares=tuple(with_states(part.audit.shares, known)))
+        with _noted(damage):
+            part.shares = status(store, known, damage)
+        with _noted(damage):
+            found = audit(store)
+            part.audit = replace(found, shares=tuple(with_states(found.shares, known)))
         if cipher is not None:
             part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
-            _unless_damaged(lambda: _open(part.opening, cipher, move), damage)
+            with _noted(damage):
+                _open(part.opening, cipher, move)
         part.damage = sorted({type(error).__name__ for error in damage})
         part.ended = now()
     return part
@@ -280,10 +274,10 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
     return heads
 
 
-def _open(opening: Opening | None, cipher: RingCipher, move: Move) -> None:
-    if opening is None:
-        return
-    key = _thread_key(cipher)
+def _open(opening: Opening, cipher: RingCipher, move: Move) -> None:
+    key = None  # without an index key no thread is named
+    with suppress(KeyRingError):
+        key = cipher.ring.index_key(_PURPOSE)
     for event in opening.run.events():
         if isinstance(event, Progress):
             opening.rows = event.rows
@@ -296,14 +290,6 @@ def _open(opening: Opening | None, cipher: RingCipher, move: Move) -> None:
     opening.complete = True
 
 
-def _thread_key(cipher: RingCipher) -> bytes | None:
-    """Return the key that threads are named with; ``None`` if the ring has no index key."""
-    try:
-        return cipher.ring.index_key(_PURPOSE)
-    except KeyRingError:
-        return None
-
-
 def _mark(key: bytes, failed: Failure) -> str:
     """Return the HMAC of a thread: an id may be the name of a person."""
     thread_id: Any = failed.place.get("thread_id")
@@ -311,13 +297,13 @@ def _mark(key: bytes, failed: Failure) -> str:
     return hmac.new(key, data, hashlib.sha256).hexdigest()[:32]
 
 
-def _unless_damaged(read: Callable[[], _Read], damage: list[SealpointError]) -> _Read | None:
-    """Read a part; if that is damaged, add why to ``damage``, and return ``None``."""
+@contextmanager
+def _noted(damage: list[SealpointError]) -> Iterator[None]:
+    """End a block that reads a damaged part, and add the error to ``damage``."""
     try:
-        return read()
-    except _DAMAGE as error:
+        yield
+    except (DatabaseCorruptError, RowError) as error:
         damage.append(error)
-        return None
 
 
 def _bounded(place: dict[str, Any]) -> dict[str, Any]:
@@ -396,8 +382,12 @@ class Changes:
 
     def object(self) -> dict[str, Any]:
         """Return them as JSON."""
-        found = {"entries": [*self.entries], "others": self.others, "head": self.head}
-        return {**found, "verified": self.verified}
+        return {
+            "entries": [*self.entries],
+            "others": self.others,
+            "head": self.head,
+            "verified": self.verified,
+        }
 
 
 def find_changes(
@@ -418,8 +408,10 @@ def find_changes(
                 entry = read_members(line, seq)
                 tree.add(line)
                 last = (entry["ring"] or {}).get("digest", last)
-                if seq == 0 and period is not None and _is_after(entry["at"], period.start):
-                    reasons.add(Why.PERIOD_BEFORE_LEDGER)
+                if seq == 0 and period is not None:
+                    began = _moment(entry["at"])
+                    if began is None or began > period.start:
+                        reasons.add(Why.PERIOD_BEFORE_LEDGER)
                 if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
@@ -429,15 +421,15 @@ def find_changes(
         reasons.add(Reason.LEDGER_BROKEN)
     if last != ring_digest:
         reasons.add(Why.RING_DIFFERS)
-    line_of = None if head is None else head.line
-    return Changes([*found], total - len(found), line_of, frozenset(reasons))
+    return Changes([*found], total - len(found), head.line if head else None, frozenset(reasons))
 
 
 class _Listed:
     """Which entries a period has. Their order is signed, and their times are those of the hosts' clocks.
 
     An entry with an earlier time than one before it is also listed for the time between the two, and one with
-    a time in the future is always listed: a wrong clock leaves out no entry of the period.
+    a time in the future, or without a valid one, is always listed: a wrong clock leaves out no entry of the
+    period.
     """
 
     def __init__(self, period: Period) -> None:
@@ -448,23 +440,16 @@ class _Listed:
         """Whether the next entry, which was made at ``at``, is listed."""
         moment = _moment(at)
         if moment is None or moment > self._now:
-            return True  # listed, rather than left out
+            return True
         self._latest = max(self._latest, moment)
         return moment < self._period.end and self._latest >= self._period.start
 
 
-def _is_after(at: str, start: datetime) -> bool:
-    """Whether a time is not known to be at or before the start of a period."""
-    moment = _moment(at)
-    return moment is None or moment > start
-
-
 def _moment(at: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
+        return as_utc(datetime.fromisoformat(at))
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _shown(entry: dict[str, Any]) -> dict[str, Any]:
