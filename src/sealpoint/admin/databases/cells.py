@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
@@ -11,7 +11,17 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.cipher import Opened, parse_tag
-from sealpoint.crypto.tag import JSON, MSGPACK, PICKLE, is_legacy, is_marked_bound, is_sealed, is_under
+from sealpoint.crypto.tag import (
+    JSON,
+    LEGACY_END,
+    MSGPACK,
+    PICKLE,
+    is_legacy,
+    is_marked_bound,
+    is_sealed,
+    is_under,
+    key_end,
+)
 from sealpoint.errors import (
     PlaintextError,
     RowError,
@@ -87,12 +97,6 @@ class Unreadable:
     """
 
     error: SealpointError
-
-
-def bytes_lost() -> SealedValueError:
-    """Return the error for a value whose bytes the database cannot read."""
-    hint = "restore the row from backup; the log of the server says where it is damaged"
-    return SealedValueError("the database cannot read the value: its bytes are lost", hint=hint)
 
 
 class Where(NamedTuple):
@@ -213,6 +217,26 @@ class Selection:
         if self.with_key is not None and not is_under(text, self.with_key):
             return False
         return self.without_key is None or not is_under(text, self.without_key)
+
+    def conditions(self, is_sealed: str, is_bound: str, ends_with: Callable[[str], str]) -> Iterator[str]:
+        """Yield what `takes` says as conditions in SQL; all of them must hold.
+
+        Args:
+            is_sealed: Whether a tag has the mark of sealed values, in SQL.
+            is_bound: Whether it also has the mark of bound values, behind the first one.
+            ends_with: Returns, in SQL, whether it ends with a text.
+        """
+        if self.bound is not None:
+            yield is_bound if self.bound else f"NOT {is_bound}"
+        if not self.plaintext:
+            yield is_sealed
+        if not self.legacy:
+            yield f"NOT ({is_sealed} AND {ends_with(LEGACY_END)})"
+        if self.without_key is not None:
+            yield f"NOT ({is_sealed} AND {ends_with(key_end(self.without_key))})"
+        if self.with_key is not None:
+            under = ends_with(LEGACY_END), ends_with(key_end(self.with_key))
+            yield f"({' OR '.join(under)} OR NOT {is_sealed})"
 
 
 EVERYTHING: Final = Selection()

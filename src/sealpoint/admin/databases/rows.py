@@ -14,12 +14,12 @@ its metadata has a sealed part.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Cleartext, Column, Selection
-from sealpoint.errors import DatabaseCorruptError, KeyRingError, RowError, SealpointError
+from sealpoint.errors import KeyRingError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
@@ -109,17 +109,6 @@ def require_few_tags(column: Column, found: Sequence[object]) -> None:
     """Refuse a column with so many tags that they would fill memory."""
     if len(found) > MAX_TAGS:
         raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
-
-
-@contextmanager
-def noting_damage(column: Column, damage: list[SealpointError] | None) -> Iterator[None]:
-    """Add why metadata cannot be read to ``damage``, or raise it; of no other column is the value counted."""
-    try:
-        yield
-    except (DatabaseCorruptError, RowError) as error:
-        if damage is None or not column.in_json:
-            raise
-        damage.append(error)
 
 
 class Table(NamedTuple):

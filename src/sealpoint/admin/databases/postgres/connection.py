@@ -136,22 +136,17 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
     except (psycopg.Error, UnicodeError) as error:
         raise refused(name_of(url), str(error)) from None
     try:
-        with translate_errors(), _refusing_silence(url):
-            path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
-            settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+        with translate_errors():
+            try:
+                path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
+                settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+            except psycopg.errors.ConnectionTimeout as error:
+                # A server that has not answered yet is like one that refuses the connection.
+                raise refused(name_of(url), str(error)) from None
     except BaseException:
         connection.close()
         raise
     return connection, path
-
-
-@contextmanager
-def _refusing_silence(url: str) -> Iterator[None]:
-    """Report a server that has not answered yet like one that refuses the connection."""
-    try:
-        yield
-    except require_psycopg().errors.ConnectionTimeout as error:
-        raise refused(name_of(url), str(error)) from None
 
 
 @cache
@@ -274,22 +269,18 @@ def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator
     with translate_errors():
         (taken,) = connection.execute("SELECT pg_try_advisory_lock(%s::bigint)", lock).fetchone() or (False,)
     if not taken:
-        raise _held(connection, schema_oid, name)
+        found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
+        if not found:  # it has just ended
+            raise HeldError(f"another run holds {name}")
+        raise HeldError(
+            f"another run holds {name}: {_shown(found)}",
+            hint=f"wait until it has ended; pg_stat_activity shows, for pid {found[0][0]}, where it runs",
+        )
     try:
         yield
     finally:
         with suppress(StoppedError), translate_errors():  # the lock ends with the session
             connection.execute("SELECT pg_advisory_unlock(%s::bigint)", lock)
-
-
-def _held(connection: Connection[Any], schema_oid: int, name: str) -> HeldError:
-    found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
-    if not found:  # it has just ended
-        return HeldError(f"another run holds {name}")
-    return HeldError(
-        f"another run holds {name}: {_shown(found)}",
-        hint=f"wait until it has ended; pg_stat_activity shows, for pid {found[0][0]}, where it runs",
-    )
 
 
 def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:

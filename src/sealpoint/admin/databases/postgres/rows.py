@@ -19,7 +19,6 @@ from sealpoint.admin.databases.cells import (
     Record,
     Selection,
     Unreadable,
-    bytes_lost,
 )
 from sealpoint.admin.databases.postgres.columns import (
     SHORT_TAG,
@@ -54,11 +53,10 @@ from sealpoint.admin.databases.rows import (
     Rewritten,
     Table,
     TagCount,
-    noting_damage,
     require_few_tags,
 )
 from sealpoint.base.place import KEY
-from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
+from sealpoint.errors import DatabaseCorruptError, RowError, SealedValueError, SealpointError
 from sealpoint.sealed.body import SENTINEL
 from sealpoint.sqlitefile.guard import oversized
 
@@ -145,9 +143,6 @@ class PostgresCleartext:
             after = found[-1][: key.count(",") + 1]
 
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
-
-
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
 
@@ -158,10 +153,13 @@ class PostgresRows:
     lose its settings and its lock.
 
     Attributes:
+        kind: ``postgres``.
         name: The URL without user, password and options.
         columns: The columns with values, of those tables that the schema has.
         is_superuser: Whether the connection has the rights of a superuser.
     """
+
+    kind = "postgres"
 
     def __init__(self, url: str, *, writable: bool = False) -> None:
         """Connect, and check the tables. Nothing is changed.
@@ -201,11 +199,6 @@ class PostgresRows:
         return self._checked.transaction(column.table, mode)
 
     @property
-    def kind(self) -> str:
-        """``postgres``."""
-        return "postgres"
-
-    @property
     def identity(self) -> dict[str, Any]:
         """The numbers of the server, the database and the schema, with the names of the last two."""
         return identity_of(self.connection, self._found)
@@ -221,7 +214,6 @@ class PostgresRows:
 
     def residue(self) -> None:
         """Return nothing: where Postgres keeps old rows is not asked."""
-        return
 
     def close(self) -> None:
         """Close the connections."""
@@ -257,9 +249,14 @@ class PostgresRows:
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
-            with noting_damage(column, damage):
-                found = self._fetch(statement, (), column.table)
+            try:
+                found = self._checked.select(column.table, statement, ())
                 require_few_tags(column, found)
+            except (DatabaseCorruptError, RowError) as error:
+                if damage is None or not column.in_json:
+                    raise
+                damage.append(error)
+            else:
                 counts += [TagCount(column.label, *row) for row in found]
         return counts
 
@@ -306,14 +303,16 @@ class PostgresRows:
         statement = (
             f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
         )
-        return set(self._fetch(statement, [*map(list, zip(*set(keys), strict=True))], table))
+        return set(self._checked.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with `Unreadable` in place of lost bytes."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
-            return self._unread(column, key, bytes_lost())
+            hint = "restore the row from backup; the log of the server says where it is damaged"
+            what = "the database cannot read the value: its bytes are lost"
+            return self._unread(column, key, SealedValueError(what, hint=hint))
 
     def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
         """Return the cell with this key, without its value."""
@@ -324,7 +323,7 @@ class PostgresRows:
         statement = f"""
             SELECT {columns} FROM ONLY {{}}
             WHERE ({self._primary(column)}) = ({places(key)})"""
-        return list(self._access(column).cells(self._fetch(statement, key, column.table)))
+        return list(self._access(column).cells(self._checked.select(column.table, statement, key)))
 
     def rewrite(
         self,
@@ -342,11 +341,11 @@ class PostgresRows:
         """
         if after is None and column == self.columns[0]:
             self._pass = Pass()
-        if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
-            # Only databases with sealed metadata need the right to change it.
-            return self._end_pass(column, selection, Rewritten(0, 0, 0, 0, 0.0, None))
         bound: Bound | None = None
         done = Rewritten(0, 0, 0, 0, 0.0, None)
+        if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
+            # Only databases with sealed metadata need the right to change it.
+            return self._end_pass(column, selection, done)
         try:
             with self._locked(column, CHANGE):
                 bound = self._bound(column, after, selection, batch)
@@ -372,9 +371,15 @@ class PostgresRows:
         return done._replace(last=bound.key) if self._pass.is_stuck else done
 
     def _end_pass(self, column: Column, selection: Selection, done: Rewritten) -> Rewritten:
-        """Return ``done``, the last batch of this column."""
+        """Return ``done``, the last batch of this column.
+
+        Raises:
+            LockedError: If the values that the pass skipped still need a change.
+        """
         if self._pass.is_stuck and column == self.columns[-1]:
-            self._require_unlocked(selection)
+            left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
+            if left > 0:
+                raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
         return done
 
     def _rewrite_alone(
@@ -400,15 +405,13 @@ class PostgresRows:
         updates = [
             access.replacement(cell, *changed) for cell in cells if (changed := change(cell)) is not None
         ]
-        changed_rows = self._swap(access, updates) if updates else 0
+        changed_rows = 0
+        if updates:
+            statement = access.update(self._found.layouts[column.table])
+            columns = [*map(list, zip(*updates, strict=True))]
+            changed_rows = self._checked.execute(column.table, statement, columns).rowcount
         size = sum(len(cell.value) for cell in cells if cell.value is not None)
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, 0.0, bound.next)
-
-    def _require_unlocked(self, selection: Selection) -> None:
-        """Raise `LockedError` if the values that the pass skipped still need a change."""
-        left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
-        if left > 0:
-            raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
 
     def _bound(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Bound | None:
         """Find the end of the batch by the sizes, without sending values to the client.
@@ -427,24 +430,22 @@ class PostgresRows:
         )
 
     def _cells(
-        self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
+        self,
+        column: Column,
+        after: Any,
+        bound: Bound,
+        selection: Selection,
+        lock: str = "",
+        *,
+        is_last: bool = True,
     ) -> list[Cell]:
-        access = self._access(column)
-        primary = self._primary(column)
+        access, primary = self._access(column), self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
             SELECT {access.read} FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
-        return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
-
-    def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
-        """Store new tags and values where key, tag and value have not changed."""
-        table = access.column.table
-        statement = access.update(self._found.layouts[table])
-        return self._checked.update(table, statement, [*map(list, zip(*updates, strict=True))])
-
-    def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
-        return self._checked.select(table, statement, parameters)
+        found = self._checked.select(column.table, statement, (*parameters, *bound.key), is_last=is_last)
+        return list(access.cells(found))
 
     def _primary(self, column: Column) -> str:
         return ", ".join(self._found.layouts[column.table].primary)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
+from sealpoint.admin.databases.rows import Beside
 from sealpoint.base import place as coordinates
-from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
+from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
@@ -63,14 +64,13 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             return _connect(path, "mode=ro")
         except sqlite3.OperationalError as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
+            logs = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
+            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or any(
+                map(os.path.lexists, logs)
+            ):
                 raise
         # With immutable=1 SQLite ignores a log and the transactions in it: only used without a log.
         return _connect(path, "mode=ro&immutable=1")  # a read-only medium
-
-
-def _has_log(path: Path) -> bool:
-    return any(os.path.lexists(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -127,19 +127,28 @@ class Access:
     """How the cells of a column are found, read and replaced."""
 
     column: Column
-    read: str  # after SELECT: the key, those beside it, the tag, the value, the row id
+    read: str  # after SELECT: the key, the columns beside, the tag, the value, the row id
     replace: str  # after UPDATE, with the parameters of `replacement`
+    whole: tuple[str, ...] | None = None  # for whole rows: what of `Beside` the columns beside are
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
         """Yield the cells of rows that were read."""
-        column, end = self.column, len(self.column.key)
+        end = len(self.column.key)
         for row in rows:
-            tag, value, row_id = row[-3:]
-            yield Cell(value, tag, Where(column, row[:end], row_id, row[end:-3]))
+            *others, tag, value, row_id = row[end:]
+            where = Where(self.column, row[:end], row_id, tuple(others))
+            if self.whole is not None:
+                locator = Beside(row_id, **dict(zip(self.whole, others, strict=True)))
+                where = Where(self.column, row[:end], locator)
+            yield Cell(value, tag, where)
 
-    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
-        """Return the parameters that replace a cell if it is unchanged since it was read."""
-        return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
+    def replacement(self, cell: Cell, tag: str, value: bytes, *more: Any) -> tuple[Any, ...]:
+        """Return the parameters that replace a cell, or a row, if it is unchanged since it was read."""
+        same, old = (cell.tag, cell.value, *cell.where.key), cell.where.locator
+        if self.whole is None:
+            return tag, value, old, *same
+        new = more[:2] if self.column is CHECKPOINTS else ()
+        return tag, value, *new, old.locator, *same, *(getattr(old, name) for name in self.whole)
 
 
 @cache
@@ -155,7 +164,22 @@ def access_to(column: Column) -> Access:
     )
 
 
-COLUMNS: Final = (CHECKPOINTS, WRITES)
+def access_to_rows(column: Column, *, has_task_path: bool) -> Access:
+    """Return how whole rows with the cells of a column are found, read and replaced."""
+    beside = {"task_path": "task_path" if has_task_path else "''"}
+    new, plain = "", access_to(column)
+    if column is CHECKPOINTS:
+        beside = {"parent": "parent_checkpoint_id", "metadata": "metadata"}
+        new = "".join(f", {name} = ?" for name in beside.values())
+    same = "".join(f" AND {name} IS ?" for name in beside.values())
+    return Access(
+        column,
+        read=f"{', '.join((*column.key, *beside.values()))}, type, {column.name}, rowid",
+        replace=plain.replace.replace(f"{column.name} = ?", f"{column.name} = ?{new}", 1) + same,
+        whole=(*beside,),
+    )
+
+
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
@@ -201,48 +225,23 @@ def text_or_bytes(text: bytes) -> str | UndecodedText:
         return UndecodedText(text)
 
 
-def as_bytes(text: str | bytes, encoding: str) -> bytes:
-    """Return the bytes of a text that `text_or_bytes` gave, as they stand in a file of this encoding."""
-    return text if isinstance(text, bytes) else text.encode(encoding)
-
-
 def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
     """Return what follows WHERE: what `Selection.takes` says, in SQL.
 
     Ends are compared as bytes, because GLOB, LIKE and ``substr`` of a text take a NUL for the end.
     """
-    text, parts, parameters = "coalesce(type, '')", list[str](), list[Any]()
-    mark, stored = f"instr({text}, '{SEALED_MARK}')", f"CAST({text} AS BLOB)"
-    if selection.bound is not None:
-        found = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
-        parts.append(f"AND {'' if selection.bound else 'NOT '}{found}")
-    if not selection.plaintext:
-        parts.append(f"AND {mark}")
-    for end in _left_out(selection):
-        parts.append(f"AND NOT (substr({stored}, ?) = ? AND {mark})")
-        parameters += _end(end, encoding)
-    if selection.with_key is not None:
-        others = f"{mark} = 0 OR substr({stored}, ?) = ?"
-        parts.append(f"AND (substr({stored}, ?) = ? OR {others})")
-        parameters += [*_end(LEGACY_END, encoding), *_end(key_end(selection.with_key), encoding)]
-    if selection.thread_id is not None:
-        parts.append("AND thread_id = ?")
-        parameters.append(selection.thread_id)
-    return " ".join(parts), tuple(parameters)
+    text = "coalesce(type, '')"
+    mark = f"instr({text}, '{SEALED_MARK}')"
 
+    def ends_with(end: str) -> str:
+        data = end.encode(encoding)
+        return f"substr(CAST({text} AS BLOB), -{len(data)}) = X'{data.hex()}'"
 
-def _end(text: str, encoding: str) -> tuple[int, bytes]:
-    """Return the parameters that compare the end of a tag."""
-    data = text.encode(encoding)
-    return -len(data), data
-
-
-def _left_out(selection: Selection) -> Iterator[str]:
-    """Yield the ends of tags that are not taken."""
-    if not selection.legacy:
-        yield LEGACY_END
-    if selection.without_key is not None:
-        yield key_end(selection.without_key)
+    is_bound = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
+    parts = list(selection.conditions(f"({mark} > 0)", is_bound, ends_with))
+    if selection.thread_id is None:
+        return "".join(f" AND {part}" for part in parts), ()
+    return "".join(f" AND {part}" for part in [*parts, "thread_id = ?"]), (selection.thread_id,)
 
 
 Result = TypeVar("Result")
@@ -276,15 +275,14 @@ class CheckedFile:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read one state of the database within the context.
-
-        In WAL mode writers continue meanwhile; in other modes they wait.
-        """
+        """Read one state of the database within the context; it is checked that SQLite kept it."""
         try:
             with self.cursor() as cursor:
                 cursor.execute("BEGIN")
                 self._require_checked(cursor)
             yield
+            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
+                raise StoppedError("SQLite ended the transaction in which the file was read")
         finally:
             self.roll_back()
 
@@ -353,23 +351,18 @@ class CheckedFile:
 
         Text that is not UTF-8, as in a forged file, is read as bytes; then ``take`` is called again.
         """
+
+        def run() -> Result:
+            with self.reading() as cursor:
+                most_bytes = self.size_bytes(cursor)
+                guard.allow(most_bytes, len(parameters), subqueries)
+                return take(cursor.execute(statement, parameters), most_bytes)
+
         try:
-            return self._query(statement, parameters, take, subqueries)
+            return run()
         except TextError:
             self.connection.text_factory = text_or_bytes
         try:
-            return self._query(statement, parameters, take, subqueries)
+            return run()
         finally:
             self.connection.text_factory = str
-
-    def _query(
-        self,
-        statement: str,
-        parameters: tuple[Any, ...],
-        take: Callable[[sqlite3.Cursor, int], Result],
-        subqueries: Collection[str],
-    ) -> Result:
-        with self.reading() as cursor:
-            most_bytes = self.size_bytes(cursor)
-            guard.allow(most_bytes, len(parameters), subqueries)
-            return take(cursor.execute(statement, parameters), most_bytes)

@@ -6,19 +6,17 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection, Where
+from sealpoint.admin.databases.cells import EVERYTHING, Column, InlineValue, Record, Selection
 from sealpoint.admin.databases.rows import (
     BATCH,
     MAX_TAGS,
     Batch,
-    Beside,
     Change,
     Need,
     Page,
@@ -31,13 +29,12 @@ from sealpoint.admin.databases.rows import (
 from sealpoint.admin.databases.sqlite import slack
 from sealpoint.admin.databases.sqlite.checked import (
     CHECKPOINTS,
-    COLUMNS,
     NAMED,
     WRITES,
     Access,
     CheckedFile,
     access_to,
-    as_bytes,
+    access_to_rows,
     condition,
     require_found,
     require_rising,
@@ -46,7 +43,7 @@ from sealpoint.admin.databases.sqlite.checked import (
 )
 from sealpoint.admin.keys.lock import holding
 from sealpoint.crypto.tag import SEALED_MARK
-from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, StoppedError, stopped_by
+from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
@@ -87,7 +84,8 @@ class SqliteCleartext:
             found, more = self._page(statement.format(operator), (last,), _TEXTS)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
-                last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
+                (text,) = found[-1]
+                last, operator = text if isinstance(text, bytes) else text.encode(self._file.encoding), ">"
 
     def records(self) -> Iterator[Record]:
         """Yield what stands beside the value of each checkpoint. See `Cleartext.records`."""
@@ -113,35 +111,6 @@ _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
 
 
-def residue(file: CheckedFile, path: Path) -> Residue:
-    """Return how much of a file no statement reads."""
-    path = path.resolve()  # SQLite looks for the log beside the file itself
-    with file.reading() as cursor:
-        (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
-        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        log, journal = (_size(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
-        return Residue(free * page_bytes, log, journal, _slack(path, file.size_bytes(cursor)))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _slack(path: Path, size_bytes: int) -> int | None:
-    """Return the slack of a file; ``None`` if it cannot be parsed in the time for its size."""
-    seconds = _LEAST_SECONDS + size_bytes / _BYTES_PER_SECOND
-    try:
-        return int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
-    except (SourceError, ValueError):
-        return None
-
-
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
-
-
 READERS_TIMEOUT_MS: Final = 5_000
 """How long to wait for readers before the log is emptied."""
 
@@ -153,10 +122,13 @@ class SqliteRows:
     read. Indexes are not read: in a hostile file they may contain other rows than the table.
 
     Attributes:
+        kind: ``sqlite``.
         path: The file.
         name: The path as text.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
+
+    kind = "sqlite"
 
     def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
         """Open an existing file, and check its tables as the saver does. Nothing is changed.
@@ -184,12 +156,8 @@ class SqliteRows:
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
         self._holds = "1"  # in SQL, which rows the store has
+        self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES
         self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
-
-    @property
-    def kind(self) -> str:
-        """``sqlite``."""
-        return "sqlite"
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -213,7 +181,19 @@ class SqliteRows:
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
         self.settle()
-        return residue(self._file, self.path)
+        path = self.path.resolve()  # SQLite looks for the log beside the file itself
+        with self._file.reading() as cursor:
+            (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
+            (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+            sizes = dict.fromkeys(("-wal", "-journal"), 0)
+            for suffix in sizes:
+                with suppress(FileNotFoundError):
+                    sizes[suffix] = path.with_name(path.name + suffix).stat().st_size
+            # A file that cannot be parsed in the time for its size has no number.
+            seconds, slack_bytes = _LEAST_SECONDS + self._file.size_bytes(cursor) / _BYTES_PER_SECOND, None
+            with suppress(SourceError, ValueError):
+                slack_bytes = int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
+            return Residue(free * page_bytes, sizes["-wal"], sizes["-journal"], slack_bytes)
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
@@ -226,7 +206,7 @@ class SqliteRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns with values in the tables of the file."""
-        return tuple(column for column in COLUMNS if column.table in self._file.tables)
+        return tuple(column for column in self._columns if column.table in self._file.tables)
 
     def _access(self, column: Column) -> Access:
         """Return how the cells of a column are found, read and replaced."""
@@ -238,22 +218,11 @@ class SqliteRows:
         return self._file.has_task_path
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Read one state of the file within the context.
-
-        In WAL mode writers continue meanwhile; in other modes they wait.
-        """
+    def one_state(self) -> Iterator[None]:
+        """Read one state of the file. See `RowStore.one_state`."""
         self.settle()
         with self._file.snapshot():
             yield
-
-    @contextmanager
-    def one_state(self) -> Iterator[None]:
-        """Read one state of the file. See `RowStore.one_state`."""
-        with self.snapshot():
-            yield
-            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
-                raise StoppedError("SQLite ended the transaction in which the file was read")
 
     def hold(self) -> Any:
         """Exclude other runs, by a lock on a file beside the database that ends with this process."""
@@ -437,88 +406,32 @@ class SqliteWholeRows(SqliteRows):
     """A store of whole rows over one SQLite file. For one thread."""
 
     def __init__(
-        self, path: str | PathLike[str], *, writable: bool = False, thread_id: str | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        writable: bool = False,
+        thread_id: str | None = None,
+        sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`."""
+        """Open an existing file, see `SqliteRows`; no checkpoint needs a sentinel."""
         super().__init__(path, writable=writable)
-        self._wanted: tuple[Column, ...] = (WRITES, CHECKPOINTS)
-        encoded = None if thread_id is None else thread_id.encode(self._file.encoding).hex()
-        if encoded is not None:
+        self._columns = WRITES, CHECKPOINTS
+        if thread_id is not None:
+            encoded = thread_id.encode(self._file.encoding).hex()
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns with values in the tables of the file."""
-        return tuple(column for column in self._wanted if column.table in self._file.tables)
 
     @contextmanager
     def narrowed(self) -> Iterator[None]:
         """Leave only checkpoints within the context."""
-        before, self._wanted = self._wanted, (CHECKPOINTS,)
+        before, self._columns = self._columns, (CHECKPOINTS,)
         try:
             yield
         finally:
-            self._wanted = before
+            self._columns = before
 
     def remove_sentinels(self) -> int:
         """Do nothing: in SQLite no checkpoint needs one."""
         return 0
 
     def _access(self, column: Column) -> Access:
-        kind = _CheckpointAccess if column is CHECKPOINTS else _WriteAccess
-        path = "task_path" if self.has_task_path else "''"
-        return kind.of(access_to(column), path)
-
-
-@dataclass(frozen=True, slots=True)
-class _WriteAccess(Access):
-    """How whole rows of ``writes`` are read and replaced."""
-
-    @classmethod
-    def of(cls, access: Access, task_path: str) -> _WriteAccess:
-        key = ", ".join(access.column.key)
-        return cls(
-            access.column,
-            read=f"{key}, {task_path}, type, value, rowid",
-            replace=f"{access.replace} AND {task_path} IS ?",
-        )
-
-    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
-        for *key, task_path, tag, value, row_id in rows:
-            yield Cell(value, tag, Where(self.column, tuple(key), Beside(row_id, task_path=task_path)))
-
-    def replacement(self, cell: Cell, tag: str, value: bytes, *_: Any) -> tuple[Any, ...]:
-        """Return the parameters that replace a row if it is unchanged since it was read."""
-        old: Beside = cell.where.locator
-        return tag, value, old.locator, cell.tag, cell.value, *cell.where.key, old.task_path
-
-
-@dataclass(frozen=True, slots=True)
-class _CheckpointAccess(Access):
-    """How whole rows of ``checkpoints`` are read and replaced."""
-
-    @classmethod
-    def of(cls, access: Access, task_path: str) -> _CheckpointAccess:
-        del task_path  # only writes have one
-        columns = "parent_checkpoint_id", "metadata"
-        new = "".join(f", {name} = ?" for name in columns)
-        same = "".join(f" AND {name} IS ?" for name in columns)
-        return cls(
-            access.column,
-            read=f"{', '.join((*access.column.key, *columns))}, type, checkpoint, rowid",
-            replace=access.replace.replace("checkpoint = ?", f"checkpoint = ?{new}", 1) + same,
-        )
-
-    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
-        for *key, parent, metadata, tag, value, row_id in rows:
-            yield Cell(value, tag, Where(self.column, tuple(key), Beside(row_id, parent, metadata)))
-
-    def replacement(
-        self, cell: Cell, tag: str, value: bytes, parent: Any = None, metadata: Any = None, *_: Any
-    ) -> tuple[Any, ...]:
-        """Return the parameters that replace a row if all its columns are unchanged since it was read."""
-        old: Beside = cell.where.locator
-        same = cell.tag, cell.value, *cell.where.key, old.parent, old.metadata
-        return tag, value, parent, metadata, old.locator, *same
+        return access_to_rows(column, has_task_path=self.has_task_path)
