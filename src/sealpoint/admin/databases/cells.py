@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.base.metadata import decode_metadata
@@ -130,25 +129,18 @@ class Where(NamedTuple):
         A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
         change the key.
         """
-        types, wanted = tuple(map(type, self.key)), _types_of(self.column.key)
-        if types == wanted:
-            return
-        name, met, right = next(
-            found for found in zip(self.column.key, types, wanted, strict=True) if found[1] is not found[2]
-        )
-        raise RowError(
-            f"key column {name!r} of table {self.column.table!r} holds {met.__name__}, not {right.__name__}"
-        )
+        for name, value in zip(self.column.key, self.key, strict=True):
+            found, wanted = type(value), int if name == "idx" else str
+            if found is not wanted:
+                raise RowError(
+                    f"key column {name!r} of table {self.column.table!r} holds {found.__name__},"
+                    f" not {wanted.__name__}"
+                )
 
     @property
     def row(self) -> Row:
         """The coordinates that a row-bound value here has."""
         return self.column.coordinates.row(self.names)
-
-
-@cache
-def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
-    return tuple(int if name == "idx" else str for name in key)
 
 
 class Cell(NamedTuple):

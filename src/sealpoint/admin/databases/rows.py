@@ -26,8 +26,6 @@ MAX_CAUSES: Final = 20
 MAX_CHARS: Final = 1000
 """How much is kept of a text of a row that failed: a hostile one may have many megabytes."""
 
-_OTHER_CAUSES: Final = "other causes"
-
 
 class Failure(NamedTuple):
     """A value did not open; it was not changed.
@@ -86,7 +84,7 @@ class Failures:
         hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
         known = sum(map(len, self.causes.values()))
         if cause not in self.causes.get(hint, {}) and known >= MAX_CAUSES:
-            hint, cause = hint if hint in self.causes else "", _OTHER_CAUSES
+            hint, cause = hint if hint in self.causes else "", "other causes"
         counts = self.causes.setdefault(hint, {})
         counts[cause] = counts.get(cause, 0) + 1
         return True
@@ -157,11 +155,11 @@ class Rewritten(NamedTuple):
     """A batch that was changed."""
 
     seen: int  # passed to ``change``
-    changed: int
-    raced: int  # changed by a writer meanwhile, whose value is kept
-    size_bytes: int  # of the values that were seen
-    lock_seconds: float  # since the last batch
-    last: Any  # the next batch begins after it; ``None`` for the last batch
+    changed: int = 0
+    raced: int = 0  # changed by a writer meanwhile, whose value is kept
+    size_bytes: int = 0  # of the values that were seen
+    lock_seconds: float = 0.0  # since the last batch
+    last: Any = None  # the next batch begins after it; ``None`` for the last batch
 
 
 Change = Callable[[Cell], tuple[Any, ...] | None]

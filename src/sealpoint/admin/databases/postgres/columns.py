@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
@@ -282,8 +281,3 @@ def size_of(access: Access) -> str:
 def places(values: Sequence[Any]) -> str:
     """Return a placeholder for each value."""
     return ", ".join(["%s"] * len(values))
-
-
-def locked_since(start: float, done: Rewritten) -> Rewritten:
-    """Add the time during which rows were locked, until the end of their transaction."""
-    return done._replace(lock_seconds=perf_counter() - start) if done.seen else done

@@ -94,12 +94,6 @@ _PASSING: Final = {
     "57": "the server ended the session or the statement",
     "58": "the server cannot write or read its files",
 }
-_SILENT_HINT: Final = "check the server and the network to it, then run the same command again"
-_READ_ONLY_HINT: Final = "name the primary server, and a role whose transactions may write"
-# SQLSTATE, in this order: text cannot be converted; damaged data or index; no such table, column or schema.
-_NO_TEXT: Final = {"22021", "22P05"}
-_DAMAGED: Final = {"XX001", "XX002"}
-_GONE: Final = {"42P01", "42703", "3F000"}
 
 
 def name_of(url: str) -> str:
@@ -221,23 +215,29 @@ def translate_errors() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         if isinstance(error, psycopg.errors.ConnectionTimeout):
-            raise StoppedError("the server does not answer", hint=_SILENT_HINT) from None
+            raise StoppedError(
+                "the server does not answer",
+                hint="check the server and the network to it, then run the same command again",
+            ) from None
         raise _translated(state_of(error), type(error).__name__) from None
 
 
 def _translated(code: str, kind: str) -> SealpointError:
     if code == READ_ONLY:
-        return AccessError(f"the server lets this session only read ({kind})", hint=_READ_ONLY_HINT)
+        return AccessError(
+            f"the server lets this session only read ({kind})",
+            hint="name the primary server, and a role whose transactions may write",
+        )
     if code[:2] in _PASSING:
         return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
-    if code in _NO_TEXT:
+    if code in {"22021", "22P05"}:  # text cannot be converted
         return RowError("a key column or a type holds text that is not in the server's encoding")
-    if code in _DAMAGED:
+    if code in {"XX001", "XX002"}:  # damaged data, or a damaged index
         return DatabaseCorruptError(
             "the server cannot read a table or an index of the saver: it is damaged",
             hint="the server's log says where; restore it from backup",
         )
-    if code in _GONE:
+    if code in {"42P01", "42703", "3F000"}:  # no such table, column or schema
         return refuse_schema("the tables are not what they were when the database was opened")
     return MaintenanceError(
         f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",

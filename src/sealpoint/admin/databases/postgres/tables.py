@@ -20,7 +20,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,6 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
-from sealpoint.admin.databases.rows import Table
 from sealpoint.errors import SchemaError, excerpt
 from sealpoint.postgres import TABLES, Layout, Row, layout_of, refuse_schema, require_plain
 
@@ -49,14 +48,7 @@ _ELSEWHERE: Final = """
     WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
     AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
 
-_EVERY: Final = """
-    SELECT n.nspname, c.relname, c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
-    AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
-_IDENTITY: Final = """
-    SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
 _VERSION: Final = "SELECT xmin::text FROM pg_namespace WHERE oid = %s"
-_SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,38 +111,6 @@ def check_table(connection: Connection[Any], found: Found, name: str) -> str:
     raise refuse_schema("the tables are not what they were when the database was opened")
 
 
-def every_table(connection: Connection[Any], found: Found) -> list[Table]:
-    """Return all tables of the database, those of the saver's schema first."""
-    with translate_errors():
-        rows = connection.execute(_EVERY, (found.schema,)).fetchall()
-    read = set(found.oids.values())
-    own = found.schema
-    return [Table(name if schema == own else f"{schema}.{name}", oid in read) for schema, name, oid in rows]
-
-
-def identity_of(connection: Connection[Any], found: Found) -> dict[str, Any]:
-    """Return what tells a saver's tables from those of every other database and server.
-
-    The number of the server is left out if the account has no right to read it.
-    """
-    from psycopg.errors import InsufficientPrivilege
-
-    with translate_errors():
-        database, oid = connection.execute(_IDENTITY).fetchone() or ("", 0)
-        try:
-            with connection.transaction():  # a refusal does not end an open transaction
-                system = connection.execute(_SYSTEM).fetchone()
-        except InsufficientPrivilege:
-            system = None
-    return {
-        "system": str(system[0]) if system else None,
-        "database": database,
-        "oid": oid,
-        "schema": found.schema,
-        "schema_oid": found.schema_oid,
-    }
-
-
 READ: Final = "ACCESS SHARE"
 CHANGE: Final = "ROW EXCLUSIVE"
 _EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
@@ -163,9 +123,7 @@ class CheckedTables:
     """One session's transactions over the tables of a saver."""
 
     def __init__(self, connection: Connection[Any], path: SearchPath, url: str) -> None:
-        """Find the tables, and check them."""
-        self._connection = connection
-        self._url = url
+        self._connection, self._url = connection, url
         self.is_superuser = is_superuser(connection)
         self.found = find_tables(connection, path)
         self._guard: Connection[Any] | None = None
@@ -173,8 +131,7 @@ class CheckedTables:
             self._guard, _ = connect(url, writable=True)  # a lock on a row is a write
             with translate_errors():
                 self._guard.execute("SET ROLE NONE")
-        self._is_open = False
-        self._has_state = False
+        self._is_open = self._has_state = False
 
     def close(self) -> None:
         """Close the sessions."""
@@ -241,8 +198,7 @@ class CheckedTables:
                 declared = f"DECLARE {name} BINARY NO SCROLL CURSOR FOR {statement}"
                 self._connection.execute(_named(declared, self.found, table))
             self._require_same_name(in_snapshot=True)
-            if self._guard is not None:
-                _roll_back(self._guard)
+            _roll_back(self._guard)
             yield self._connection
 
     def select(
@@ -252,10 +208,15 @@ class CheckedTables:
 
         When the last SELECT of a transaction is planned, changes of the table are allowed again.
         """
-        if self._is_open:
-            return self._select(table, statement, parameters, is_last)
-        with self.transaction(table, READ):
-            return self._select(table, statement, parameters, is_last)
+        is_open = nullcontext() if self._is_open else self.transaction(table, READ)
+        with is_open, self._connection.cursor(binary=True) as cursor:
+            if self._guard is None or not is_last or self._has_state:
+                return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
+            # A plan does not change, so changes need not wait until all rows are fetched.
+            declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"
+            cursor.execute(_named(declared, self.found, table), parameters)
+            _roll_back(self._guard)
+            return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
     def execute(self, table: str, statement: str, parameters: Sequence[Any]) -> Cursor[Any]:
         """Execute a statement that changes a table in the open transaction; ``{}`` is the table."""
@@ -265,18 +226,6 @@ class CheckedTables:
             self._hold(self._guard)
             check_table(self._connection, self.found, table)
         return self._connection.execute(_named(statement, self.found, table), parameters)
-
-    def _select(
-        self, table: str, statement: str, parameters: Sequence[Any], is_last: bool
-    ) -> list[tuple[Any, ...]]:
-        with self._connection.cursor(binary=True) as cursor:
-            if self._guard is None or not is_last or self._has_state:
-                return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
-            # A plan does not change, so changes need not wait until all rows are fetched.
-            declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"
-            cursor.execute(_named(declared, self.found, table), parameters)
-            _roll_back(self._guard)
-            return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
     def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
         """Lock and check. With a guard this session never waits: others would go first."""
@@ -315,8 +264,7 @@ class CheckedTables:
 
     def _end(self) -> None:
         _roll_back(self._connection)
-        if self._guard is not None:
-            _roll_back(self._guard)
+        _roll_back(self._guard)
 
     def _require_same_name(self, *, in_snapshot: bool = False) -> None:
         """Check that the schema was not renamed: statements name it, and locks on tables do not prevent that.
@@ -350,11 +298,12 @@ def _named(statement: str, found: Found, table: str) -> Composed:
     return SQL(statement).format(Identifier(found.schema, table), **others)
 
 
-def _roll_back(connection: Connection[Any]) -> None:
+def _roll_back(connection: Connection[Any] | None) -> None:
     """Roll back the open transaction, if any; a closed session has none."""
     from psycopg import Error
     from psycopg.pq import TransactionStatus
 
-    if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+    is_open = TransactionStatus.INTRANS, TransactionStatus.INERROR
+    if connection is not None and connection.info.transaction_status in is_open:
         with suppress(Error):
             connection.execute("ROLLBACK")

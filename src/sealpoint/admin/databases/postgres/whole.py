@@ -71,7 +71,7 @@ Sentinel = Callable[[str, str], tuple[str, bytes]]
 
 
 class PostgresWholeRows(PostgresRows):
-    """A store of whole rows over one schema of a Postgres database. For one thread."""
+    """A store of whole rows over one schema of a Postgres database. For one thread. See `PostgresRows`."""
 
     def __init__(
         self,
@@ -81,7 +81,6 @@ class PostgresWholeRows(PostgresRows):
         thread_id: str | None = None,
         sentinel: Sentinel | None = None,
     ) -> None:
-        """Connect, see `PostgresRows`."""
         super().__init__(url, writable=writable)
         if not set(self.columns) <= {BLOBS, WRITES, METADATA}:
             self.close()
@@ -91,11 +90,9 @@ class PostgresWholeRows(PostgresRows):
             )
         tables = self._found.layouts
         self.columns = tuple(column for column in (BLOBS, WRITES, CHECKPOINTS) if column.table in tables)
-        encoded = None if thread_id is None else thread_id.encode().hex()
-        self._of_thread = (
-            "true" if encoded is None else f"thread_id = convert_from(decode('{encoded}', 'hex'), 'UTF8')"
-        )
-        self.sentinel = sentinel
+        self.sentinel, self._of_thread = sentinel, "true"
+        if thread_id is not None:
+            self._of_thread = f"thread_id = convert_from(decode('{thread_id.encode().hex()}', 'hex'), 'UTF8')"
 
     def _access(self, column: Column) -> Access:
         has_task_path = "task_path" in self._found.columns[column.table]

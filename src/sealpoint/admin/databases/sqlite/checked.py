@@ -33,23 +33,24 @@ from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
 CACHE_KIB: Final = 32 * 1024
 """Cache size for a batch: its pages are read once for reading, comparing and changing."""
 
-# Temporary conditions: the disk is full, or another process has the file.
-_TEMPORARY: Final = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the file cannot be written or read",
-    sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
-}
-
 _ELSEWHERE: Final = (
     "let this account open the file and write beside it; to only read it, copy it with the files beside it"
 )
-_TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
-_PERMANENT: Final = {
-    sqlite3.SQLITE_READONLY: ("the file, or its log beside it, may not be written", _ELSEWHERE),
-    sqlite3.SQLITE_CANTOPEN: ("the file, or its log beside it, cannot be opened", _ELSEWHERE),
+_STOPS: Final[dict[int, tuple[type[StoppedError], str, str | None]]] = {
+    # Temporary: the disk is full, or another process has the file.
+    sqlite3.SQLITE_FULL: (StoppedError, "the disk is full", None),
+    sqlite3.SQLITE_IOERR: (StoppedError, "the file cannot be written or read", None),
+    sqlite3.SQLITE_BUSY: (
+        StoppedError,
+        f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
+        None,
+    ),
+    sqlite3.SQLITE_READONLY: (AccessError, "the file, or its log beside it, may not be written", _ELSEWHERE),
+    sqlite3.SQLITE_CANTOPEN: (AccessError, "the file, or its log beside it, cannot be opened", _ELSEWHERE),
     sqlite3.SQLITE_READONLY_ROLLBACK: (
+        AccessError,
         "an interrupted change must be rolled back, which needs write access",
-        _TAKE_BACK,
+        "start an agent on it, or: sqlite3 DB .schema; then run the same command again",
     ),
 }
 
@@ -103,16 +104,13 @@ def translate_errors() -> Iterator[None]:
 
 
 def _stopped(error: Exception) -> StoppedError | None:
-    """Return our own error for a temporary condition: a full disk, a lock."""
     if isinstance(error, MemoryError):
         return StoppedError("no memory for a value of this size, or of a damaged file")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     for known in (code, code & 0xFF):
-        if known in _TEMPORARY:
-            return StoppedError(_TEMPORARY[known])
-        if known in _PERMANENT:
-            cause, hint = _PERMANENT[known]
-            return AccessError(cause, hint=hint)
+        if known in _STOPS:
+            kind, cause, hint = _STOPS[known]
+            return kind(cause, hint=hint)
     return None
 
 
@@ -152,31 +150,26 @@ class Access:
 
 
 @cache
-def access_to(column: Column) -> Access:
-    """Return how the cells of a column are found, read and replaced."""
+def access_to(column: Column, task_path: str | None = None) -> Access:
+    """Return how the cells of a column are found, read and replaced.
+
+    With ``task_path``, in SQL the column or what stands for it, they are those of whole rows.
+    """
+    beside, new = column.beside, ""
+    whole: tuple[str, ...] | None = None
+    if task_path is not None:
+        beside, whole = (task_path,), ("task_path",)
+        if column is CHECKPOINTS:
+            beside, whole = ("parent_checkpoint_id", "metadata"), ("parent", "metadata")
+            new = ", parent_checkpoint_id = ?, metadata = ?"
     # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
-    same = " ".join(f"AND {name} IS ?" for name in column.key)
+    same = "".join(f" AND {name} IS ?" for name in (*column.key, *(beside if whole else ())))
     return Access(
         column,
-        read=f"{', '.join((*column.key, *column.beside))}, type, {column.name}, rowid",
-        replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?"
-        f" WHERE rowid = ? AND type IS ? AND {column.name} IS ? {same}",
-    )
-
-
-def access_to_rows(column: Column, *, has_task_path: bool) -> Access:
-    """Return how whole rows with the cells of a column are found, read and replaced."""
-    beside = {"task_path": "task_path" if has_task_path else "''"}
-    new, plain = "", access_to(column)
-    if column is CHECKPOINTS:
-        beside = {"parent": "parent_checkpoint_id", "metadata": "metadata"}
-        new = "".join(f", {name} = ?" for name in beside.values())
-    same = "".join(f" AND {name} IS ?" for name in beside.values())
-    return Access(
-        column,
-        read=f"{', '.join((*column.key, *beside.values()))}, type, {column.name}, rowid",
-        replace=plain.replace.replace(f"{column.name} = ?", f"{column.name} = ?{new}", 1) + same,
-        whole=(*beside,),
+        read=f"{', '.join((*column.key, *beside))}, type, {column.name}, rowid",
+        replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?{new}"
+        f" WHERE rowid = ? AND type IS ? AND {column.name} IS ?{same}",
+        whole=whole,
     )
 
 

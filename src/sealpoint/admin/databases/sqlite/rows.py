@@ -34,7 +34,6 @@ from sealpoint.admin.databases.sqlite.checked import (
     Access,
     CheckedFile,
     access_to,
-    access_to_rows,
     condition,
     require_found,
     require_rising,
@@ -64,7 +63,6 @@ class SqliteCleartext:
     """A `Cleartext` of one SQLite file."""
 
     def __init__(self, file: CheckedFile, page: GivePage, require_order: Callable[[str], None]) -> None:
-        """Take the file, and from its store how pages are read and the order of a table is checked."""
         self._file, self._page, self._require_order = file, page, require_order
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
@@ -189,8 +187,8 @@ class SqliteRows:
             for suffix in sizes:
                 with suppress(FileNotFoundError):
                     sizes[suffix] = path.with_name(path.name + suffix).stat().st_size
-            # A file that cannot be parsed in the time for its size has no number.
-            seconds, slack_bytes = _LEAST_SECONDS + self._file.size_bytes(cursor) / _BYTES_PER_SECOND, None
+            seconds = _LEAST_SECONDS + self._file.size_bytes(cursor) / _BYTES_PER_SECOND
+            slack_bytes: int | None = None  # unless the file can be parsed in the time for its size
             with suppress(SourceError, ValueError):
                 slack_bytes = int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
             return Residue(free * page_bytes, sizes["-wal"], sizes["-journal"], slack_bytes)
@@ -209,7 +207,6 @@ class SqliteRows:
         return tuple(column for column in self._columns if column.table in self._file.tables)
 
     def _access(self, column: Column) -> Access:
-        """Return how the cells of a column are found, read and replaced."""
         return access_to(column)
 
     @property
@@ -373,8 +370,7 @@ class SqliteRows:
         if mode == "wal":
             # From journal_mode=PERSIST. No process uses it: while this connection is open, none can leave
             # WAL mode, and in another mode this connection has removed it at the end of VACUUM.
-            journal = self.path.resolve()
-            journal = journal.with_name(f"{journal.name}-journal")
+            journal = Path(f"{self.path.resolve()}-journal")
             try:
                 journal.unlink(missing_ok=True)
             except OSError as error:
@@ -434,4 +430,4 @@ class SqliteWholeRows(SqliteRows):
         return 0
 
     def _access(self, column: Column) -> Access:
-        return access_to_rows(column, has_task_path=self.has_task_path)
+        return access_to(column, "task_path" if self.has_task_path else "''")
