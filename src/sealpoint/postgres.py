@@ -208,11 +208,6 @@ class Layout:
         """The types of all columns, by name."""
         return dict.fromkeys((*self.primary, *self.other, *self.optional), "text") | self.types
 
-    def fits(self, columns: dict[str, str], primary: tuple[str, ...]) -> bool:
-        """Whether a table with these columns, types by name, has this form."""
-        given = dict.fromkeys(set(self.optional) - columns.keys(), "text") | columns
-        return given == self.columns and primary == self.primary
-
 
 THREAD: Final = ("thread_id", "checkpoint_ns")
 CHECKPOINT: Final = (*THREAD, "checkpoint_id")
@@ -327,7 +322,8 @@ def layout_of(row: Row) -> Layout:
     columns = {column: kind or "" for column, kind, *_ in row.columns}
     forms = [layout for layout in LAYOUTS if layout.name == row.name]
     for layout in forms:
-        if layout.fits(columns, tuple(row.primary)):
+        given = dict.fromkeys(set(layout.optional) - columns.keys(), "text") | columns
+        if given == layout.columns and tuple(row.primary) == layout.primary:
             return layout
     known = {item for layout in forms for item in layout.columns.items()}
     others = ", ".join(excerpt(name) for name, kind in columns.items() if (name, kind) not in known)

@@ -59,10 +59,12 @@ def _cut(value: Any) -> Any:
 
 
 class Failures:
-    """The failures of a run."""
+    """The failures of a run.
+
+    With ``may_repeat`` a value may be read again: it is counted once, by its hash.
+    """
 
     def __init__(self, *, may_repeat: bool = False) -> None:
-        """Begin without any; a value that may be read again is counted once, by its hash."""
         self.count = 0
         self.kept: list[Failure] = []
         self.causes: dict[str, dict[str, int]] = {}  # by hint; a forged database may have any number

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
 from sealpoint.admin.databases.rows import UNSEALED_ROW, Beside, Rewritten
-from sealpoint.base import place as coordinates
-from sealpoint.base import place as frame
+from sealpoint.base import place
 from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK
 from sealpoint.postgres import CHECKPOINT, THREAD, Layout
@@ -20,21 +19,19 @@ from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
 
-METADATA: Final = Column("checkpoints", "metadata", CHECKPOINT, coordinates.METADATA, in_json=True)
+METADATA: Final = Column("checkpoints", "metadata", CHECKPOINT, place.METADATA, in_json=True)
 # The shallow savers store neither checkpoint ids nor versions, so values cannot be bound to them.
 SHALLOW_METADATA: Final = Column(
-    "checkpoints", "metadata", THREAD, Coordinates(coordinates.METADATA.kind, THREAD), in_json=True
+    "checkpoints", "metadata", THREAD, Coordinates(place.METADATA.kind, THREAD), in_json=True
 )
-BLOBS: Final = Column("checkpoint_blobs", "blob", (*THREAD, "channel", "version"), coordinates.VALUE)
+BLOBS: Final = Column("checkpoint_blobs", "blob", (*THREAD, "channel", "version"), place.VALUE)
 SHALLOW_BLOBS: Final = Column(
     "checkpoint_blobs",
     "blob",
     (*THREAD, "channel"),
-    Coordinates(coordinates.VALUE.kind, (*THREAD, "channel")),
+    Coordinates(place.VALUE.kind, (*THREAD, "channel")),
 )
-WRITES: Final = Column(
-    "checkpoint_writes", "blob", (*CHECKPOINT, "task_id", "idx", "channel"), coordinates.WRITE
-)
+WRITES: Final = Column("checkpoint_writes", "blob", (*CHECKPOINT, "task_id", "idx", "channel"), place.WRITE)
 _COLUMNS: Final = (METADATA, SHALLOW_METADATA, BLOBS, SHALLOW_BLOBS, WRITES)
 
 
@@ -48,13 +45,13 @@ _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _NAME_CHARS: Final = 10_000  # more than a key has in an index
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
-    "metadata": f"left((metadata - '{frame.KEY}')::text, {_JSON_CHARS})",
+    "metadata": f"left((metadata - '{place.KEY}')::text, {_JSON_CHARS})",
     "channel_versions": f"left((checkpoint -> 'channel_versions')::text, {_JSON_CHARS})",
 }
 """In SQL, what stands beside a value: JSON as text, metadata without the sealed part."""
 
 
-CHECKPOINTS: Final = Column("checkpoints", "metadata", CHECKPOINT, coordinates.METADATA)
+CHECKPOINTS: Final = Column("checkpoints", "metadata", CHECKPOINT, place.METADATA)
 """For whole rows: the value of a cell is the sealed part, and the other columns are beside it."""
 
 _BESIDE_CHECKPOINTS: Final = {
@@ -112,7 +109,7 @@ class Access:
         end = len(self.column.key)
         for row in rows:
             tag, stored, *others = row[end:]
-            value = frame.decode_value(stored) if self.is_text else stored
+            value = place.decode_value(stored) if self.is_text else stored
             where = Where(self.column, row[:end], stored if self.is_text else None, tuple(others))
             if self.is_whole:
                 where = Where(self.column, row[:end], Beside(**dict(zip(self.beside, others, strict=True))))
@@ -129,7 +126,7 @@ class Access:
             same = _digest(old.document), _digest(old.metadata), old.parent
             return document, metadata, parent, *key, *same
         if self.is_text:
-            return tag, frame.encode_value(value), *key, cell.tag, _digest(old)
+            return tag, place.encode_value(value), *key, cell.tag, _digest(old)
         return tag, value, *key, cell.tag, _digest(cell.value)
 
     def update(self, layout: Layout) -> str:
@@ -163,20 +160,20 @@ def access_to(column: Column) -> Access:
             same="old.type IS NOT DISTINCT FROM new.type"
             " AND sha256(old.blob) IS NOT DISTINCT FROM new.digest",
         )
-    found = f"metadata -> '{frame.KEY}'"
+    found = f"metadata -> '{place.KEY}'"
     tag = f"({found} ->> 'type')"
-    old_value = f"old.metadata -> '{frame.KEY}' ->> 'value'"
+    old_value = f"old.metadata -> '{place.KEY}' ->> 'value'"
     return Access(
         column,
-        holds=f"jsonb_exists(metadata, '{frame.KEY}')",
+        holds=f"jsonb_exists(metadata, '{place.KEY}')",
         tag=f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
         f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)",
         value=f"({found} ->> 'value')",
         size=f"octet_length({found} ->> 'value')",
         beside=beside,
-        new=f"metadata = jsonb_set(old.metadata, '{{{{{frame.KEY}}}}}', old.metadata -> '{frame.KEY}'"
+        new=f"metadata = jsonb_set(old.metadata, '{{{{{place.KEY}}}}}', old.metadata -> '{place.KEY}'"
         " || jsonb_build_object('type', new.new_type, 'value', new.new_value))",
-        same=f"old.metadata -> '{frame.KEY}' ->> 'type' = new.type"
+        same=f"old.metadata -> '{place.KEY}' ->> 'type' = new.type"
         f" AND sha256(convert_to({old_value}, 'UTF8')) = new.digest",
         is_text=True,
     )
@@ -221,13 +218,13 @@ class Bound(NamedTuple):
 def bound_of(found: Sequence[tuple[Any, ...]], rows: int, size_bytes: int) -> Bound | None:
     """Return the end of a batch of ``rows``, and about ``size_bytes``, from the next rows' sizes and keys."""
     before: tuple[Any, ...] = ()
-    for place, (size, *key) in enumerate(found, 1):
+    for number, (size, *key) in enumerate(found, 1):
         if size > MAX_VALUE_BYTES:  # it is a batch of its own
-            return Bound(before or tuple(key), max(place - 1, 1), is_last=False, is_oversized=not before)
+            return Bound(before or tuple(key), max(number - 1, 1), is_last=False, is_oversized=not before)
         before = tuple(key)
         size_bytes -= size
-        if size_bytes <= 0 or place == rows:
-            return Bound(before, place, is_last=False)
+        if size_bytes <= 0 or number == rows:
+            return Bound(before, number, is_last=False)
     return Bound(before, len(found), is_last=True) if found else None
 
 

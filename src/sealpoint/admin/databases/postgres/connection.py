@@ -170,18 +170,15 @@ def _connection_class() -> Any:
             elif now - self._heard > (ANSWER_SECONDS if self.is_probe else SILENT_SECONDS):
                 if self.is_probe:
                     raise psycopg.errors.ConnectionTimeout("timed out")
-                self._probe()
+                try:
+                    with closing(type(self).connect(**self.parts, autocommit=True)) as other:
+                        other.is_probe = True
+                        other.execute("SELECT")
+                except psycopg.errors.ConnectionTimeout:
+                    raise
+                except psycopg.Error:  # it refuses another session, which is an answer
+                    pass
                 self._heard = time.monotonic()
-
-        def _probe(self) -> None:
-            try:
-                with closing(type(self).connect(**self.parts, autocommit=True)) as other:
-                    other.is_probe = True
-                    other.execute("SELECT")
-            except psycopg.errors.ConnectionTimeout:
-                raise
-            except psycopg.Error:  # it refuses another session, which is an answer
-                pass
 
     return AnsweredConnection
 

@@ -374,7 +374,7 @@ class PostgresRows:
         statement = f"""
             SELECT {columns} FROM ONLY {{}}
             WHERE ({self._primary(column)}) = ({places(key)})"""
-        return list(self._access(column).cells(self._checked.select(column.table, statement, key)))
+        return self._fetch(column, statement, key)
 
     def rewrite(
         self,
@@ -441,8 +441,7 @@ class PostgresRows:
         changed_rows = 0
         if updates:
             statement = access.update(self._found.layouts[column.table])
-            columns = [*map(list, zip(*updates, strict=True))]
-            changed_rows = self._checked.execute(column.table, statement, columns).rowcount
+            changed_rows = self._checked.execute(column.table, statement, updates).rowcount
         size = sum(len(cell.value) for cell in cells if cell.value is not None)
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, last=bound.next)
 
@@ -462,22 +461,18 @@ class PostgresRows:
         )
 
     def _cells(
-        self,
-        column: Column,
-        after: Any,
-        bound: Bound,
-        selection: Selection,
-        lock: str = "",
-        *,
-        is_last: bool = True,
+        self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
     ) -> list[Cell]:
         access, primary = self._access(column), self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
             SELECT {access.read} FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
-        found = self._checked.select(column.table, statement, (*parameters, *bound.key), is_last=is_last)
-        return list(access.cells(found))
+        return self._fetch(column, statement, (*parameters, *bound.key))
+
+    def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
+        found = self._checked.select(column.table, statement, parameters)
+        return list(self._access(column).cells(found))
 
     def _primary(self, column: Column) -> str:
         return ", ".join(self._found.layouts[column.table].primary)

@@ -116,7 +116,7 @@ CHANGE: Final = "ROW EXCLUSIVE"
 _EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
 _RETRY_SECONDS: Final = 10.0
 # A schema cannot be renamed while its row is locked. Only a superuser may lock it.
-_KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {schema} FOR KEY SHARE"
+_KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {:d} FOR KEY SHARE"
 
 
 class CheckedTables:
@@ -218,19 +218,22 @@ class CheckedTables:
             _roll_back(self._guard)
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
-    def execute(self, table: str, statement: str, parameters: Sequence[Any]) -> Cursor[Any]:
-        """Execute a statement that changes a table in the open transaction; ``{}`` is the table."""
+    def execute(self, table: str, statement: str, rows: Sequence[tuple[Any, ...]] = ()) -> Cursor[Any]:
+        """Execute a statement that changes a table in the open transaction; ``{}`` is the table.
+
+        Its parameters are arrays: the columns of ``rows``.
+        """
         if self._guard is not None:
             # A session that waits for this session's first lock does not delay its second lock.
             self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
             self._hold(self._guard)
             check_table(self._connection, self.found, table)
-        return self._connection.execute(_named(statement, self.found, table), parameters)
+        arrays = [*map(list, zip(*rows, strict=True))]
+        return self._connection.execute(_named(statement, self.found, table), arrays)
 
     def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
         """Lock and check. With a guard this session never waits: others would go first."""
         from psycopg.errors import LockNotAvailable
-        from psycopg.sql import SQL
 
         end = monotonic() + _RETRY_SECONDS
         while True:
@@ -238,12 +241,12 @@ class CheckedTables:
                 if self._guard is not None:
                     self._hold(self._guard, *tables)
                 nowait = "" if self._guard is None else "NOWAIT"
-                locking = SQL(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}")
-                self._connection.execute(locking.format(_only(self.found, tables)), prepare=False)
+                locking = _over(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}", self.found, tables)
+                self._connection.execute(locking, prepare=False)
                 if more:  # a guard would exclude this session too, which is to change them
                     own = mode if self._guard is None else _EXCLUDE
-                    lock = SQL(f"LOCK TABLE {{}} IN {own} MODE {nowait}")
-                    self._connection.execute(lock.format(_only(self.found, more)))
+                    locking = _over(f"LOCK TABLE {{}} IN {own} MODE {nowait}", self.found, more)
+                    self._connection.execute(locking)
                 break
             except LockNotAvailable:
                 if self._guard is None or monotonic() > end:
@@ -254,13 +257,10 @@ class CheckedTables:
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
         """Let the guard exclude changes of the schema's name, and of the tables after current changes."""
-        from psycopg.sql import SQL, Literal
-
-        lock = f"LOCK TABLE {{tables}} IN {_EXCLUDE} MODE;" if tables else ""
-        statements = SQL(f"BEGIN; {lock} {_KEEP_NAME}").format(
-            tables=_only(self.found, tables), schema=Literal(self.found.schema_oid)
-        )
-        guard.execute(statements, prepare=False)  # several statements in one string cannot be prepared
+        lock = f"LOCK TABLE {{}} IN {_EXCLUDE} MODE;" if tables else ""
+        statements = f"BEGIN; {lock} {_KEEP_NAME.format(self.found.schema_oid)}"
+        # Several statements in one string cannot be prepared.
+        guard.execute(_over(statements, self.found, tables), prepare=False)
 
     def _end(self) -> None:
         _roll_back(self._connection)
@@ -283,11 +283,12 @@ class CheckedTables:
             raise refuse_schema("the schema was changed while its tables were read")
 
 
-def _only(found: Found, tables: Sequence[str]) -> Composed:
-    """Return tables for a LOCK, without those that inherit from them."""
+def _over(statement: str, found: Found, tables: Sequence[str]) -> Composed:
+    """Return a statement with tables for ``{}``, without those that inherit from them."""
     from psycopg.sql import SQL, Identifier
 
-    return SQL(", ").join(SQL("ONLY {}").format(Identifier(found.schema, table)) for table in tables)
+    only = (SQL("ONLY {}").format(Identifier(found.schema, table)) for table in tables)
+    return SQL(statement).format(SQL(", ").join(only))
 
 
 def _named(statement: str, found: Found, table: str) -> Composed:

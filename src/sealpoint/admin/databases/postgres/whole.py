@@ -9,7 +9,7 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -118,7 +118,7 @@ class PostgresWholeRows(PostgresRows):
 
         done = super()._change(column, after, bound, noting, selection)
         if unused := sorted(added - used):  # its rows were refused, or are locked or deleted
-            self._checked.execute(BLOBS.table, _REMOVE_SENTINELS, [*map(list, zip(*unused, strict=True))])
+            self._checked.execute(BLOBS.table, _REMOVE_SENTINELS, unused)
         return done
 
     def _add_sentinels(
@@ -131,25 +131,13 @@ class PostgresWholeRows(PostgresRows):
             WHERE {where} AND ({_KEY}) <= ({places(bound.key)})"""
         found = self._checked.select(CHECKPOINTS.table, statement, (*parameters, *bound.key), is_last=False)
         rows = [(*key, *sentinel(*key)) for key in sorted(found)]
-        return set(
-            self._checked.execute(BLOBS.table, _ADD_SENTINELS, [*map(list, zip(*rows, strict=True))])
-            if rows
-            else ()
-        )
+        return set(self._checked.execute(BLOBS.table, _ADD_SENTINELS, rows) if rows else ())
 
-    def _cells(
-        self,
-        column: Column,
-        after: Any,
-        bound: Bound,
-        selection: Selection,
-        lock: str = "",
-        *,
-        is_last: bool = True,
-    ) -> list[Cell]:
+    def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
         if column is not CHECKPOINTS:
-            return super()._cells(column, after, bound, selection, lock, is_last=is_last)
-        cells = super()._cells(column, after, bound, selection, lock, is_last=False)
+            return super()._fetch(column, statement, parameters)
+        found = self._checked.select(column.table, statement, parameters, is_last=False)
+        cells = [*self._access(column).cells(found)]
         # By a statement of its own: it sees what was committed before the rows were locked.
         keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
         stored = {tuple(key): names for *key, names in self._checked.select(column.table, _CHANNELS, keys)}
@@ -173,4 +161,4 @@ class PostgresWholeRows(PostgresRows):
         with self._checked.transaction(BLOBS.table, CHANGE, CHECKPOINTS.table):
             if not self._checked.select(BLOBS.table, _SOME_SENTINEL.format(self._of_thread), ()):
                 return 0  # it takes the right to delete only where something is to be deleted
-            return self._checked.execute(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread), ()).rowcount
+            return self._checked.execute(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread)).rowcount

@@ -310,19 +310,17 @@ class SqliteRows:
         lock_seconds = self._settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
-        changed_rows = self._update(access.replace, updates) if updates else 0
+        changed_rows = 0
+        if updates:
+            with self._file.writing() as cursor:
+                start = perf_counter()
+                changed_rows = cursor.executemany(f"UPDATE {access.replace}", updates).rowcount
+            self._commit = self._behind.submit(self._end, start)
         if page.last is None:  # no next batch during which the commit could run
             lock_seconds = max(lock_seconds, self._settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
-
-    def _update(self, replace: str, updates: list[tuple[Any, ...]]) -> int:
-        with self._file.writing() as cursor:
-            start = perf_counter()
-            changed = cursor.executemany(f"UPDATE {replace}", updates).rowcount
-        self._commit = self._behind.submit(self._end, start)
-        return changed
 
     def _end(self, start: float) -> None:
         with translate_errors():
