@@ -14,7 +14,7 @@ import pytest
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection
 from sealpoint.admin.databases.rows import Batch, TagCount
-from sealpoint.admin.databases.sqlite import rows as sqlite_rows
+from sealpoint.admin.databases.sqlite import checked
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.audit import audit
@@ -291,7 +291,7 @@ def test_each_lock_is_told_once(
     store: SqliteRows, monkeypatch: pytest.MonkeyPatch, changed: int, told: list[float]
 ) -> None:
     """With the next batch, and the last with its own, the longer of two."""
-    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0, 0.25, 0.5))
+    monkeypatch.setattr(checked, "perf_counter", lock_for(5.0, 0.25, 0.5))
     seen, after = [], None
     for number in range(3):
         change = to_new if number < changed else lambda value: None

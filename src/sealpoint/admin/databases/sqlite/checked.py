@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import Beside
+from sealpoint.admin.databases.rows import Batch, Beside
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
@@ -27,8 +29,10 @@ from sealpoint.errors import (
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import FOREIGN, capacity_bytes, translated
+from sealpoint.sqlitefile.guard import FOREIGN, Budget, capacity_bytes, translated
 from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
 CACHE_KIB: Final = 32 * 1024
 """Cache size for a batch: its pages are read once for reading, comparing and changing."""
@@ -65,10 +69,8 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             return _connect(path, "mode=ro")
         except sqlite3.OperationalError as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-            logs = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
-            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or any(
-                map(os.path.lexists, logs)
-            ):
+            has_log = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-journal"))
+            if has_log or code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
         # With immutable=1 SQLite ignores a log and the transactions in it: only used without a log.
         return _connect(path, "mode=ro&immutable=1")  # a read-only medium
@@ -81,11 +83,10 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         with guard.guarding(connection):
             # A batch that is lost in a power failure is repeated by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # done after each commit
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            connection.execute(
-                "SELECT 1 FROM main.sqlite_master LIMIT 1"
-            ).fetchall()  # the first statement that reads
+            # The first statement that reads.
+            connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()
             with closing(connection.cursor()) as cursor:
                 require_whole(cursor, file)
     except BaseException:
@@ -189,7 +190,7 @@ def require_rising(first: int, row_ids: list[int]) -> None:
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
-def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
+def _require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
     """Refuse row ids, the last first, that are not in order, or that the search with each does not find."""
     last = 2**63
     for row_id, found in cursor:
@@ -231,10 +232,11 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
         return f"substr(CAST({text} AS BLOB), -{len(data)}) = X'{data.hex()}'"
 
     is_bound = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
-    parts = list(selection.conditions(f"({mark} > 0)", is_bound, ends_with))
-    if selection.thread_id is None:
-        return "".join(f" AND {part}" for part in parts), ()
-    return "".join(f" AND {part}" for part in [*parts, "thread_id = ?"]), (selection.thread_id,)
+    parts, parameters = [*selection.conditions(f"({mark} > 0)", is_bound, ends_with)], list[Any]()
+    if selection.thread_id is not None:
+        parts.append("thread_id = ?")
+        parameters.append(selection.thread_id)
+    return "".join(f" AND {part}" for part in parts), tuple(parameters)
 
 
 Result = TypeVar("Result")
@@ -252,6 +254,10 @@ class CheckedFile:
         self._file = path.resolve()
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
+        self._in_order = set[str]()
+        self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
+        self._commit: Future[None] | None = None
+        self._lock_seconds = 0.0
         try:
             with self.reading() as cursor:
                 (self.encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
@@ -261,7 +267,8 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor with guarded statements, and raise our own errors."""
+        """Provide a cursor with guarded statements after the last commit, and raise our own errors."""
+        self.settle()
         guarded = guard.guarding(self.connection, self._is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
@@ -293,9 +300,8 @@ class CheckedFile:
                 if is_ours:
                     self.roll_back()
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor in a write transaction, which remains open unless there is an error."""
+    def change(self, replace: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Replace rows, and return how many have changed. The commit runs in another thread, see `settle`."""
         with self.cursor() as cursor:
             # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
             # another connection has written since. IMMEDIATE waits for the write lock.
@@ -303,10 +309,44 @@ class CheckedFile:
             try:
                 self._require_checked(cursor)
                 guard.allow(self.size_bytes(cursor))
-                yield cursor
+                start = perf_counter()
+                changed = cursor.executemany(f"UPDATE {replace}", rows).rowcount
             except BaseException:
                 self.roll_back()
                 raise
+        self._commit = self._behind.submit(self._end, start)
+        return changed
+
+    def _end(self, start: float) -> None:
+        with translate_errors():
+            try:
+                self.connection.execute("COMMIT")
+            except BaseException:
+                self.roll_back()
+                raise
+            self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
+            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
+            self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
+
+    def settle(self) -> None:
+        """Wait until the last commit is done, and raise its error."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.result()
+
+    def settle_and_time(self) -> float:
+        """Settle, and return the longest time that the write lock was held since the last call."""
+        self.settle()
+        seconds, self._lock_seconds = self._lock_seconds, 0.0
+        return seconds
+
+    def close(self) -> None:
+        """Wait for the last commit, and close the connection."""
+        try:
+            self.settle()
+        finally:
+            self._behind.shutdown()
+            self.connection.close()
 
     def roll_back(self) -> None:
         """Roll back the open transaction, if any."""
@@ -332,6 +372,25 @@ class CheckedFile:
     def size_bytes(self, cursor: sqlite3.Cursor) -> int:
         """Return the capacity of the file and its log."""
         return capacity_bytes(cursor, self._file)
+
+    def page(
+        self, statement: str, parameters: tuple[Any, ...], batch: Batch
+    ) -> tuple[list[tuple[Any, ...]], bool]:
+        """Return as many rows of a query as fit, and whether there are more."""
+        budget = Budget(batch.rows, batch.size_bytes)
+        return self.query(statement, parameters, budget.take), budget.spent
+
+    def require_order(self, table: str) -> None:
+        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
+        if table in self._in_order:
+            return
+        # From the end: SQLite would step, and not search, to a row after the last one found.
+        statement = f"""
+            SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
+            LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
+            ORDER BY each.rowid DESC"""
+        self.query(statement, (), _require_found)
+        self._in_order.add(table)
 
     def query(
         self,

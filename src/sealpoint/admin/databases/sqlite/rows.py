@@ -5,11 +5,9 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import EVERYTHING, Column, InlineValue, Record, Selection
@@ -35,10 +33,8 @@ from sealpoint.admin.databases.sqlite.checked import (
     CheckedFile,
     access_to,
     condition,
-    require_found,
     require_rising,
     tally,
-    translate_errors,
 )
 from sealpoint.admin.keys.lock import holding
 from sealpoint.crypto.tag import SEALED_MARK
@@ -47,7 +43,6 @@ from sealpoint.keys.sources import run_command
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import Budget
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
@@ -55,15 +50,12 @@ from sealpoint.sqlitefile.guard import Budget
 LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 
-GivePage = Callable[[str, tuple[Any, ...], Batch], tuple[list[tuple[Any, ...]], bool]]
-"""Returns as many rows of a query as fit into a batch, and whether there are more."""
-
 
 class SqliteCleartext:
     """A `Cleartext` of one SQLite file."""
 
-    def __init__(self, file: CheckedFile, page: GivePage, require_order: Callable[[str], None]) -> None:
-        self._file, self._page, self._require_order = file, page, require_order
+    def __init__(self, file: CheckedFile) -> None:
+        self._file = file
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield what is readable in key columns. See `Cleartext.names`."""
@@ -79,7 +71,7 @@ class SqliteCleartext:
             WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
         last, operator, more = b"", ">=", True
         while more:
-            found, more = self._page(statement.format(operator), (last,), _TEXTS)
+            found, more = self._file.page(statement.format(operator), (last,), _TEXTS)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
                 (text,) = found[-1]
@@ -92,12 +84,12 @@ class SqliteCleartext:
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
         first, more = LOWEST, CHECKPOINTS.table in self._file.tables
         while more:
-            found, more = self._page(statement, (first,), BATCH)
+            found, more = self._file.page(statement, (first,), BATCH)
             require_rising(first, [row[-1] for row in found])
             for *key, parent, metadata, _ in found:
                 yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
             if more:
-                self._require_order(CHECKPOINTS.table)
+                self._file.require_order(CHECKPOINTS.table)
                 first = found[-1][-1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
@@ -148,14 +140,10 @@ class SqliteRows:
             self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
         )
         self.connection = self._file.connection
-        self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
-        self._commit: Future[None] | None = None
-        self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
-        self._in_order = set[str]()
         self._holds = "1"  # in SQL, which rows the store has
         self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES
-        self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
+        self.cleartext = SqliteCleartext(self._file)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -170,7 +158,6 @@ class SqliteRows:
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
-        self.settle()
         with self._file.reading() as cursor:
             guard.allow(self._file.size_bytes(cursor))
             names = schema.table_names(cursor)
@@ -178,7 +165,6 @@ class SqliteRows:
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
-        self.settle()
         path = self.path.resolve()  # SQLite looks for the log beside the file itself
         with self._file.reading() as cursor:
             (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
@@ -195,11 +181,7 @@ class SqliteRows:
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
-        try:
-            self.settle()
-        finally:
-            self._behind.shutdown()
-            self.connection.close()
+        self._file.close()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -217,7 +199,6 @@ class SqliteRows:
     @contextmanager
     def one_state(self) -> Iterator[None]:
         """Read one state of the file. See `RowStore.one_state`."""
-        self.settle()
         with self._file.snapshot():
             yield
 
@@ -227,10 +208,9 @@ class SqliteRows:
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
-        self.settle()
         counts = []
         for column in self.columns:
-            self._require_order(column.table)
+            self._file.require_order(column.table)
             # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
@@ -243,18 +223,6 @@ class SqliteRows:
             counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
-    def _require_order(self, table: str) -> None:
-        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
-        if table in self._in_order:
-            return
-        # From the end: SQLite would step, and not search, to a row after the last one found.
-        statement = f"""
-            SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
-            LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
-            ORDER BY each.rowid DESC"""
-        self._file.query(statement, (), require_found)
-        self._in_order.add(table)
-
     def read(
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
@@ -266,19 +234,11 @@ class SqliteRows:
             WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
         first = LOWEST
         if after is not None:
-            self._require_order(column.table)
+            self._file.require_order(column.table)
             first = after + 1
-        found, more = self._rows(statement, (first, *parameters), batch)
+        found, more = self._file.page(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
         return Page(list(access.cells(found)), found[-1][-1] if more else None)
-
-    def _rows(
-        self, statement: str, parameters: tuple[Any, ...], batch: Batch
-    ) -> tuple[list[tuple[Any, ...]], bool]:
-        """Return as many rows of a query as fit, and whether there are more."""
-        self.settle()
-        budget = Budget(batch.rows, batch.size_bytes)
-        return self._file.query(statement, parameters, budget.take), budget.spent
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
@@ -307,43 +267,19 @@ class SqliteRows:
             changed = change(cell)
             if changed is not None:
                 updates.append(access.replacement(cell, *changed))
-        lock_seconds = self._settle_and_time()
+        lock_seconds = self._file.settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
-        changed_rows = 0
-        if updates:
-            with self._file.writing() as cursor:
-                start = perf_counter()
-                changed_rows = cursor.executemany(f"UPDATE {access.replace}", updates).rowcount
-            self._commit = self._behind.submit(self._end, start)
+        changed_rows = self._file.change(access.replace, updates) if updates else 0
         if page.last is None:  # no next batch during which the commit could run
-            lock_seconds = max(lock_seconds, self._settle_and_time())
+            lock_seconds = max(lock_seconds, self._file.settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
-    def _end(self, start: float) -> None:
-        with translate_errors():
-            try:
-                self.connection.execute("COMMIT")
-            except BaseException:
-                self._file.roll_back()
-                raise
-            self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
-            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
-            self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
-
     def settle(self) -> None:
         """Wait until the last batch is committed, and raise its error."""
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            commit.result()
-
-    def _settle_and_time(self) -> float:
-        """Settle, and return the longest time that the write lock was held since the last call."""
-        self.settle()
-        seconds, self._lock_seconds = self._lock_seconds, 0.0
-        return seconds
+        self._file.settle()
 
     def vacuum(self) -> bool:
         """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
@@ -355,7 +291,6 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, the file is still locked, or the journal
                 cannot be removed.
         """
-        self.settle()
         with self._file.cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
             guard.allow(self._file.size_bytes(cursor))
