@@ -210,25 +210,25 @@ class Selection:
             return False
         return self.without_key is None or not is_under(text, self.without_key)
 
-    def conditions(self, is_sealed: str, is_bound: str, ends_with: Callable[[str], str]) -> Iterator[str]:
+    def conditions(self, sealed: str, bound: str, ends_with: Callable[[str], str]) -> Iterator[str]:
         """Yield what `takes` says as conditions in SQL; all of them must hold.
 
         Args:
-            is_sealed: Whether a tag has the mark of sealed values, in SQL.
-            is_bound: Whether it also has the mark of bound values, behind the first one.
+            sealed: Whether a tag has the mark of sealed values, in SQL.
+            bound: Whether it also has the mark of bound values, behind the first one.
             ends_with: Returns, in SQL, whether it ends with a text.
         """
         if self.bound is not None:
-            yield is_bound if self.bound else f"NOT {is_bound}"
+            yield bound if self.bound else f"NOT {bound}"
         if not self.plaintext:
-            yield is_sealed
+            yield sealed
         if not self.legacy:
-            yield f"NOT ({is_sealed} AND {ends_with(LEGACY_END)})"
+            yield f"NOT ({sealed} AND {ends_with(LEGACY_END)})"
         if self.without_key is not None:
-            yield f"NOT ({is_sealed} AND {ends_with(key_end(self.without_key))})"
+            yield f"NOT ({sealed} AND {ends_with(key_end(self.without_key))})"
         if self.with_key is not None:
             under = ends_with(LEGACY_END), ends_with(key_end(self.with_key))
-            yield f"({' OR '.join(under)} OR NOT {is_sealed})"
+            yield f"({' OR '.join(under)} OR NOT {sealed})"
 
 
 EVERYTHING: Final = Selection()
