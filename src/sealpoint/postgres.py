@@ -124,10 +124,7 @@ def refusal_of(words: str) -> Refusal | None:
     only a server that answers and one that does not are distinguished.
     """
     plain = re.sub(r'"[^"\n]*"', "<>", words)
-    for refusal in _REFUSALS:
-        if re.search(refusal.words, plain):
-            return refusal
-    return None
+    return next((refusal for refusal in _REFUSALS if re.search(refusal.words, plain)), None)
 
 
 # --- sessions ----------------------------------------------------------------------------------
@@ -210,11 +207,6 @@ class Layout:
     def columns(self) -> dict[str, str]:
         """The types of all columns, by name."""
         return dict.fromkeys((*self.primary, *self.other, *self.optional), "text") | self.types
-
-    def fits(self, columns: dict[str, str], primary: tuple[str, ...]) -> bool:
-        """Whether a table with these columns, types by name, has this form."""
-        given = dict.fromkeys(set(self.optional) - columns.keys(), "text") | columns
-        return given == self.columns and primary == self.primary
 
 
 THREAD: Final = ("thread_id", "checkpoint_ns")
@@ -304,7 +296,8 @@ def require_tables(rows: Sequence[Row]) -> set[str]:
     """Check the tables to which the statements of a saver lead."""
     for row in rows:
         require_plain(row)
-        require_no_policy(row)
+        if row.policies is not None:  # it would hide rows, or refuse new ones
+            raise refuse_schema(f"table {row.name!r} has a policy{_named(max(row.policies))}")
         layout_of(row)
     if len({row.schema for row in rows}) > 1:
         raise refuse_schema("the search path leads to tables in several schemas")
@@ -314,16 +307,10 @@ def require_tables(rows: Sequence[Row]) -> set[str]:
 def require_plain(row: Row) -> None:
     """Check that a table is a real one, and that nothing hangs on it that acts by itself.
 
-    Policies are not looked at: see `require_no_policy`.
+    Policies are not looked at: maintenance reads with ``row_security`` off.
     """
     for what, name in row.flaws or ():
         raise refuse_schema(f"table {row.name!r} {what}{_named(name)}")
-
-
-def require_no_policy(row: Row) -> None:
-    """Check that no policy hides rows of a table, or refuses new ones."""
-    if row.policies is not None:
-        raise refuse_schema(f"table {row.name!r} has a policy{_named(max(row.policies))}")
 
 
 def layout_of(row: Row) -> Layout:
@@ -335,7 +322,8 @@ def layout_of(row: Row) -> Layout:
     columns = {column: kind or "" for column, kind, *_ in row.columns}
     forms = [layout for layout in LAYOUTS if layout.name == row.name]
     for layout in forms:
-        if layout.fits(columns, tuple(row.primary)):
+        given = dict.fromkeys(set(layout.optional) - columns.keys(), "text") | columns
+        if given == layout.columns and tuple(row.primary) == layout.primary:
             return layout
     known = {item for layout in forms for item in layout.columns.items()}
     others = ", ".join(excerpt(name) for name, kind in columns.items() if (name, kind) not in known)

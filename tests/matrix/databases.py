@@ -22,12 +22,12 @@ from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.bound import PRIVATE, write_file, write_schema
 from tests.support.databases.checkpoints import at, make
+from tests.support.databases.frames import BODY, document, put_metadata, sealed
 from tests.support.databases.harm import store_raw
 from tests.support.databases.postgres import saver_at, set_up
 from tests.support.databases.sealed import AES_KEY, bind, make_cipher, write
 from tests.support.keys.rings import material_of
 from tests.support.values.forge import record
-from tests.unit.databases.frames import BODY, document, put_metadata, sealed
 
 SECRET: Final = b"Kumquat-4711"
 """Stands in the text of every value that these functions write, so a search finds what is in the clear."""

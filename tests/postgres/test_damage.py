@@ -14,6 +14,7 @@ import pytest
 from sealpoint.admin.databases.cells import Cell, Column, Selection
 from sealpoint.admin.databases.postgres.columns import Bound
 from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.postgres.tables import CheckedTables
 from sealpoint.admin.databases.rows import Batch, Event, Events, Failure, Progress
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
@@ -184,14 +185,14 @@ def test_many_lost_values_cost_few_queries(
     put_blobs(url, blobs(300, size=OUT_OF_ROW))
     lose_values(url, where)
     queries = 0
-    fetch = PostgresRows._fetch
+    select = CheckedTables.select
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, is_last: bool = True) -> Any:
         nonlocal queries
-        queries += 1
-        return fetch(*arguments)
+        queries += is_last
+        return select(*arguments, is_last=is_last)
 
-    monkeypatch.setattr(PostgresRows, "_fetch", counted)
+    monkeypatch.setattr(CheckedTables, "select", counted)
     with closing(PostgresRows(url)) as store:
         assert len(failures_of([*verify(store, K2)])) == lost
     assert queries < 600

@@ -12,8 +12,9 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.sql import SQL
 
 from sealpoint.admin.databases.cells import Unreadable
+from sealpoint.admin.databases.postgres.columns import CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.postgres.whole import CHECKPOINTS, PostgresWholeRows
+from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch, Event
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.schemacopy import decrypt_schema

@@ -15,8 +15,8 @@ from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import Batch, Failure
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
+from tests.support.databases.frames import BODY, KEY, PLAIN, document, sealed
 from tests.support.databases.postgres import K1, K2, blobs, put_blobs
-from tests.unit.databases.frames import BODY, KEY, PLAIN, document, sealed
 
 LABEL = "checkpoints.metadata"
 

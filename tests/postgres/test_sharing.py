@@ -155,15 +155,15 @@ def test_a_row_that_is_gone_was_not_locked(
 ) -> None:
     """A thread may be deleted between the two looks of a batch; then there is nothing to come back for."""
     put_blobs(url, [("t", "", "n", f"{place}", "msgpack+cobblestone256@k1", b"x") for place in range(3)])
-    fetch = store._fetch
+    select = store._checked.select
 
-    def delete_then_fetch(statement: str, *rest: Any) -> Any:
+    def delete_then_select(table: str, statement: str, *rest: Any, **more: Any) -> Any:
         if "FOR UPDATE" in statement:
             with psycopg.connect(url) as writer:
                 writer.execute("DELETE FROM checkpoint_blobs WHERE version = '1'")
-        return fetch(statement, *rest)
+        return select(table, statement, *rest, **more)
 
-    monkeypatch.setattr(store, "_fetch", delete_then_fetch)
+    monkeypatch.setattr(store._checked, "select", delete_then_select)
     events = [*rotate(store, K2)]
     assert len([event for event in events if isinstance(event, Failure)]) == 2
 

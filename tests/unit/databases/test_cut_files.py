@@ -1,169 +1,172 @@
-"""Files that end at each of their page boundaries, and headers that count other pages than there are.
-
-Nothing is missing without an error: what is read is what the whole file held, row by row, or it is
-what the oracle reads from the pages that are left.
-"""
+"""Files that are shorter than they were, and their logs: whatever opens one refuses it, or misses nothing."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from fuzz.sqlitefile import honest, oracle, wal
-from fuzz.sqlitefile.format import SqliteFile
-from sealpoint.admin.databases.rows import Batch, pages
+from sealpoint.admin.databases.rows import pages
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.sqlite import SqliteSaver
+from sealpoint.threads.sqlite import SqliteThreadStore
+from sealpoint.threads.store import Head, Kind, Spot
+from tests.support.databases.bound import cipher_of, write_file
+from tests.support.databases.checkpoints import ids_in, put_chain
 
-Tamper = Callable[[SqliteFile, int], None]
-Multiset = Counter[oracle.Finding]
-Ids = Counter[tuple[str, str, int]]
-Item = TypeVar("Item")
-
-
-def cut(file: SqliteFile, kept: int) -> None:
-    """The file ends early."""
-    del file.pages[kept:]
+PAGE_BYTES: Final = 4096
+CUTS: Final = "the file is shorter than its header says: its end is cut off"
 
 
-def cut_and_stale(file: SqliteFile, kept: int) -> None:
-    """And SQLite believes the size of the file instead of its header."""
-    cut(file, kept)
-    file.set_field("version valid for", file.get_field("change counter") + 1)
-
-
-def cut_and_counted(file: SqliteFile, kept: int) -> None:
-    """And its header says so."""
-    cut(file, kept)
-    file.set_field("page count", kept)
-
-
-def cut_and_free(file: SqliteFile, kept: int) -> None:
-    """And the list of free pages goes on from its last page."""
-    cut_and_counted(file, kept)
-    file.set_field("first free page", kept)
-
-
-def lists_a_live_page(file: SqliteFile, kept: int) -> None:
-    """It is whole, and a page that is in use is in the list of free ones, too."""
-    free = file.append(b"".join(number.to_bytes(4, "big") for number in (0, 1, kept)))
-    for field, value in {"page count": len(file.pages), "first free page": free, "free pages": 2}.items():
-        file.set_field(field, value)
-
-
-TAMPERS: dict[str, Tamper] = {
-    "cut": cut,
-    "cut and stale": cut_and_stale,
-    "cut and counted": cut_and_counted,
-    "counts fewer": lambda file, kept: file.set_field("page count", kept),
-    "counts more": lambda file, kept: file.set_field("page count", len(file.pages) + kept),
-    "cut and free": cut_and_free,
-    "lists a live page": lists_a_live_page,
-}
-
-
-def read_rows(path: Path) -> Multiset:
-    """What the commands read, several batches long."""
-    found: Multiset = Counter()
-    with closing(SqliteRows(path)) as store:
-        counted = {(count.table, count.tag): count.rows for count in store.count()}
-        for table in store.columns:
-            for page in pages(store, table, batch=Batch(rows=7)):
-                found.update((table.table, each.tag, oracle.digest(each.value)) for each in page.cells)
-    by_tag: Counter[tuple[str, object]] = Counter()
-    for (table_name, tag, _), rows in found.items():
-        by_tag[table_name, tag] += rows
-    assert by_tag == counted
-    return found
-
-
-def listed(path: Path) -> Ids:
-    """What the saver lists: threads, checkpoints and how many writes are on each."""
+def of_saver(path: Path) -> Any:
     with closing(sqlite3.connect(path)) as connection:
-        saver = SqliteSaver(connection, serde=honest.serde())
+        return ids_in(SqliteSaver(connection))
+
+
+def of_sealed(path: Path) -> Any:
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        return ids_in(SealedSaver(Theirs(connection), serde=EncryptedSerializer(cipher_of())))  # type: ignore[arg-type]
+
+
+def of_command(path: Path) -> Any:
+    with closing(SqliteRows(path)) as store:
         return Counter(
-            (
-                each.config["configurable"]["thread_id"],
-                each.config["configurable"]["checkpoint_id"],
-                len(each.pending_writes or ()),
-            )
-            for each in saver.list(None)
+            (column.table, cell.tag, oracle.digest(cell.value))
+            for column in store.columns
+            for page in pages(store, column)
+            for cell in page.cells
         )
 
 
-def write(path: Path, data: bytes, log: bytes) -> None:
-    """Write a file, and its log if it has one."""
-    for suffix in ("-wal", "-shm", "-journal"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    path.write_bytes(data)
-    if log:
-        path.with_name(f"{path.name}-wal").write_bytes(log)
+def of_store(path: Path) -> Any:
+    with closing(SqliteThreadStore(path)) as store:
+        return store.end()
 
 
-def read_or_refuse(read: Callable[[Path], Counter[Item]], path: Path) -> Counter[Item] | None:
-    """What is read, or nothing of it."""
-    try:
-        return read(path)
-    except (SealpointError, sqlite3.DatabaseError):
-        return None
+def make_chain(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        saver = SqliteSaver(connection)
+        put_chain(saver, *(f"{number:06}" for number in range(20)))
 
 
-def told(data: bytes, log: bytes) -> Multiset | None:
-    """What the oracle reads."""
-    try:
-        return oracle.read(data, log).multiset()
-    except oracle.UndefinedError:
-        return None
+def make_store(path: Path) -> None:
+    with closing(SqliteThreadStore(path, create=True)) as store:
+        store.append([Head(Spot("t", "", f"{number:06}"), Kind.PUT, b"m" * 32) for number in range(200)])
 
 
-SMALL_SHAPES = [honest.SHAPES[0], honest.SHAPES[2], honest.Shape(512, ("k2",), 5, has_gaps=True)]
+OPENERS: Final[dict[str, tuple[Callable[[Path], object], Callable[[Path], Any]]]] = {
+    "saver": (make_chain, of_saver),
+    "sealed saver": (write_file, of_sealed),
+    "command": (make_chain, of_command),
+    "thread store": (make_store, of_store),
+}
 
 
-@pytest.mark.broad
-@pytest.mark.parametrize("shape", SMALL_SHAPES, ids=["plain", "log", "gaps"])
-@pytest.mark.parametrize("tamper", TAMPERS)
-def test_nothing_is_missing_without_an_error(tamper: str, shape: honest.Shape, tmp_path: Path) -> None:
-    path, made = tmp_path / "checkpoints.db", honest.make(shape)
-    write(path, *made)
-    whole, ids = read_rows(path), listed(path)
-    assert whole == told(*made)
-    refused = 0
-    for kept in range(1, len(SqliteFile(made.data).pages) + (tamper != "cut")):
-        file = SqliteFile(made.data)
-        TAMPERS[tamper](file, kept)
-        data = file.to_bytes()
-        write(path, data, made.log)
-        rows = read_or_refuse(read_rows, path)
-        write(path, data, made.log)
-        refused += rows is None
-        assert rows in (None, whole, told(data, made.log)), f"{kept} pages: other rows"
-        assert read_or_refuse(listed, path) in (None, ids), f"{kept} pages: other checkpoints"
-    assert refused or tamper in ("counts more", "lists a live page") or made.log
+def lengths(size: int) -> list[int]:
+    """In the header, and at, beside and between the boundaries of pages."""
+    pages = range(PAGE_BYTES, size + 1, PAGE_BYTES)
+    return [2, 15, 16, 24, 50, 99, 100, 101, 512] + [
+        end + more for end in pages for more in (-PAGE_BYTES // 2, -1, 0, 1) if end + more < size
+    ]
 
 
-def frames_of(log: bytes) -> Iterator[bytes]:
-    """The log up to each of its frames."""
-    size = wal.FRAME_BYTES + int.from_bytes(log[8:12], "big")
-    yield from (log[:end] for end in range(wal.HEADER_BYTES, len(log), size))
+def make(tmp_path: Path, name: str) -> tuple[bytes, Callable[[Path], Any]]:
+    """Return a file without a log, and what opens it."""
+    fill, read = OPENERS[name]
+    whole = tmp_path / "whole.db"
+    fill(whole)
+    with closing(sqlite3.connect(whole)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        assert connection.execute("PRAGMA page_size").fetchone() == (PAGE_BYTES,)
+    return whole.read_bytes(), read
+
+
+def stale(data: bytes) -> bytes:
+    """Let SQLite take the size of the file for that of the database, whatever the header says."""
+    changes = int.from_bytes(data[24:28], "big")
+    return data[:92] + (changes + 1).to_bytes(4, "big") + data[96:]
+
+
+@pytest.mark.parametrize("is_stale", [False, True], ids=["counted", "stale"])
+@pytest.mark.parametrize("name", OPENERS)
+def test_a_file_that_is_cut_is_refused(tmp_path: Path, name: str, is_stale: bool) -> None:
+    """At each length; a file of less than two bytes is a new one to SQLite.
+
+    Where the last page has ended SQLite would read zeros; all shorter files it refuses itself.
+    """
+    data, read = make(tmp_path, name)
+    if is_stale:
+        data = stale(data)
+    read(tmp_path / "whole.db")
+    opened = {}
+    for length in lengths(len(data)):
+        cut = tmp_path / f"{length}.db"
+        cut.write_bytes(data[:length])
+        try:
+            opened[length] = read(cut)
+        except (SealpointError, sqlite3.DatabaseError):  # SQLite's own error, on LangGraph's connection
+            continue
+    assert opened == {}
+    for length in (len(data) - 1, len(data) - PAGE_BYTES // 2, len(data) - PAGE_BYTES + 1):
+        cut = tmp_path / f"{length}.db"
+        cut.write_bytes(data[:length])
+        with pytest.raises(SealpointError, match=None if is_stale else CUTS):
+            read(cut)
+        assert cut.read_bytes() == data[:length]
+
+
+@pytest.mark.parametrize("name", ["saver", "command"])
+def test_a_log_has_what_the_file_lacks(tmp_path: Path, name: str) -> None:
+    """And if it does not have it, SQLite would not compare the two."""
+    data, read = make(tmp_path, name)
+    whole, cut = tmp_path / "whole.db", tmp_path / "cut.db"
+    log = cut.with_name("cut.db-wal")
+    with closing(sqlite3.connect(whole)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        put_chain(SqliteSaver(connection), *(f"{number:06}" for number in range(20, 60)))
+        cut.write_bytes(whole.read_bytes())
+        log.write_bytes(whole.with_name("whole.db-wal").read_bytes())
+        wanted = read(whole)
+    logged = log.read_bytes()
+    assert cut.stat().st_size == len(data)  # shorter than the database
+    assert read(cut) == wanted
+    for suffix in ("-wal", "-shm"):
+        cut.with_name(f"cut.db{suffix}").unlink(missing_ok=True)
+    with closing(sqlite3.connect(whole)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA user_version = 1")  # a log of one page
+        cut.write_bytes(whole.read_bytes()[: -PAGE_BYTES // 2])
+        log.write_bytes(whole.with_name("whole.db-wal").read_bytes())
+        assert log.stat().st_size < len(logged)
+    with pytest.raises(SealpointError, match=CUTS):
+        read(cut)
 
 
 def test_a_log_that_ends_early_is_read_to_its_last_commit(tmp_path: Path) -> None:
-    """Beside a file that is cut, all is read or nothing."""
-    path, made = tmp_path / "checkpoints.db", honest.make(honest.SHAPES[2])
-    for number, log in enumerate(frames_of(made.log)):
-        write(path, made.data, log)
-        whole = told(made.data, log)
-        assert read_rows(path) == whole
-        for kept in range(1, len(SqliteFile(made.data).pages)) if number % 3 == 0 else ():
-            file = SqliteFile(made.data)
-            cut(file, kept)
-            write(path, file.to_bytes(), log)
-            rows = read_or_refuse(read_rows, path)
-            assert rows in (None, whole), f"{kept} pages, {len(log)} bytes of log"
+    """With a file that is cut, all is read or nothing."""
+    path, made = tmp_path / "x.db", honest.make(honest.SHAPES[2])
+    frame_bytes = wal.FRAME_BYTES + int.from_bytes(made.log[8:12], "big")
+    page_bytes, most = frame_bytes - wal.FRAME_BYTES, len(made.data)
+    for number, end in enumerate(range(wal.HEADER_BYTES, len(made.log), frame_bytes)):
+        log = made.log[:end]
+        whole = oracle.read(made.data, log).multiset()
+        for kept in (most, *(range(page_bytes, most, page_bytes) if number % 3 == 0 else ())):
+            for file in tmp_path.iterdir():
+                file.unlink()
+            path.write_bytes(made.data[:kept])
+            path.with_name("x.db-wal").write_bytes(log)
+            try:
+                rows = of_command(path)
+            except SealpointError:
+                assert kept < most
+            else:
+                assert rows == whole, f"{kept} bytes, {end} of the log"

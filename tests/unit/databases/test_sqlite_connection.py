@@ -131,13 +131,6 @@ def test_a_change_that_was_broken_off_is_not_read_as_done(folder: Path, tmp_path
     assert max(len(value.value) for value in values_of(path)) < 10_000
 
 
-def test_writing_is_refused(folder: Path) -> None:
-    path = make(folder / "x.db", "wal")
-    with read_only(folder), pytest.raises(AccessError) as caught:
-        SqliteRows(path, writable=True)
-    assert exit_code(caught.value) is Exit.USAGE
-
-
 def hold(path: Path) -> None:
     with holding(path):
         pass

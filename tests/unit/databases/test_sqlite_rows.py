@@ -14,9 +14,11 @@ import pytest
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection
 from sealpoint.admin.databases.rows import Batch, TagCount
-from sealpoint.admin.databases.sqlite import rows as sqlite_rows
+from sealpoint.admin.databases.sqlite import checked
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.status import status
 from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, SchemaError, StoppedError
 from tests.support.databases.schemas import CHECKPOINTS as MAKE_CHECKPOINTS
 from tests.support.databases.sealed import values_of, write
@@ -45,42 +47,30 @@ def to_new(value: Cell) -> tuple[str, bytes]:
         ("dangling", "no file at dangling"),
     ],
 )
-@pytest.mark.parametrize("writable", [False, True])
 def test_what_is_no_file_is_named_and_nothing_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str, *, writable: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("dangling").symlink_to("missing")
-    with pytest.raises(DatabaseMissingError) as caught:
-        SqliteRows(path, writable=writable)
-    assert str(caught.value) == message
-    assert ("variable" in caught.value.hint) is (path == "")
+    for writable in (False, True):
+        with pytest.raises(DatabaseMissingError) as caught:
+            SqliteRows(path, writable=writable)
+        assert str(caught.value) == message
+        assert ("variable" in caught.value.hint) is (path == "")
     assert {file.name for file in tmp_path.iterdir()} == {"folder", "dangling"}
 
 
-@pytest.mark.parametrize("writable", [False, True])
-@pytest.mark.parametrize(
-    ("statements", "message"),
-    [
-        (["CREATE TABLE other (x)"], "neither of the tables"),
-        ([f"{MAKE_CHECKPOINTS} WITHOUT ROWID"], None),
-        # An update would set it off. tests/unit/sqlite has all that is refused.
-        ([MAKE_CHECKPOINTS, "CREATE TRIGGER x AFTER UPDATE ON checkpoints BEGIN SELECT 1; END"], "trigger"),
-    ],
-)
-def test_another_schema_is_refused(
-    tmp_path: Path, statements: list[str], message: str | None, *, writable: bool
-) -> None:
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    """tests/unit/sqlite has all other schemas that are refused."""
     path = tmp_path / "x.db"
     with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    with pytest.raises(SchemaError, match=message):
-        SqliteRows(path, writable=writable)
+        connection.execute("CREATE TABLE other (x)")
+    with pytest.raises(SchemaError, match="neither of the tables"):
+        SqliteRows(path)
     path.write_bytes(b"text" * 1000)
     with pytest.raises(DatabaseCorruptError):
-        SqliteRows(path, writable=writable)
+        SqliteRows(path)
 
 
 def test_a_store_for_reading_changes_nothing(path: Path) -> None:
@@ -167,6 +157,43 @@ def test_a_page_that_begins_before_its_beginning_is_refused(tmp_path: Path) -> N
         store.read(CHECKPOINTS, row_id - 2, batch=Batch(rows=1))
 
 
+# --- one state ------------------------------------------------------------------------------------
+
+
+def sizes_of(store: SqliteRows) -> tuple[int, ...]:
+    """How many values and checkpoints each way of reading finds."""
+    counted = sum(count.rows for count in store.count())
+    read = sum(len(store.read(column, None).cells) for column in store.columns)
+    shares = sum(share.rows for share in status(store))
+    return counted, read, shares, audit(store).rows, len(list(store.cleartext.records()))
+
+
+def test_a_writer_is_not_seen_until_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "live.db"
+    write(path, "k2", "a")
+    with closing(SqliteRows(path)) as store:
+        with store.one_state():
+            before = sizes_of(store)
+            write(path, "k2", "b")
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("CREATE TABLE store (value TEXT)")
+            assert sizes_of(store) == before
+            assert [table.name for table in store.tables()] == ["checkpoints", "writes"]
+        assert sizes_of(store) == tuple(2 * number for number in before)
+        assert "store" in [table.name for table in store.tables()]
+
+
+def test_a_state_that_was_not_kept_is_an_error(tmp_path: Path) -> None:
+    """SQLite may end a transaction after an error; each later read would have its own state."""
+    path = tmp_path / "live.db"
+    write(path, "k2", "a")
+    with closing(SqliteRows(path)) as store:
+        with pytest.raises(StoppedError, match="ended the transaction"), store.one_state():
+            store.connection.execute("ROLLBACK")
+        with store.one_state():
+            assert sizes_of(store)
+
+
 # --- changing -------------------------------------------------------------------------------------
 
 
@@ -183,17 +210,6 @@ def test_what_a_change_raises_leaves_the_batch_as_it_was(path: Path, store: Sqli
     store.settle()
     assert values_of(path) == before
     assert not store.connection.in_transaction
-
-
-def test_a_batch_is_one_transaction(path: Path, store: SqliteRows) -> None:
-    """Another connection sees none of it or all of it."""
-    with closing(sqlite3.connect(path)) as other:
-        seen = set()
-        for _ in range(2):
-            store.rewrite(CHECKPOINTS, None, lambda value: (value.tag + "x", value.value))
-            store.settle()
-            seen.add(other.execute("SELECT count(DISTINCT type) FROM checkpoints").fetchone())
-        assert seen == {(1,)}
 
 
 @pytest.mark.parametrize(
@@ -264,51 +280,18 @@ def test_nothing_is_read_of_a_batch_before_it_is_stored(path: Path, name: str) -
     assert values_of(path) == before
 
 
-class Behind:
-    """In place of the thread: commits at once, but the first ``late`` batches when they are waited for."""
-
-    def __init__(self, late: int) -> None:
-        self._late = late
-
-    def submit(self, work: Callable[[float], None], start: float) -> Any:
-        self._late -= 1
-        future = Later(lambda: work(start))
-        if self._late < 0:
-            future.result()
-        return future
-
-    def shutdown(self) -> None:
-        pass
-
-
-class Later:
-    """Work that is done once, when its result is asked for."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
-
-    def result(self) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            work()
-
-
 def lock_for(*seconds: float) -> Callable[[], float]:
     """A clock by which the first batches hold the lock so long, and all others not at all."""
     moments = chain.from_iterable((0.0, end) for end in chain(seconds, repeat(0.0)))
     return lambda: next(moments)
 
 
-@pytest.mark.parametrize(
-    ("late", "changed", "told"),
-    [(late, *told) for late in (0, 1, 3) for told in ((3, [0.0, 5.0, 0.5]), (1, [0.0, 5.0, 0.0]))],
-)
+@pytest.mark.parametrize(("changed", "told"), [(3, [0.0, 5.0, 0.5]), (1, [0.0, 5.0, 0.0])])
 def test_each_lock_is_told_once(
-    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, late: int, changed: int, told: list[float]
+    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, changed: int, told: list[float]
 ) -> None:
-    """With the next batch, and the last with its own, the longer of two; whoever is slow."""
-    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0, 0.25, 0.5))
-    monkeypatch.setattr(store, "_behind", Behind(late))
+    """With the next batch, and the last with its own, the longer of two."""
+    monkeypatch.setattr(checked, "perf_counter", lock_for(5.0, 0.25, 0.5))
     seen, after = [], None
     for number in range(3):
         change = to_new if number < changed else lambda value: None

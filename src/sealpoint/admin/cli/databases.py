@@ -83,7 +83,7 @@ _SUPERUSER: Final = (
 def open_store(database: str, *, writable: bool = False) -> RowStore:
     """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
     with naming_other_files(database):
-        store = kind_of(database).open(database, writable)
+        store = kind_of(database).open(database, writable=writable)
     if getattr(store, "is_superuser", False):
         warn(_SUPERUSER)
     return store

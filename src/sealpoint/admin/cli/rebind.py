@@ -194,8 +194,8 @@ class _Rebinding(Change):
         del store
         options = self._rebind_options
         sentinel = None if options.unbind else sealing_sentinels(self._cipher)
-        kind = kind_of(self._database)
-        rows = kind.open_whole(self._database, writable, options.thread_id, sentinel)
+        opening = kind_of(self._database).open_whole
+        rows = opening(self._database, writable=writable, thread_id=options.thread_id, sentinel=sentinel)
         return stack.enter_context(closing(rows))
 
     def require_fitting(self, store: RowStore) -> None:

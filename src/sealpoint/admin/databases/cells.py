@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.cipher import Opened, parse_tag
-from sealpoint.crypto.tag import JSON, MSGPACK, PICKLE, is_legacy, is_marked_bound, is_sealed, is_under
+from sealpoint.crypto.tag import (
+    JSON,
+    LEGACY_END,
+    MSGPACK,
+    PICKLE,
+    is_legacy,
+    is_marked_bound,
+    is_sealed,
+    is_under,
+    key_end,
+)
 from sealpoint.errors import (
     PlaintextError,
     RowError,
@@ -88,12 +97,6 @@ class Unreadable:
     error: SealpointError
 
 
-def bytes_lost() -> SealedValueError:
-    """Return the error for a value whose bytes the database cannot read."""
-    hint = "restore the row from backup; the log of the server says where it is damaged"
-    return SealedValueError("the database cannot read the value: its bytes are lost", hint=hint)
-
-
 class Where(NamedTuple):
     """The place of a cell.
 
@@ -125,25 +128,18 @@ class Where(NamedTuple):
         A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
         change the key.
         """
-        types, wanted = tuple(map(type, self.key)), _types_of(self.column.key)
-        if types == wanted:
-            return
-        name, met, right = next(
-            found for found in zip(self.column.key, types, wanted, strict=True) if found[1] is not found[2]
-        )
-        raise RowError(
-            f"key column {name!r} of table {self.column.table!r} holds {met.__name__}, not {right.__name__}"
-        )
+        for name, value in zip(self.column.key, self.key, strict=True):
+            found, wanted = type(value), int if name == "idx" else str
+            if found is not wanted:
+                raise RowError(
+                    f"key column {name!r} of table {self.column.table!r} holds {found.__name__},"
+                    f" not {wanted.__name__}"
+                )
 
     @property
     def row(self) -> Row:
         """The coordinates that a row-bound value here has."""
         return self.column.coordinates.row(self.names)
-
-
-@cache
-def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
-    return tuple(int if name == "idx" else str for name in key)
 
 
 class Cell(NamedTuple):
@@ -212,6 +208,26 @@ class Selection:
         if self.with_key is not None and not is_under(text, self.with_key):
             return False
         return self.without_key is None or not is_under(text, self.without_key)
+
+    def conditions(self, sealed: str, bound: str, ends_with: Callable[[str], str]) -> Iterator[str]:
+        """Yield what `takes` says as conditions in SQL; all of them must hold.
+
+        Args:
+            sealed: Whether a tag has the mark of sealed values, in SQL.
+            bound: Whether it also has the mark of bound values, behind the first one.
+            ends_with: Returns, in SQL, whether it ends with a text.
+        """
+        if self.bound is not None:
+            yield bound if self.bound else f"NOT {bound}"
+        if not self.plaintext:
+            yield sealed
+        if not self.legacy:
+            yield f"NOT ({sealed} AND {ends_with(LEGACY_END)})"
+        if self.without_key is not None:
+            yield f"NOT ({sealed} AND {ends_with(key_end(self.without_key))})"
+        if self.with_key is not None:
+            under = ends_with(LEGACY_END), ends_with(key_end(self.with_key))
+            yield f"({' OR '.join(under)} OR NOT {sealed})"
 
 
 EVERYTHING: Final = Selection()

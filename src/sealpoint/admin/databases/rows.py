@@ -14,19 +14,17 @@ its metadata has a sealed part.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Cleartext, Column, Selection
-from sealpoint.errors import DatabaseCorruptError, KeyRingError, RowError, SealpointError
+from sealpoint.errors import KeyRingError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
 MAX_CHARS: Final = 1000
 """How much is kept of a text of a row that failed: a hostile one may have many megabytes."""
-
-_OTHER_CAUSES: Final = "other causes"
 
 
 class Failure(NamedTuple):
@@ -61,10 +59,12 @@ def _cut(value: Any) -> Any:
 
 
 class Failures:
-    """The failures of a run."""
+    """The failures of a run.
+
+    With ``may_repeat`` a value may be read again: it is counted once, by its hash.
+    """
 
     def __init__(self, *, may_repeat: bool = False) -> None:
-        """Begin without any; a value that may be read again is counted once, by its hash."""
         self.count = 0
         self.kept: list[Failure] = []
         self.causes: dict[str, dict[str, int]] = {}  # by hint; a forged database may have any number
@@ -86,7 +86,7 @@ class Failures:
         hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
         known = sum(map(len, self.causes.values()))
         if cause not in self.causes.get(hint, {}) and known >= MAX_CAUSES:
-            hint, cause = hint if hint in self.causes else "", _OTHER_CAUSES
+            hint, cause = hint if hint in self.causes else "", "other causes"
         counts = self.causes.setdefault(hint, {})
         counts[cause] = counts.get(cause, 0) + 1
         return True
@@ -109,17 +109,6 @@ def require_few_tags(column: Column, found: Sequence[object]) -> None:
     """Refuse a column with so many tags that they would fill memory."""
     if len(found) > MAX_TAGS:
         raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
-
-
-@contextmanager
-def noting_damage(column: Column, damage: list[SealpointError] | None) -> Iterator[None]:
-    """Add why metadata cannot be read to ``damage``, or raise it; of no other column is the value counted."""
-    try:
-        yield
-    except (DatabaseCorruptError, RowError) as error:
-        if damage is None or not column.in_json:
-            raise
-        damage.append(error)
 
 
 class Table(NamedTuple):
@@ -168,11 +157,11 @@ class Rewritten(NamedTuple):
     """A batch that was changed."""
 
     seen: int  # passed to ``change``
-    changed: int
-    raced: int  # changed by a writer meanwhile, whose value is kept
-    size_bytes: int  # of the values that were seen
-    lock_seconds: float  # since the last batch
-    last: Any  # the next batch begins after it; ``None`` for the last batch
+    changed: int = 0
+    raced: int = 0  # changed by a writer meanwhile, whose value is kept
+    size_bytes: int = 0  # of the values that were seen
+    lock_seconds: float = 0.0  # since the last batch
+    last: Any = None  # the next batch begins after it; ``None`` for the last batch
 
 
 Change = Callable[[Cell], tuple[Any, ...] | None]

@@ -234,7 +234,7 @@ class _Copy:
             self._target.execute("BEGIN")
             self._target.execute(schema.CREATE_CHECKPOINTS)
             self._target.execute(schema.CREATE_WRITES)
-        with self._store.snapshot():
+        with self._store.one_state():
             self._total = sum(count.rows for count in self._store.count())
             for table in self._store.columns:
                 yield from self._copy_table(table)

@@ -94,12 +94,6 @@ _PASSING: Final = {
     "57": "the server ended the session or the statement",
     "58": "the server cannot write or read its files",
 }
-_SILENT_HINT: Final = "check the server and the network to it, then run the same command again"
-_READ_ONLY_HINT: Final = "name the primary server, and a role whose transactions may write"
-# SQLSTATE, in this order: text cannot be converted; damaged data or index; no such table, column or schema.
-_NO_TEXT: Final = {"22021", "22P05"}
-_DAMAGED: Final = {"XX001", "XX002"}
-_GONE: Final = {"42P01", "42703", "3F000"}
 
 
 def name_of(url: str) -> str:
@@ -136,22 +130,17 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
     except (psycopg.Error, UnicodeError) as error:
         raise refused(name_of(url), str(error)) from None
     try:
-        with translate_errors(), _refusing_silence(url):
-            path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
-            settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+        with translate_errors():
+            try:
+                path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
+                settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+            except psycopg.errors.ConnectionTimeout as error:
+                # A server that has not answered yet is like one that refuses the connection.
+                raise refused(name_of(url), str(error)) from None
     except BaseException:
         connection.close()
         raise
     return connection, path
-
-
-@contextmanager
-def _refusing_silence(url: str) -> Iterator[None]:
-    """Report a server that has not answered yet like one that refuses the connection."""
-    try:
-        yield
-    except require_psycopg().errors.ConnectionTimeout as error:
-        raise refused(name_of(url), str(error)) from None
 
 
 @cache
@@ -181,18 +170,15 @@ def _connection_class() -> Any:
             elif now - self._heard > (ANSWER_SECONDS if self.is_probe else SILENT_SECONDS):
                 if self.is_probe:
                     raise psycopg.errors.ConnectionTimeout("timed out")
-                self._probe()
+                try:
+                    with closing(type(self).connect(**self.parts, autocommit=True)) as other:
+                        other.is_probe = True
+                        other.execute("SELECT")
+                except psycopg.errors.ConnectionTimeout:
+                    raise
+                except psycopg.Error:  # it refuses another session, which is an answer
+                    pass
                 self._heard = time.monotonic()
-
-        def _probe(self) -> None:
-            try:
-                with closing(type(self).connect(**self.parts, autocommit=True)) as other:
-                    other.is_probe = True
-                    other.execute("SELECT")
-            except psycopg.errors.ConnectionTimeout:
-                raise
-            except psycopg.Error:  # it refuses another session, which is an answer
-                pass
 
     return AnsweredConnection
 
@@ -226,23 +212,29 @@ def translate_errors() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         if isinstance(error, psycopg.errors.ConnectionTimeout):
-            raise StoppedError("the server does not answer", hint=_SILENT_HINT) from None
+            raise StoppedError(
+                "the server does not answer",
+                hint="check the server and the network to it, then run the same command again",
+            ) from None
         raise _translated(state_of(error), type(error).__name__) from None
 
 
 def _translated(code: str, kind: str) -> SealpointError:
     if code == READ_ONLY:
-        return AccessError(f"the server lets this session only read ({kind})", hint=_READ_ONLY_HINT)
+        return AccessError(
+            f"the server lets this session only read ({kind})",
+            hint="name the primary server, and a role whose transactions may write",
+        )
     if code[:2] in _PASSING:
         return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
-    if code in _NO_TEXT:
+    if code in {"22021", "22P05"}:  # text cannot be converted
         return RowError("a key column or a type holds text that is not in the server's encoding")
-    if code in _DAMAGED:
+    if code in {"XX001", "XX002"}:  # damaged data, or a damaged index
         return DatabaseCorruptError(
             "the server cannot read a table or an index of the saver: it is damaged",
             hint="the server's log says where; restore it from backup",
         )
-    if code in _GONE:
+    if code in {"42P01", "42703", "3F000"}:  # no such table, column or schema
         return refuse_schema("the tables are not what they were when the database was opened")
     return MaintenanceError(
         f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
@@ -274,22 +266,18 @@ def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator
     with translate_errors():
         (taken,) = connection.execute("SELECT pg_try_advisory_lock(%s::bigint)", lock).fetchone() or (False,)
     if not taken:
-        raise _held(connection, schema_oid, name)
+        found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
+        if not found:  # it has just ended
+            raise HeldError(f"another run holds {name}")
+        raise HeldError(
+            f"another run holds {name}: {_shown(found)}",
+            hint=f"wait until it has ended; pg_stat_activity shows, for pid {found[0][0]}, where it runs",
+        )
     try:
         yield
     finally:
         with suppress(StoppedError), translate_errors():  # the lock ends with the session
             connection.execute("SELECT pg_advisory_unlock(%s::bigint)", lock)
-
-
-def _held(connection: Connection[Any], schema_oid: int, name: str) -> HeldError:
-    found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
-    if not found:  # it has just ended
-        return HeldError(f"another run holds {name}")
-    return HeldError(
-        f"another run holds {name}: {_shown(found)}",
-        hint=f"wait until it has ended; pg_stat_activity shows, for pid {found[0][0]}, where it runs",
-    )
 
 
 def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:

@@ -37,42 +37,35 @@ if TYPE_CHECKING:
 StoredRow = dict[str, Any]
 """A row: its columns by name, JSON as text."""
 
-_COUNT: Final = "sealpoint_count_{}"
-_SIZES: Final = "sealpoint_sizes_{}"
-_ROWS: Final = "sealpoint_rows_{}"
-_PSEUDONYMS: Final = "sealpoint_pseudonyms_{}"
-
 
 class Snapshot:
     """Reads one state of the tables of a saver; see `snapshot_of`."""
 
     def __init__(self, connection: Connection[Any], found: Found) -> None:
-        """Take a session with the cursors of `snapshot_of`."""
-        self._connection = connection
-        self._found = found
+        self._connection, self._found = connection, found
 
     def count(self) -> int:
         """Return the number of values."""
-        return sum(rows for table in self._found.oids for (rows,) in self._fetch(_COUNT, table, 1))
+        return sum(rows for table in self._found.oids for (rows,) in self._fetch("count", table, 1))
 
     def pseudonyms(self) -> Iterator[Cell]:
         """Yield one value in JSON of each thread that seems to have a pseudonym."""
         for table, layout in self._found.layouts.items():
-            while column_of(layout).in_json and (rows := self._fetch(_PSEUDONYMS, table, 1)):
+            while column_of(layout).in_json and (rows := self._fetch("pseudonyms", table, 1)):
                 yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
         """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
         columns = self._found.columns[table]
-        while sizes := self._fetch(_SIZES, table, batch.rows):
+        while sizes := self._fetch("sizes", table, batch.rows):
             if max(sizes) > (MAX_VALUE_BYTES,):
                 raise oversized()
             for rows in _groups([size for (size,) in sizes], batch.size_bytes):
-                found = self._fetch(_ROWS, table, rows)
+                found = self._fetch("rows", table, rows)
                 yield [dict(zip(columns, row, strict=True)) for row in found]
 
     def _fetch(self, cursor: str, table: str, rows: int) -> list[tuple[Any, ...]]:
-        statement = f"FETCH {rows:d} FROM {cursor.format(table)}".encode()
+        statement = f"FETCH {rows:d} FROM sealpoint_{cursor}_{table}".encode()
         with translate_errors(), self._connection.cursor(binary=True) as fetching:
             return fetching.execute(statement).fetchall()
 
@@ -81,9 +74,9 @@ class Snapshot:
 def snapshot_of(checked: CheckedTables) -> Iterator[Snapshot]:
     """Read one state of the tables within the context."""
     cursors = {
-        form.format(table): (table, statement)
+        f"sealpoint_{cursor}_{table}": (table, statement)
         for table in checked.found.oids
-        for form, statement in _statements(checked.found, table).items()
+        for cursor, statement in _statements(checked.found, table).items()
     }
     with checked.snapshot(cursors) as connection:
         yield Snapshot(connection, checked.found)
@@ -96,14 +89,14 @@ def _statements(found: Found, table: str) -> dict[str, str]:
     sizes = [f"coalesce(octet_length({text}), 0)::bigint" for text in texts if text != "idx"]
     access = access_to(column_of(layout))
     statements = {
-        _COUNT: f"SELECT count(*) FROM ONLY {{}} WHERE {access.holds}",
-        _SIZES: f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
-        _ROWS: f"SELECT {', '.join(texts)} FROM ONLY {{}}",
+        "count": f"SELECT count(*) FROM ONLY {{}} WHERE {access.holds}",
+        "sizes": f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
+        "rows": f"SELECT {', '.join(texts)} FROM ONLY {{}}",
     }
     if column_of(layout).in_json:
         first = f"SELECT DISTINCT ON (thread_id) {access.read} FROM ONLY {{}} WHERE {access.holds}"
         has_start = f"left(thread_id, {len(PSEUDONYM_START)}) = '{PSEUDONYM_START}'"
-        statements[_PSEUDONYMS] = f"{first} AND {has_start} AND {size_of(access)} <= {MAX_VALUE_BYTES}"
+        statements["pseudonyms"] = f"{first} AND {has_start} AND {size_of(access)} <= {MAX_VALUE_BYTES}"
     return statements
 
 
@@ -150,19 +143,20 @@ _PRESENT: Final = """
         (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]))
     AND type <> 'empty'"""
 
-_EXISTS_HINT: Final = "name a schema that does not exist; existing schemas are not changed"
+_NEW_HINT: Final = "name a schema that does not exist; existing schemas are not changed"
 _NAME_HINT: Final = "choose another name for the schema"
 
 
 class NewSchema:
-    """A schema that appears when it is committed."""
+    """A schema with tables like those that were found, which appears when it is committed."""
 
     def __init__(self, url: str, name: str, found: Found) -> None:
-        """Connect, and create the schema with tables like those that were found."""
         _require_possible(name)
-        _require_all(found)
-        self.name = name
-        self._layouts = found.layouts
+        for table in NAMES:
+            if table not in found.layouts:
+                hint = "let LangGraph create it: call setup() of the saver, then run the command again"
+                raise SchemaError(f"the schema lacks table {table!r}", hint=hint)
+        self.name, self._layouts = name, found.layouts
         self._connection, _ = connect(url, writable=True)
         try:
             with translate_errors():
@@ -171,7 +165,12 @@ class NewSchema:
                 self._create_schema()
                 for table, layout in found.layouts.items():
                     self._execute(_create_table(layout, found.columns[table]), table)
-                self._create_migrations(found)
+                # So that LangGraph's `setup` does nothing again.
+                self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", "checkpoint_migrations")
+                shallow = "checkpoint_id" not in found.layouts["checkpoints"].primary
+                last = (_SHALLOW_MIGRATIONS if shallow else _MIGRATIONS) - 1
+                numbers = f"INSERT INTO {{}} SELECT generate_series(0, {last:d})"
+                self._execute(numbers, "checkpoint_migrations")
                 self._revoke_rights()
         except BaseException:
             self.close()
@@ -206,18 +205,16 @@ class NewSchema:
         if not needs:
             return []
         values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
+        arrays = [*map(list, zip(*set(values), strict=True))]
         with translate_errors():
-            arrays = [*map(list, zip(*set(values), strict=True))]
-            found = self._connection.execute(self._named(_PRESENT, "checkpoint_blobs"), arrays).fetchall()
-        there = set(found)
+            there = set(self._connection.execute(self._named(_PRESENT, "checkpoint_blobs"), arrays))
         return [need for need, value in zip(needs, values, strict=True) if value not in there]
 
     def commit(self) -> None:
         """Create the indexes, and let the schema appear."""
         with translate_errors():
             for table in NAMES:
-                index = f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)"
-                self._execute(index, table)
+                self._execute(f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)", table)
             self._connection.execute("COMMIT")
 
     def close(self) -> None:
@@ -231,7 +228,7 @@ class NewSchema:
         try:
             self._execute("CREATE SCHEMA {}")
         except (errors.DuplicateSchema, errors.UniqueViolation):
-            raise OutputError(f"schema {shown} is there already", hint=_EXISTS_HINT) from None
+            raise OutputError(f"schema {shown} is there already", hint=_NEW_HINT) from None
         except errors.UntranslatableCharacter:
             what = f"schema name {shown} is not in the encoding of the server"
             raise OutputError(what, hint=_NAME_HINT) from None
@@ -240,13 +237,6 @@ class NewSchema:
         except errors.InsufficientPrivilege:
             hint = "grant it CREATE on the database, or connect as a role that has it"
             raise AccessError("the role may not create a schema in the database", hint=hint) from None
-
-    def _create_migrations(self, found: Found) -> None:
-        """Record what LangGraph's `setup` need not do again."""
-        self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", "checkpoint_migrations")
-        shallow = "checkpoint_id" not in found.layouts["checkpoints"].primary
-        last = (_SHALLOW_MIGRATIONS if shallow else _MIGRATIONS) - 1
-        self._execute(f"INSERT INTO {{}} SELECT generate_series(0, {last:d})", "checkpoint_migrations")
 
     def _revoke_rights(self) -> None:
         """Take away what default privileges have granted to other roles."""
@@ -283,20 +273,14 @@ def _create_table(layout: Layout, columns: Sequence[str]) -> str:
     return f"CREATE TABLE {{}} ({', '.join(parts)}, PRIMARY KEY ({', '.join(layout.primary)}))"
 
 
-def _require_all(found: Found) -> None:
-    for table in NAMES:
-        if table not in found.layouts:
-            hint = "let LangGraph create it: call setup() of the saver, then run the command again"
-            raise SchemaError(f"the schema lacks table {table!r}", hint=hint)
-
-
 def _require_possible(name: str) -> None:
     shown = excerpt(name)
     if not name or "\0" in name:
-        raise OutputError(f"no schema can be named {shown}", hint=_NAME_HINT)
-    if len(name.encode()) > _MAX_NAME_BYTES:
+        what = f"no schema can be named {shown}"
+    elif len(name.encode()) > _MAX_NAME_BYTES:
         what = f"schema name {shown} is longer than {_MAX_NAME_BYTES} bytes"
-        raise OutputError(what, hint=_NAME_HINT)
-    if name.startswith(_RESERVED):
+    elif name.startswith(_RESERVED):
         what = f"schema names with {_RESERVED!r} are reserved, such as {shown}"
-        raise OutputError(what, hint=_NAME_HINT)
+    else:
+        return
+    raise OutputError(what, hint=_NAME_HINT)

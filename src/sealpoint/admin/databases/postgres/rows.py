@@ -6,10 +6,10 @@ can share the rows, and no worker waits for a writer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import (
     EVERYTHING,
@@ -19,7 +19,6 @@ from sealpoint.admin.databases.cells import (
     Record,
     Selection,
     Unreadable,
-    bytes_lost,
 )
 from sealpoint.admin.databases.postgres.columns import (
     SHORT_TAG,
@@ -30,19 +29,16 @@ from sealpoint.admin.databases.postgres.columns import (
     bound_of,
     column_of,
     condition,
-    locked_since,
     places,
     size_of,
 )
-from sealpoint.admin.databases.postgres.connection import connect, holding, locked, name_of
+from sealpoint.admin.databases.postgres.connection import connect, holding, locked, name_of, translate_errors
 from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, snapshot_of
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
     NAMES,
     READ,
     CheckedTables,
-    every_table,
-    identity_of,
 )
 from sealpoint.admin.databases.rows import (
     BATCH,
@@ -54,11 +50,10 @@ from sealpoint.admin.databases.rows import (
     Rewritten,
     Table,
     TagCount,
-    noting_damage,
     require_few_tags,
 )
 from sealpoint.base.place import KEY
-from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
+from sealpoint.errors import DatabaseCorruptError, RowError, SealedValueError, SealpointError
 from sealpoint.sealed.rows import SENTINEL
 from sealpoint.sqlitefile.guard import oversized
 
@@ -72,9 +67,6 @@ _IS_CHECKPOINT: Final = f"""jsonb_typeof(checkpoint) = 'object'
     AND jsonb_typeof(checkpoint -> 'channel_versions') IS NOT DISTINCT FROM 'object'
     AND ({_IS_BOUND} OR jsonb_typeof(checkpoint -> 'versions_seen') IS NOT DISTINCT FROM 'object')"""
 _WAS_BOUND: Final = f"coalesce(jsonb_exists(checkpoint -> 'channel_versions', '{SENTINEL}'), false)"
-_OTHER: Final = "the row does not hold the checkpoint of its id"
-_NONE: Final = "the row holds no checkpoint"
-_LACKS: Final = "the checkpoint lacks its sealed part"
 _NAME_CHARS: Final = 2_001  # one more than is examined
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _MAX_INLINE: Final = 100_000  # channels; an agent has few
@@ -92,7 +84,6 @@ class PostgresCleartext:
     """A `Cleartext` of one schema of a Postgres database."""
 
     def __init__(self, checked: CheckedTables) -> None:
-        """Take the tables of the saver."""
         self._checked = checked
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
@@ -120,8 +111,12 @@ class PostgresCleartext:
         for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
             place = dict(zip(layout.primary, row, strict=False))
             is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
-            flaw = _LACKS if was_bound and not is_bound else _NONE if not is_one else None
-            flaw = flaw or (None if is_own else _OTHER)
+            flaws = {
+                "the checkpoint lacks its sealed part": was_bound and not is_bound,
+                "the row holds no checkpoint": not is_one,
+                "the row does not hold the checkpoint of its id": not is_own,
+            }
+            flaw = next((flaw for flaw, is_so in flaws.items() if is_so), None)
             yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
 
     def inline(self) -> Iterator[InlineValue]:
@@ -145,8 +140,15 @@ class PostgresCleartext:
             after = found[-1][: key.count(",") + 1]
 
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+Result = TypeVar("Result")
 
+_EVERY: Final = """
+    SELECT n.nspname, c.relname, c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
+    AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
+_IDENTITY: Final = """
+    SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
@@ -158,10 +160,13 @@ class PostgresRows:
     lose its settings and its lock.
 
     Attributes:
+        kind: ``postgres``.
         name: The URL without user, password and options.
         columns: The columns with values, of those tables that the schema has.
         is_superuser: Whether the connection has the rights of a superuser.
     """
+
+    kind = "postgres"
 
     def __init__(self, url: str, *, writable: bool = False) -> None:
         """Connect, and check the tables. Nothing is changed.
@@ -193,7 +198,6 @@ class PostgresRows:
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
 
     def _access(self, column: Column) -> Access:
-        """Return how the cells of a column are found, read and replaced."""
         return access_to(column)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
@@ -201,14 +205,27 @@ class PostgresRows:
         return self._checked.transaction(column.table, mode)
 
     @property
-    def kind(self) -> str:
-        """``postgres``."""
-        return "postgres"
-
-    @property
     def identity(self) -> dict[str, Any]:
-        """The numbers of the server, the database and the schema, with the names of the last two."""
-        return identity_of(self.connection, self._found)
+        """The numbers of the server, the database and the schema, with the names of the last two.
+
+        That of the server is left out if the account has no right to read it.
+        """
+        from psycopg.errors import InsufficientPrivilege
+
+        with translate_errors():
+            database, oid = self.connection.execute(_IDENTITY).fetchone() or ("", 0)
+            try:
+                with self.connection.transaction():  # a refusal does not end an open transaction
+                    system = self.connection.execute(_SYSTEM).fetchone()
+            except InsufficientPrivilege:
+                system = None
+        return {
+            "system": str(system[0]) if system else None,
+            "database": database,
+            "oid": oid,
+            "schema": self._found.schema,
+            "schema_oid": self._found.schema_oid,
+        }
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
@@ -216,12 +233,16 @@ class PostgresRows:
         return tuple(sorted(set(NAMES) - self._found.layouts.keys()))
 
     def tables(self) -> list[Table]:
-        """Return all tables of the database. See `RowStore.tables`."""
-        return every_table(self.connection, self._found)
+        """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""
+        read, own = {*self._found.oids.values()}, self._found.schema
+        with translate_errors():
+            found = self.connection.execute(_EVERY, (own,)).fetchall()
+        return [
+            Table(name if schema == own else f"{schema}.{name}", oid in read) for schema, name, oid in found
+        ]
 
     def residue(self) -> None:
         """Return nothing: where Postgres keeps old rows is not asked."""
-        return
 
     def close(self) -> None:
         """Close the connections."""
@@ -257,9 +278,14 @@ class PostgresRows:
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
-            with noting_damage(column, damage):
-                found = self._fetch(statement, (), column.table)
+            try:
+                found = self._checked.select(column.table, statement, ())
                 require_few_tags(column, found)
+            except (DatabaseCorruptError, RowError) as error:
+                if damage is None or not column.in_json:
+                    raise
+                damage.append(error)
+            else:
                 counts += [TagCount(column.label, *row) for row in found]
         return counts
 
@@ -267,26 +293,48 @@ class PostgresRows:
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
         """Return the selected cells after a primary key. See `RowStore.read`."""
-        bound: Bound | None = None
-        cells: list[Cell] = []
-        try:
-            with self._locked(column, READ):
-                bound = self._bound(column, after, selection, batch)
-                if bound is not None and bound.is_oversized:
-                    cells = self._unread(column, bound.key, oversized())
-                elif bound is not None:
-                    cells = self._cells(column, after, bound, selection)
-        except DatabaseCorruptError:
-            if bound is None:
-                raise
-            if bound.rows > 1:
+
+        def cells(bound: Bound) -> list[Cell]:
+            if bound.is_oversized:
+                return self._unread(column, bound.key, oversized())
+            return self._cells(column, after, bound, selection)
+
+        def alone(bound: Bound) -> list[Cell]:
+            return self._alone(column, bound.key)
+
+        bound, found = self._batch(column, READ, after, selection, batch, cells, alone)
+        return Page(found or (), bound.next if bound else None)
+
+    def _batch(
+        self,
+        column: Column,
+        mode: str,
+        after: Any,
+        selection: Selection,
+        batch: Batch,
+        work: Callable[[Bound], Result],
+        alone: Callable[[Bound], Result],
+    ) -> tuple[Bound | None, Result | None]:
+        """Find the end of a batch, and return it with the result of ``work`` in the same transaction.
+
+        A batch with a value whose bytes are lost is halved, until it is passed to ``alone``.
+        """
+        while True:
+            bound = done = None
+            try:
+                with self._locked(column, mode):
+                    bound = self._bound(column, after, selection, batch)
+                    if bound is not None:
+                        done = work(bound)
+            except DatabaseCorruptError:
+                if bound is None:
+                    raise
+                if bound.rows == 1:
+                    return bound, alone(bound)
                 self._most = bound.rows // 2
-                return self.read(column, after, selection, batch)
-            return Page(self._alone(column, bound.key), bound.next)
-        if bound is None:
-            return Page((), None)
-        self._most = min(2 * self._most, _MOST)  # lost values are often adjacent
-        return Page(cells, bound.next)
+            else:
+                self._most = min(2 * self._most, _MOST)  # lost values are often adjacent
+                return bound, done
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
         """Return those of the values that are not there. See `RowStore.lost`."""
@@ -306,14 +354,16 @@ class PostgresRows:
         statement = (
             f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
         )
-        return set(self._fetch(statement, [*map(list, zip(*set(keys), strict=True))], table))
+        return set(self._checked.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with `Unreadable` in place of lost bytes."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
-            return self._unread(column, key, bytes_lost())
+            hint = "restore the row from backup; the log of the server says where it is damaged"
+            what = "the database cannot read the value: its bytes are lost"
+            return self._unread(column, key, SealedValueError(what, hint=hint))
 
     def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
         """Return the cell with this key, without its value."""
@@ -324,7 +374,7 @@ class PostgresRows:
         statement = f"""
             SELECT {columns} FROM ONLY {{}}
             WHERE ({self._primary(column)}) = ({places(key)})"""
-        return list(self._access(column).cells(self._fetch(statement, key, column.table)))
+        return self._fetch(column, statement, key)
 
     def rewrite(
         self,
@@ -344,52 +394,40 @@ class PostgresRows:
             self._pass = Pass()
         if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
             # Only databases with sealed metadata need the right to change it.
-            return self._end_pass(column, selection, Rewritten(0, 0, 0, 0, 0.0, None))
-        bound: Bound | None = None
-        done = Rewritten(0, 0, 0, 0, 0.0, None)
-        try:
+            return self._end_pass(column, selection)
+        start = 0.0
+
+        def work(bound: Bound) -> Rewritten:
+            nonlocal start
+            start = perf_counter()  # no row is locked before this
+            if bound.is_oversized:
+                refused = [change(cell) for cell in self._unread(column, bound.key, oversized())]
+                return Rewritten(len(refused), last=bound.next)
+            return self._change(column, after, bound, change, selection)
+
+        def alone(bound: Bound) -> Rewritten:
+            for cell in self._alone(column, bound.key):
+                if isinstance(cell.value, Unreadable):
+                    change(cell)  # which cannot open it, and reports that
+                    return Rewritten(1, last=bound.next)
+            # A writer has replaced it meanwhile, or something else cannot be read.
             with self._locked(column, CHANGE):
-                bound = self._bound(column, after, selection, batch)
-                start = perf_counter()  # no row is locked before this
-                if bound is not None and bound.is_oversized:
-                    refused = [change(cell) for cell in self._unread(column, bound.key, oversized())]
-                    done = done._replace(seen=len(refused), last=bound.next)
-                elif bound is not None:
-                    done = self._change(column, after, bound, change, selection)
-            done = locked_since(start, done)
-        except DatabaseCorruptError:
-            if bound is None:
-                raise
-            if bound.rows > 1:
-                self._most = bound.rows // 2
-                return self.rewrite(column, after, change, selection, batch)
-            done = self._rewrite_alone(column, after, bound, change, selection)
-        else:
-            self._most = min(2 * self._most, _MOST)
-        if bound is None:
-            return self._end_pass(column, selection, done)
+                return work(bound)
+
+        bound, done = self._batch(column, CHANGE, after, selection, batch, work, alone)
+        if bound is None or done is None:
+            return self._end_pass(column, selection)
         self._pass.add(bound.rows, done)
-        return done._replace(last=bound.key) if self._pass.is_stuck else done
+        last = bound.key if self._pass.is_stuck else done.last
+        return done._replace(lock_seconds=perf_counter() - start if done.seen else 0.0, last=last)
 
-    def _end_pass(self, column: Column, selection: Selection, done: Rewritten) -> Rewritten:
-        """Return ``done``, the last batch of this column."""
+    def _end_pass(self, column: Column, selection: Selection) -> Rewritten:
+        """Return the last batch of a column; at the end of the pass no value may be left that was locked."""
         if self._pass.is_stuck and column == self.columns[-1]:
-            self._require_unlocked(selection)
-        return done
-
-    def _rewrite_alone(
-        self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
-    ) -> Rewritten:
-        """Change the one cell of a batch that could not be read, if it is readable now."""
-        unread = [cell for cell in self._alone(column, bound.key) if isinstance(cell.value, Unreadable)]
-        if unread:
-            change(unread[0])  # which cannot open it, and reports that
-            return Rewritten(1, 0, 0, 0, 0.0, bound.next)
-        # A writer has replaced it meanwhile, or something else cannot be read.
-        with self._locked(column, CHANGE):
-            start = perf_counter()
-            done = self._change(column, after, bound, change, selection)
-        return locked_since(start, done)
+            left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
+            if left > 0:
+                raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
+        return Rewritten(0)
 
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
@@ -400,24 +438,20 @@ class PostgresRows:
         updates = [
             access.replacement(cell, *changed) for cell in cells if (changed := change(cell)) is not None
         ]
-        changed_rows = self._swap(access, updates) if updates else 0
+        changed_rows = 0
+        if updates:
+            statement = access.update(self._found.layouts[column.table])
+            changed_rows = self._checked.execute(column.table, statement, updates).rowcount
         size = sum(len(cell.value) for cell in cells if cell.value is not None)
-        return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, 0.0, bound.next)
-
-    def _require_unlocked(self, selection: Selection) -> None:
-        """Raise `LockedError` if the values that the pass skipped still need a change."""
-        left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
-        if left > 0:
-            raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
+        return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, last=bound.next)
 
     def _bound(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Bound | None:
         """Find the end of the batch by the sizes, without sending values to the client.
 
         Runs in the open transaction, before `_cells`.
         """
-        access = self._access(column)
+        access, primary = self._access(column), self._primary(column)
         rows = max(1, min(batch.rows, self._most))
-        primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
             SELECT {size_of(access)}, {primary} FROM ONLY {{}}
@@ -429,22 +463,16 @@ class PostgresRows:
     def _cells(
         self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
     ) -> list[Cell]:
-        access = self._access(column)
-        primary = self._primary(column)
+        access, primary = self._access(column), self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
             SELECT {access.read} FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
-        return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
+        return self._fetch(column, statement, (*parameters, *bound.key))
 
-    def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
-        """Store new tags and values where key, tag and value have not changed."""
-        table = access.column.table
-        statement = access.update(self._found.layouts[table])
-        return self._checked.update(table, statement, [*map(list, zip(*updates, strict=True))])
-
-    def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
-        return self._checked.select(table, statement, parameters)
+    def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
+        found = self._checked.select(column.table, statement, parameters)
+        return list(self._access(column).cells(found))
 
     def _primary(self, column: Column) -> str:
         return ", ".join(self._found.layouts[column.table].primary)

@@ -11,37 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
+from sealpoint.admin.databases.cells import Cell, Column, Selection
 from sealpoint.admin.databases.postgres.columns import (
     BLOBS,
+    CHECKPOINTS,
     METADATA,
     WRITES,
     Access,
     Bound,
-    access_to,
+    access_to_rows,
     condition,
     places,
 )
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
-from sealpoint.admin.databases.rows import UNSEALED_ROW, Beside, Change, Rewritten
-from sealpoint.base import place as coordinates
-from sealpoint.base import place as frame
+from sealpoint.admin.databases.rows import Change, Rewritten
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
-CHECKPOINTS: Final = Column(
-    "checkpoints",
-    "metadata",
-    ("thread_id", "checkpoint_ns", "checkpoint_id"),
-    coordinates.METADATA,
-)
 _KEY: Final = ", ".join(CHECKPOINTS.key)
-_FRAME: Final = f"metadata -> '{frame.KEY}'"
 _VERSIONS: Final = """jsonb_each_text(CASE jsonb_typeof(checkpoint -> 'channel_versions')
         WHEN 'object' THEN checkpoint -> 'channel_versions' ELSE '{{}}' END) AS each"""
 # The limit has each value looked up by its key. A join reads all values of a thread for each checkpoint.
@@ -56,17 +46,6 @@ _CHANNELS: Final = f"""
         AND one.channel = each.key AND one.version = each.value AND one.type <> 'empty' LIMIT 1
     ) AS bl
     GROUP BY 1, 2, 3"""
-_UPDATE_CHECKPOINTS: Final = """
-    UPDATE ONLY {} AS old SET checkpoint = new.document::jsonb, metadata = new.metadata::jsonb,
-        parent_checkpoint_id = new.parent
-    FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[],
-        %b::bytea[], %b::text[]) AS new(document, metadata, parent, thread_id, checkpoint_ns,
-        checkpoint_id, old_document, old_metadata, old_parent)
-    WHERE old.thread_id = new.thread_id AND old.checkpoint_ns = new.checkpoint_ns
-    AND old.checkpoint_id = new.checkpoint_id
-    AND sha256(convert_to(old.checkpoint::text, 'UTF8')) = new.old_document
-    AND sha256(convert_to(old.metadata::text, 'UTF8')) = new.old_metadata
-    AND old.parent_checkpoint_id IS NOT DISTINCT FROM new.old_parent"""
 _ADD_SENTINELS: Final = f"""
     INSERT INTO {{}} (thread_id, checkpoint_ns, channel, version, type, blob)
     SELECT thread_id, checkpoint_ns, '{SENTINEL}', '{SENTINEL_VERSION}', type, blob
@@ -92,7 +71,7 @@ Sentinel = Callable[[str, str], tuple[str, bytes]]
 
 
 class PostgresWholeRows(PostgresRows):
-    """A store of whole rows over one schema of a Postgres database. For one thread."""
+    """A store of whole rows over one schema of a Postgres database. For one thread. See `PostgresRows`."""
 
     def __init__(
         self,
@@ -102,7 +81,6 @@ class PostgresWholeRows(PostgresRows):
         thread_id: str | None = None,
         sentinel: Sentinel | None = None,
     ) -> None:
-        """Connect, see `PostgresRows`."""
         super().__init__(url, writable=writable)
         if not set(self.columns) <= {BLOBS, WRITES, METADATA}:
             self.close()
@@ -112,19 +90,13 @@ class PostgresWholeRows(PostgresRows):
             )
         tables = self._found.layouts
         self.columns = tuple(column for column in (BLOBS, WRITES, CHECKPOINTS) if column.table in tables)
-        encoded = None if thread_id is None else thread_id.encode().hex()
-        self._of_thread = (
-            "true" if encoded is None else f"thread_id = convert_from(decode('{encoded}', 'hex'), 'UTF8')"
-        )
-        self.sentinel = sentinel
+        self.sentinel, self._of_thread = sentinel, "true"
+        if thread_id is not None:
+            self._of_thread = f"thread_id = convert_from(decode('{thread_id.encode().hex()}', 'hex'), 'UTF8')"
 
     def _access(self, column: Column) -> Access:
-        if column is CHECKPOINTS:
-            return _checkpoint_access(self._of_thread)
-        value = "blob"
-        if column is WRITES:
-            value += ", task_path" if "task_path" in self._found.columns[column.table] else ", ''"
-        return _value_access(access_to(column), self._of_thread, value)
+        has_task_path = "task_path" in self._found.columns[column.table]
+        return access_to_rows(column, self._of_thread, has_task_path=has_task_path)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
         more = [BLOBS.table] if column is CHECKPOINTS else []
@@ -146,7 +118,7 @@ class PostgresWholeRows(PostgresRows):
 
         done = super()._change(column, after, bound, noting, selection)
         if unused := sorted(added - used):  # its rows were refused, or are locked or deleted
-            self._checked.update(BLOBS.table, _REMOVE_SENTINELS, [*map(list, zip(*unused, strict=True))])
+            self._checked.execute(BLOBS.table, _REMOVE_SENTINELS, unused)
         return done
 
     def _add_sentinels(
@@ -159,39 +131,21 @@ class PostgresWholeRows(PostgresRows):
             WHERE {where} AND ({_KEY}) <= ({places(bound.key)})"""
         found = self._checked.select(CHECKPOINTS.table, statement, (*parameters, *bound.key), is_last=False)
         rows = [(*key, *sentinel(*key)) for key in sorted(found)]
-        return set(
-            self._checked.returning(BLOBS.table, _ADD_SENTINELS, [*map(list, zip(*rows, strict=True))])
-            if rows
-            else ()
-        )
+        return set(self._checked.execute(BLOBS.table, _ADD_SENTINELS, rows) if rows else ())
 
-    def _cells(
-        self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
-    ) -> list[Cell]:
+    def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
         if column is not CHECKPOINTS:
-            return super()._cells(column, after, bound, selection, lock)
-        access = self._access(column)
-        where, parameters = condition(access, _KEY, after, selection)
-        statement = f"""
-            SELECT {_KEY}, {access.tag}, {access.value} FROM ONLY {{}}
-            WHERE {where} AND ({_KEY}) <= ({places(bound.key)}) ORDER BY {_KEY} {lock}"""
-        rows = self._checked.select(column.table, statement, (*parameters, *bound.key), is_last=False)
+            return super()._fetch(column, statement, parameters)
+        found = self._checked.select(column.table, statement, parameters, is_last=False)
+        cells = [*self._access(column).cells(found)]
         # By a statement of its own: it sees what was committed before the rows were locked.
-        keys = [list(part) for part in zip(*(row[:3] for row in rows), strict=True)] or [[], [], []]
+        keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
         stored = {tuple(key): names for *key, names in self._checked.select(column.table, _CHANNELS, keys)}
         return [
             cell._replace(where=cell.where._replace(locator=beside))
-            for cell in access.cells(rows)
+            for cell in cells
             for beside in [cell.where.locator._replace(channels=frozenset(stored.get(cell.where.key, ())))]
         ]
-
-    def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
-        """Store new columns where those that were read have not changed."""
-        if access.column is not CHECKPOINTS:
-            return super()._swap(access, updates)
-        return self._checked.update(
-            CHECKPOINTS.table, _UPDATE_CHECKPOINTS, [*map(list, zip(*updates, strict=True))]
-        )
 
     @contextmanager
     def narrowed(self) -> Iterator[None]:
@@ -207,79 +161,4 @@ class PostgresWholeRows(PostgresRows):
         with self._checked.transaction(BLOBS.table, CHANGE, CHECKPOINTS.table):
             if not self._checked.select(BLOBS.table, _SOME_SENTINEL.format(self._of_thread), ()):
                 return 0  # it takes the right to delete only where something is to be deleted
-            return self._checked.update(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread), ())
-
-
-@dataclass(frozen=True, slots=True)
-class _ValueAccess(Access):
-    """How whole rows of the other tables are read and replaced."""
-
-    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read; rows without a value have no other columns either."""
-        keys = len(self.column.key)
-        for row in rows:
-            tag, value, *more = row[keys:]
-            beside = Beside(task_path=more[0]) if more else Beside()
-            yield Cell(value, tag, Where(self.column, row[:keys], beside))
-
-    def replacement(self, cell: Cell, tag: str, value: bytes, *_: Any) -> tuple[Any, ...]:
-        """Return a row of ``new``. The path of a task is not compared: the row is locked."""
-        return Access.replacement(self, cell, tag, value)
-
-
-def _value_access(access: Access, of_thread: str, value: str) -> Access:
-    return _ValueAccess(
-        access.column,
-        holds=f"{access.holds} AND {of_thread}",
-        tag=access.tag,
-        value=value,
-        size=access.size,
-        new=access.new,
-        same=access.same,
-        value_type=access.value_type,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _CheckpointAccess(Access):
-    """How whole rows of ``checkpoints`` are read and replaced; the value of a cell is the sealed part."""
-
-    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read; rows without a value have no other columns either."""
-        keys = len(self.column.key)
-        for row in rows:
-            tag, *more = row[keys:]
-            beside, value = Beside(), None
-            if len(more) > 1:
-                text, document, metadata, parent = more
-                value = frame.decode_value(text)
-                beside = Beside(parent=parent, metadata=metadata, document=document)
-            yield Cell(value, None if tag == UNSEALED_ROW else tag, Where(self.column, row[:keys], beside))
-
-    def replacement(
-        self,
-        cell: Cell,
-        tag: str,
-        value: bytes,
-        parent: Any = None,
-        metadata: Any = None,
-        document: str = "",
-    ) -> tuple[Any, ...]:
-        """Return a row of ``new``: three columns, the key, and what must be unchanged."""
-        del tag, value  # they stand in the metadata
-        old: Beside = cell.where.locator
-        digests = (sha256(text.encode()).digest() for text in (old.document, old.metadata))
-        return document, metadata, parent, *cell.where.key, *digests, old.parent
-
-
-def _checkpoint_access(holds: str) -> Access:
-    return _CheckpointAccess(
-        CHECKPOINTS,
-        holds=holds,
-        tag=f"coalesce({access_to(METADATA).tag}, '{UNSEALED_ROW}')",
-        value=f"{_FRAME} ->> 'value', checkpoint::text, metadata::text, parent_checkpoint_id",
-        size="octet_length(checkpoint::text) + octet_length(metadata::text)",
-        new="",
-        same="",
-        value_type="",
-    )
+            return self._checked.execute(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread)).rowcount

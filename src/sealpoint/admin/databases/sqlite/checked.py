@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
+from sealpoint.admin.databases.rows import Batch, Beside
 from sealpoint.base import place as coordinates
-from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
+from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
@@ -26,29 +29,32 @@ from sealpoint.errors import (
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import FOREIGN, capacity_bytes, translated
+from sealpoint.sqlitefile.guard import FOREIGN, Budget, capacity_bytes, translated
 from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
 CACHE_KIB: Final = 32 * 1024
 """Cache size for a batch: its pages are read once for reading, comparing and changing."""
 
-# Temporary conditions: the disk is full, or another process has the file.
-_TEMPORARY: Final = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the file cannot be written or read",
-    sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
-}
-
 _ELSEWHERE: Final = (
     "let this account open the file and write beside it; to only read it, copy it with the files beside it"
 )
-_TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
-_PERMANENT: Final = {
-    sqlite3.SQLITE_READONLY: ("the file, or its log beside it, may not be written", _ELSEWHERE),
-    sqlite3.SQLITE_CANTOPEN: ("the file, or its log beside it, cannot be opened", _ELSEWHERE),
+_STOPS: Final[dict[int, tuple[type[StoppedError], str, str | None]]] = {
+    # Temporary: the disk is full, or another process has the file.
+    sqlite3.SQLITE_FULL: (StoppedError, "the disk is full", None),
+    sqlite3.SQLITE_IOERR: (StoppedError, "the file cannot be written or read", None),
+    sqlite3.SQLITE_BUSY: (
+        StoppedError,
+        f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
+        None,
+    ),
+    sqlite3.SQLITE_READONLY: (AccessError, "the file, or its log beside it, may not be written", _ELSEWHERE),
+    sqlite3.SQLITE_CANTOPEN: (AccessError, "the file, or its log beside it, cannot be opened", _ELSEWHERE),
     sqlite3.SQLITE_READONLY_ROLLBACK: (
+        AccessError,
         "an interrupted change must be rolled back, which needs write access",
-        _TAKE_BACK,
+        "start an agent on it, or: sqlite3 DB .schema; then run the same command again",
     ),
 }
 
@@ -63,14 +69,11 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             return _connect(path, "mode=ro")
         except sqlite3.OperationalError as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
+            has_log = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-journal"))
+            if has_log or code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
         # With immutable=1 SQLite ignores a log and the transactions in it: only used without a log.
         return _connect(path, "mode=ro&immutable=1")  # a read-only medium
-
-
-def _has_log(path: Path) -> bool:
-    return any(os.path.lexists(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -80,11 +83,10 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         with guard.guarding(connection):
             # A batch that is lost in a power failure is repeated by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # done after each commit
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            connection.execute(
-                "SELECT 1 FROM main.sqlite_master LIMIT 1"
-            ).fetchall()  # the first statement that reads
+            # The first statement that reads.
+            connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()
             with closing(connection.cursor()) as cursor:
                 require_whole(cursor, file)
     except BaseException:
@@ -103,16 +105,13 @@ def translate_errors() -> Iterator[None]:
 
 
 def _stopped(error: Exception) -> StoppedError | None:
-    """Return our own error for a temporary condition: a full disk, a lock."""
     if isinstance(error, MemoryError):
         return StoppedError("no memory for a value of this size, or of a damaged file")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     for known in (code, code & 0xFF):
-        if known in _TEMPORARY:
-            return StoppedError(_TEMPORARY[known])
-        if known in _PERMANENT:
-            cause, hint = _PERMANENT[known]
-            return AccessError(cause, hint=hint)
+        if known in _STOPS:
+            kind, cause, hint = _STOPS[known]
+            return kind(cause, hint=hint)
     return None
 
 
@@ -127,35 +126,54 @@ class Access:
     """How the cells of a column are found, read and replaced."""
 
     column: Column
-    read: str  # after SELECT: the key, those beside it, the tag, the value, the row id
+    read: str  # after SELECT: the key, the columns beside, the tag, the value, the row id
     replace: str  # after UPDATE, with the parameters of `replacement`
+    whole: tuple[str, ...] | None = None  # for whole rows: what of `Beside` the columns beside are
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
         """Yield the cells of rows that were read."""
-        column, end = self.column, len(self.column.key)
+        end = len(self.column.key)
         for row in rows:
-            tag, value, row_id = row[-3:]
-            yield Cell(value, tag, Where(column, row[:end], row_id, row[end:-3]))
+            *others, tag, value, row_id = row[end:]
+            where = Where(self.column, row[:end], row_id, tuple(others))
+            if self.whole is not None:
+                locator = Beside(row_id, **dict(zip(self.whole, others, strict=True)))
+                where = Where(self.column, row[:end], locator)
+            yield Cell(value, tag, where)
 
-    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
-        """Return the parameters that replace a cell if it is unchanged since it was read."""
-        return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
+    def replacement(self, cell: Cell, tag: str, value: bytes, *more: Any) -> tuple[Any, ...]:
+        """Return the parameters that replace a cell, or a row, if it is unchanged since it was read."""
+        same, old = (cell.tag, cell.value, *cell.where.key), cell.where.locator
+        if self.whole is None:
+            return tag, value, old, *same
+        new = more[:2] if self.column is CHECKPOINTS else ()
+        return tag, value, *new, old.locator, *same, *(getattr(old, name) for name in self.whole)
 
 
 @cache
-def access_to(column: Column) -> Access:
-    """Return how the cells of a column are found, read and replaced."""
+def access_to(column: Column, task_path: str | None = None) -> Access:
+    """Return how the cells of a column are found, read and replaced.
+
+    With ``task_path``, in SQL the column or what stands for it, they are those of whole rows.
+    """
+    beside, new = column.beside, ""
+    whole: tuple[str, ...] | None = None
+    if task_path is not None:
+        beside, whole = (task_path,), ("task_path",)
+        if column is CHECKPOINTS:
+            beside, whole = ("parent_checkpoint_id", "metadata"), ("parent", "metadata")
+            new = ", parent_checkpoint_id = ?, metadata = ?"
     # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
-    same = " ".join(f"AND {name} IS ?" for name in column.key)
+    same = "".join(f" AND {name} IS ?" for name in (*column.key, *(beside if whole else ())))
     return Access(
         column,
-        read=f"{', '.join((*column.key, *column.beside))}, type, {column.name}, rowid",
-        replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?"
-        f" WHERE rowid = ? AND type IS ? AND {column.name} IS ? {same}",
+        read=f"{', '.join((*column.key, *beside))}, type, {column.name}, rowid",
+        replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?{new}"
+        f" WHERE rowid = ? AND type IS ? AND {column.name} IS ?{same}",
+        whole=whole,
     )
 
 
-COLUMNS: Final = (CHECKPOINTS, WRITES)
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
@@ -172,7 +190,7 @@ def require_rising(first: int, row_ids: list[int]) -> None:
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
-def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
+def _require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
     """Refuse row ids, the last first, that are not in order, or that the search with each does not find."""
     last = 2**63
     for row_id, found in cursor:
@@ -201,48 +219,24 @@ def text_or_bytes(text: bytes) -> str | UndecodedText:
         return UndecodedText(text)
 
 
-def as_bytes(text: str | bytes, encoding: str) -> bytes:
-    """Return the bytes of a text that `text_or_bytes` gave, as they stand in a file of this encoding."""
-    return text if isinstance(text, bytes) else text.encode(encoding)
-
-
 def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
     """Return what follows WHERE: what `Selection.takes` says, in SQL.
 
     Ends are compared as bytes, because GLOB, LIKE and ``substr`` of a text take a NUL for the end.
     """
-    text, parts, parameters = "coalesce(type, '')", list[str](), list[Any]()
-    mark, stored = f"instr({text}, '{SEALED_MARK}')", f"CAST({text} AS BLOB)"
-    if selection.bound is not None:
-        found = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
-        parts.append(f"AND {'' if selection.bound else 'NOT '}{found}")
-    if not selection.plaintext:
-        parts.append(f"AND {mark}")
-    for end in _left_out(selection):
-        parts.append(f"AND NOT (substr({stored}, ?) = ? AND {mark})")
-        parameters += _end(end, encoding)
-    if selection.with_key is not None:
-        others = f"{mark} = 0 OR substr({stored}, ?) = ?"
-        parts.append(f"AND (substr({stored}, ?) = ? OR {others})")
-        parameters += [*_end(LEGACY_END, encoding), *_end(key_end(selection.with_key), encoding)]
+    text = "coalesce(type, '')"
+    mark = f"instr({text}, '{SEALED_MARK}')"
+
+    def ends_with(end: str) -> str:
+        data = end.encode(encoding)
+        return f"substr(CAST({text} AS BLOB), -{len(data)}) = X'{data.hex()}'"
+
+    is_bound = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
+    parts, parameters = [*selection.conditions(f"({mark} > 0)", is_bound, ends_with)], list[Any]()
     if selection.thread_id is not None:
-        parts.append("AND thread_id = ?")
+        parts.append("thread_id = ?")
         parameters.append(selection.thread_id)
-    return " ".join(parts), tuple(parameters)
-
-
-def _end(text: str, encoding: str) -> tuple[int, bytes]:
-    """Return the parameters that compare the end of a tag."""
-    data = text.encode(encoding)
-    return -len(data), data
-
-
-def _left_out(selection: Selection) -> Iterator[str]:
-    """Yield the ends of tags that are not taken."""
-    if not selection.legacy:
-        yield LEGACY_END
-    if selection.without_key is not None:
-        yield key_end(selection.without_key)
+    return "".join(f" AND {part}" for part in parts), tuple(parameters)
 
 
 Result = TypeVar("Result")
@@ -260,6 +254,10 @@ class CheckedFile:
         self._file = path.resolve()
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
+        self._in_order = set[str]()
+        self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
+        self._commit: Future[None] | None = None
+        self._lock_seconds = 0.0
         try:
             with self.reading() as cursor:
                 (self.encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
@@ -269,22 +267,22 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor with guarded statements, and raise our own errors."""
+        """Provide a cursor with guarded statements after the last commit, and raise our own errors."""
+        self.settle()
         guarded = guard.guarding(self.connection, self._is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read one state of the database within the context.
-
-        In WAL mode writers continue meanwhile; in other modes they wait.
-        """
+        """Read one state of the database within the context; it is checked that SQLite kept it."""
         try:
             with self.cursor() as cursor:
                 cursor.execute("BEGIN")
                 self._require_checked(cursor)
             yield
+            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
+                raise StoppedError("SQLite ended the transaction in which the file was read")
         finally:
             self.roll_back()
 
@@ -302,9 +300,8 @@ class CheckedFile:
                 if is_ours:
                     self.roll_back()
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor in a write transaction, which remains open unless there is an error."""
+    def change(self, replace: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Replace rows, and return how many have changed. The commit runs in another thread, see `settle`."""
         with self.cursor() as cursor:
             # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
             # another connection has written since. IMMEDIATE waits for the write lock.
@@ -312,10 +309,44 @@ class CheckedFile:
             try:
                 self._require_checked(cursor)
                 guard.allow(self.size_bytes(cursor))
-                yield cursor
+                start = perf_counter()
+                changed = cursor.executemany(f"UPDATE {replace}", rows).rowcount
             except BaseException:
                 self.roll_back()
                 raise
+        self._commit = self._behind.submit(self._end, start)
+        return changed
+
+    def _end(self, start: float) -> None:
+        with translate_errors():
+            try:
+                self.connection.execute("COMMIT")
+            except BaseException:
+                self.roll_back()
+                raise
+            self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
+            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
+            self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
+
+    def settle(self) -> None:
+        """Wait until the last commit is done, and raise its error."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.result()
+
+    def settle_and_time(self) -> float:
+        """Settle, and return the longest time that the write lock was held since the last call."""
+        self.settle()
+        seconds, self._lock_seconds = self._lock_seconds, 0.0
+        return seconds
+
+    def close(self) -> None:
+        """Wait for the last commit, and close the connection."""
+        try:
+            self.settle()
+        finally:
+            self._behind.shutdown()
+            self.connection.close()
 
     def roll_back(self) -> None:
         """Roll back the open transaction, if any."""
@@ -342,6 +373,25 @@ class CheckedFile:
         """Return the capacity of the file and its log."""
         return capacity_bytes(cursor, self._file)
 
+    def page(
+        self, statement: str, parameters: tuple[Any, ...], batch: Batch
+    ) -> tuple[list[tuple[Any, ...]], bool]:
+        """Return as many rows of a query as fit, and whether there are more."""
+        budget = Budget(batch.rows, batch.size_bytes)
+        return self.query(statement, parameters, budget.take), budget.spent
+
+    def require_order(self, table: str) -> None:
+        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
+        if table in self._in_order:
+            return
+        # From the end: SQLite would step, and not search, to a row after the last one found.
+        statement = f"""
+            SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
+            LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
+            ORDER BY each.rowid DESC"""
+        self.query(statement, (), _require_found)
+        self._in_order.add(table)
+
     def query(
         self,
         statement: str,
@@ -353,23 +403,18 @@ class CheckedFile:
 
         Text that is not UTF-8, as in a forged file, is read as bytes; then ``take`` is called again.
         """
+
+        def run() -> Result:
+            with self.reading() as cursor:
+                most_bytes = self.size_bytes(cursor)
+                guard.allow(most_bytes, len(parameters), subqueries)
+                return take(cursor.execute(statement, parameters), most_bytes)
+
         try:
-            return self._query(statement, parameters, take, subqueries)
+            return run()
         except TextError:
             self.connection.text_factory = text_or_bytes
         try:
-            return self._query(statement, parameters, take, subqueries)
+            return run()
         finally:
             self.connection.text_factory = str
-
-    def _query(
-        self,
-        statement: str,
-        parameters: tuple[Any, ...],
-        take: Callable[[sqlite3.Cursor, int], Result],
-        subqueries: Collection[str],
-    ) -> Result:
-        with self.reading() as cursor:
-            most_bytes = self.size_bytes(cursor)
-            guard.allow(most_bytes, len(parameters), subqueries)
-            return take(cursor.execute(statement, parameters), most_bytes)

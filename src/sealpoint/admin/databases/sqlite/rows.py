@@ -5,20 +5,16 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection, Where
+from sealpoint.admin.databases.cells import EVERYTHING, Column, InlineValue, Record, Selection
 from sealpoint.admin.databases.rows import (
     BATCH,
     MAX_TAGS,
     Batch,
-    Beside,
     Change,
     Need,
     Page,
@@ -31,27 +27,22 @@ from sealpoint.admin.databases.rows import (
 from sealpoint.admin.databases.sqlite import slack
 from sealpoint.admin.databases.sqlite.checked import (
     CHECKPOINTS,
-    COLUMNS,
     NAMED,
     WRITES,
     Access,
     CheckedFile,
     access_to,
-    as_bytes,
     condition,
-    require_found,
     require_rising,
     tally,
-    translate_errors,
 )
 from sealpoint.admin.keys.lock import holding
 from sealpoint.crypto.tag import SEALED_MARK
-from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, StoppedError, stopped_by
+from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import Budget
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
@@ -59,16 +50,12 @@ from sealpoint.sqlitefile.guard import Budget
 LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 
-GivePage = Callable[[str, tuple[Any, ...], Batch], tuple[list[tuple[Any, ...]], bool]]
-"""Returns as many rows of a query as fit into a batch, and whether there are more."""
-
 
 class SqliteCleartext:
     """A `Cleartext` of one SQLite file."""
 
-    def __init__(self, file: CheckedFile, page: GivePage, require_order: Callable[[str], None]) -> None:
-        """Take the file, and from its store how pages are read and the order of a table is checked."""
-        self._file, self._page, self._require_order = file, page, require_order
+    def __init__(self, file: CheckedFile) -> None:
+        self._file = file
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield what is readable in key columns. See `Cleartext.names`."""
@@ -84,10 +71,11 @@ class SqliteCleartext:
             WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
         last, operator, more = b"", ">=", True
         while more:
-            found, more = self._page(statement.format(operator), (last,), _TEXTS)
+            found, more = self._file.page(statement.format(operator), (last,), _TEXTS)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
-                last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
+                (text,) = found[-1]
+                last, operator = text if isinstance(text, bytes) else text.encode(self._file.encoding), ">"
 
     def records(self) -> Iterator[Record]:
         """Yield what stands beside the value of each checkpoint. See `Cleartext.records`."""
@@ -96,12 +84,12 @@ class SqliteCleartext:
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
         first, more = LOWEST, CHECKPOINTS.table in self._file.tables
         while more:
-            found, more = self._page(statement, (first,), BATCH)
+            found, more = self._file.page(statement, (first,), BATCH)
             require_rising(first, [row[-1] for row in found])
             for *key, parent, metadata, _ in found:
                 yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
             if more:
-                self._require_order(CHECKPOINTS.table)
+                self._file.require_order(CHECKPOINTS.table)
                 first = found[-1][-1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
@@ -111,35 +99,6 @@ class SqliteCleartext:
 
 _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
-
-
-def residue(file: CheckedFile, path: Path) -> Residue:
-    """Return how much of a file no statement reads."""
-    path = path.resolve()  # SQLite looks for the log beside the file itself
-    with file.reading() as cursor:
-        (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
-        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        log, journal = (_size(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
-        return Residue(free * page_bytes, log, journal, _slack(path, file.size_bytes(cursor)))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _slack(path: Path, size_bytes: int) -> int | None:
-    """Return the slack of a file; ``None`` if it cannot be parsed in the time for its size."""
-    seconds = _LEAST_SECONDS + size_bytes / _BYTES_PER_SECOND
-    try:
-        return int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
-    except (SourceError, ValueError):
-        return None
-
-
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
 
 READERS_TIMEOUT_MS: Final = 5_000
@@ -153,10 +112,13 @@ class SqliteRows:
     read. Indexes are not read: in a hostile file they may contain other rows than the table.
 
     Attributes:
+        kind: ``sqlite``.
         path: The file.
         name: The path as text.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
+
+    kind = "sqlite"
 
     def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
         """Open an existing file, and check its tables as the saver does. Nothing is changed.
@@ -178,18 +140,10 @@ class SqliteRows:
             self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
         )
         self.connection = self._file.connection
-        self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
-        self._commit: Future[None] | None = None
-        self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
-        self._in_order = set[str]()
         self._holds = "1"  # in SQL, which rows the store has
-        self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
-
-    @property
-    def kind(self) -> str:
-        """``sqlite``."""
-        return "sqlite"
+        self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES
+        self.cleartext = SqliteCleartext(self._file)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -204,7 +158,6 @@ class SqliteRows:
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
-        self.settle()
         with self._file.reading() as cursor:
             guard.allow(self._file.size_bytes(cursor))
             names = schema.table_names(cursor)
@@ -212,24 +165,30 @@ class SqliteRows:
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
-        self.settle()
-        return residue(self._file, self.path)
+        path = self.path.resolve()  # SQLite looks for the log beside the file itself
+        with self._file.reading() as cursor:
+            (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
+            (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+            sizes = dict.fromkeys(("-wal", "-journal"), 0)
+            for suffix in sizes:
+                with suppress(FileNotFoundError):
+                    sizes[suffix] = path.with_name(path.name + suffix).stat().st_size
+            seconds = _LEAST_SECONDS + self._file.size_bytes(cursor) / _BYTES_PER_SECOND
+            slack_bytes: int | None = None  # unless the file can be parsed in the time for its size
+            with suppress(SourceError, ValueError):
+                slack_bytes = int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
+            return Residue(free * page_bytes, sizes["-wal"], sizes["-journal"], slack_bytes)
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
-        try:
-            self.settle()
-        finally:
-            self._behind.shutdown()
-            self.connection.close()
+        self._file.close()
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns with values in the tables of the file."""
-        return tuple(column for column in COLUMNS if column.table in self._file.tables)
+        return tuple(column for column in self._columns if column.table in self._file.tables)
 
     def _access(self, column: Column) -> Access:
-        """Return how the cells of a column are found, read and replaced."""
         return access_to(column)
 
     @property
@@ -238,22 +197,10 @@ class SqliteRows:
         return self._file.has_task_path
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Read one state of the file within the context.
-
-        In WAL mode writers continue meanwhile; in other modes they wait.
-        """
-        self.settle()
-        with self._file.snapshot():
-            yield
-
-    @contextmanager
     def one_state(self) -> Iterator[None]:
         """Read one state of the file. See `RowStore.one_state`."""
-        with self.snapshot():
+        with self._file.snapshot():
             yield
-            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
-                raise StoppedError("SQLite ended the transaction in which the file was read")
 
     def hold(self) -> Any:
         """Exclude other runs, by a lock on a file beside the database that ends with this process."""
@@ -261,10 +208,9 @@ class SqliteRows:
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
-        self.settle()
         counts = []
         for column in self.columns:
-            self._require_order(column.table)
+            self._file.require_order(column.table)
             # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
@@ -277,18 +223,6 @@ class SqliteRows:
             counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
-    def _require_order(self, table: str) -> None:
-        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
-        if table in self._in_order:
-            return
-        # From the end: SQLite would step, and not search, to a row after the last one found.
-        statement = f"""
-            SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
-            LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
-            ORDER BY each.rowid DESC"""
-        self._file.query(statement, (), require_found)
-        self._in_order.add(table)
-
     def read(
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
@@ -300,19 +234,11 @@ class SqliteRows:
             WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
         first = LOWEST
         if after is not None:
-            self._require_order(column.table)
+            self._file.require_order(column.table)
             first = after + 1
-        found, more = self._rows(statement, (first, *parameters), batch)
+        found, more = self._file.page(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
         return Page(list(access.cells(found)), found[-1][-1] if more else None)
-
-    def _rows(
-        self, statement: str, parameters: tuple[Any, ...], batch: Batch
-    ) -> tuple[list[tuple[Any, ...]], bool]:
-        """Return as many rows of a query as fit, and whether there are more."""
-        self.settle()
-        budget = Budget(batch.rows, batch.size_bytes)
-        return self._file.query(statement, parameters, budget.take), budget.spent
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
@@ -341,45 +267,19 @@ class SqliteRows:
             changed = change(cell)
             if changed is not None:
                 updates.append(access.replacement(cell, *changed))
-        lock_seconds = self._settle_and_time()
+        lock_seconds = self._file.settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
-        changed_rows = self._update(access.replace, updates) if updates else 0
+        changed_rows = self._file.change(access.replace, updates) if updates else 0
         if page.last is None:  # no next batch during which the commit could run
-            lock_seconds = max(lock_seconds, self._settle_and_time())
+            lock_seconds = max(lock_seconds, self._file.settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
-    def _update(self, replace: str, updates: list[tuple[Any, ...]]) -> int:
-        with self._file.writing() as cursor:
-            start = perf_counter()
-            changed = cursor.executemany(f"UPDATE {replace}", updates).rowcount
-        self._commit = self._behind.submit(self._end, start)
-        return changed
-
-    def _end(self, start: float) -> None:
-        with translate_errors():
-            try:
-                self.connection.execute("COMMIT")
-            except BaseException:
-                self._file.roll_back()
-                raise
-            self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
-            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
-            self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
-
     def settle(self) -> None:
         """Wait until the last batch is committed, and raise its error."""
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            commit.result()
-
-    def _settle_and_time(self) -> float:
-        """Settle, and return the longest time that the write lock was held since the last call."""
-        self.settle()
-        seconds, self._lock_seconds = self._lock_seconds, 0.0
-        return seconds
+        self._file.settle()
 
     def vacuum(self) -> bool:
         """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
@@ -391,7 +291,6 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, the file is still locked, or the journal
                 cannot be removed.
         """
-        self.settle()
         with self._file.cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
             guard.allow(self._file.size_bytes(cursor))
@@ -404,8 +303,7 @@ class SqliteRows:
         if mode == "wal":
             # From journal_mode=PERSIST. No process uses it: while this connection is open, none can leave
             # WAL mode, and in another mode this connection has removed it at the end of VACUUM.
-            journal = self.path.resolve()
-            journal = journal.with_name(f"{journal.name}-journal")
+            journal = Path(f"{self.path.resolve()}-journal")
             try:
                 journal.unlink(missing_ok=True)
             except OSError as error:
@@ -437,88 +335,32 @@ class SqliteWholeRows(SqliteRows):
     """A store of whole rows over one SQLite file. For one thread."""
 
     def __init__(
-        self, path: str | PathLike[str], *, writable: bool = False, thread_id: str | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        writable: bool = False,
+        thread_id: str | None = None,
+        sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`."""
+        """Open an existing file, see `SqliteRows`; no checkpoint needs a sentinel."""
         super().__init__(path, writable=writable)
-        self._wanted: tuple[Column, ...] = (WRITES, CHECKPOINTS)
-        encoded = None if thread_id is None else thread_id.encode(self._file.encoding).hex()
-        if encoded is not None:
+        self._columns = WRITES, CHECKPOINTS
+        if thread_id is not None:
+            encoded = thread_id.encode(self._file.encoding).hex()
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns with values in the tables of the file."""
-        return tuple(column for column in self._wanted if column.table in self._file.tables)
 
     @contextmanager
     def narrowed(self) -> Iterator[None]:
         """Leave only checkpoints within the context."""
-        before, self._wanted = self._wanted, (CHECKPOINTS,)
+        before, self._columns = self._columns, (CHECKPOINTS,)
         try:
             yield
         finally:
-            self._wanted = before
+            self._columns = before
 
     def remove_sentinels(self) -> int:
         """Do nothing: in SQLite no checkpoint needs one."""
         return 0
 
     def _access(self, column: Column) -> Access:
-        kind = _CheckpointAccess if column is CHECKPOINTS else _WriteAccess
-        path = "task_path" if self.has_task_path else "''"
-        return kind.of(access_to(column), path)
-
-
-@dataclass(frozen=True, slots=True)
-class _WriteAccess(Access):
-    """How whole rows of ``writes`` are read and replaced."""
-
-    @classmethod
-    def of(cls, access: Access, task_path: str) -> _WriteAccess:
-        key = ", ".join(access.column.key)
-        return cls(
-            access.column,
-            read=f"{key}, {task_path}, type, value, rowid",
-            replace=f"{access.replace} AND {task_path} IS ?",
-        )
-
-    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
-        for *key, task_path, tag, value, row_id in rows:
-            yield Cell(value, tag, Where(self.column, tuple(key), Beside(row_id, task_path=task_path)))
-
-    def replacement(self, cell: Cell, tag: str, value: bytes, *_: Any) -> tuple[Any, ...]:
-        """Return the parameters that replace a row if it is unchanged since it was read."""
-        old: Beside = cell.where.locator
-        return tag, value, old.locator, cell.tag, cell.value, *cell.where.key, old.task_path
-
-
-@dataclass(frozen=True, slots=True)
-class _CheckpointAccess(Access):
-    """How whole rows of ``checkpoints`` are read and replaced."""
-
-    @classmethod
-    def of(cls, access: Access, task_path: str) -> _CheckpointAccess:
-        del task_path  # only writes have one
-        columns = "parent_checkpoint_id", "metadata"
-        new = "".join(f", {name} = ?" for name in columns)
-        same = "".join(f" AND {name} IS ?" for name in columns)
-        return cls(
-            access.column,
-            read=f"{', '.join((*access.column.key, *columns))}, type, checkpoint, rowid",
-            replace=access.replace.replace("checkpoint = ?", f"checkpoint = ?{new}", 1) + same,
-        )
-
-    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
-        for *key, parent, metadata, tag, value, row_id in rows:
-            yield Cell(value, tag, Where(self.column, tuple(key), Beside(row_id, parent, metadata)))
-
-    def replacement(
-        self, cell: Cell, tag: str, value: bytes, parent: Any = None, metadata: Any = None, *_: Any
-    ) -> tuple[Any, ...]:
-        """Return the parameters that replace a row if all its columns are unchanged since it was read."""
-        old: Beside = cell.where.locator
-        same = cell.tag, cell.value, *cell.where.key, old.parent, old.metadata
-        return tag, value, parent, metadata, old.locator, *same
+        return access_to(column, "task_path" if self.has_task_path else "''")

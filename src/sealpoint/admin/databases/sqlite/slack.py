@@ -52,10 +52,9 @@ class DamagedError(Exception):
 
 
 class Walk:
-    """A walk over all pages of an open database file."""
+    """A walk over all pages of an open database file that is not empty."""
 
     def __init__(self, descriptor: int) -> None:
-        """Read the header of a file that is not empty."""
         self.slack = 0
         self._descriptor = descriptor
         header = os.pread(descriptor, _HEADER_BYTES, 0)
@@ -107,7 +106,6 @@ class Walk:
                 self.slack += content
 
     def _walk_free(self) -> None:
-        """Visit the trunk pages and leaf pages of the free list."""
         trunk, pages = self._trunk, 0
         while trunk:
             data = self._read(trunk)
