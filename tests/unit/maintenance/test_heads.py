@@ -192,17 +192,6 @@ def test_a_row_that_does_not_open_is_there(scene: Scene, deleted: bool) -> None:
     assert (+check.found, check.not_recorded) == ({Difference.PUT_BACK: 1} if deleted else {}, 0)
 
 
-def test_a_row_that_is_not_bound_any_more_is_earlier(scene: Scene) -> None:
-    scene.put("t", "1", "2")
-    with scene.saver() as saver:
-        inner: Any = saver.inner
-        inner.serde = saver.serde
-        inner.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, make("2"), {}, {})
-    failures, check = scene.compare()
-    assert named(failures) == [("RolledBackError", "2")]
-    assert check.found == {Difference.EARLIER: 1}
-
-
 @pytest.mark.parametrize("thread_id", ["\x1b[2J" + "x" * 3000, "'; DROP TABLE checkpoints; --\U0010ffff"])
 def test_hostile_ids(scene: Scene, thread_id: str) -> None:
     scene.put(thread_id, "1", "2")

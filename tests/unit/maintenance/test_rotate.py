@@ -26,8 +26,6 @@ from sealpoint.errors import (
 from tests.support.databases.harm import flip
 from tests.support.databases.sealed import (
     SMALL,
-    bind,
-    checked,
     failures,
     make_cipher,
     moved,
@@ -115,24 +113,6 @@ def test_shapes_of_databases(path: Path, script: str) -> None:
 def journal_of(path: Path) -> str:
     with closing(sqlite3.connect(path)) as connection:
         return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-
-
-def test_rotations_in_a_row(path: Path) -> None:
-    """Rows of all kinds, runs that end early, writers in between, another suite and back to the first key."""
-    for thread_id, kind in {"b": "plain", "c": "eax", "d": "gcm", "e": "k1"}.items():
-        write(path, kind, thread_id)
-    bind(path, make_cipher("k1"), "e")
-    keys = ("k1", "k2", "k3", "langgraph")
-    for aim, suite in (("k2", "xaes256gcm"), ("k3", "cobblestone256"), ("k1", "cobblestone256")):
-        every = opened(path, make_cipher("", *keys))
-        cipher = make_cipher(aim, *(key for key in keys if key != aim), suite=suite)
-        for batches in (1, 2, None):
-            run(path, cipher, batches, allow_plaintext=True, allow_legacy=True)
-            assert opened(path, cipher) == every
-        assert opened(path, make_cipher(aim)) == every
-        assert {tag.rpartition("+")[2] for tag in tags_of(path)} == {f"{suite}@{aim}", f"{suite}.row@{aim}"}
-        write(path, aim, f"after {aim}")
-    assert checked(path) == "ok"
 
 
 @pytest.mark.parametrize("size", [0, 1, 10 * 1024 * 1024])
