@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import count, islice
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ from sealpoint.admin.databases.rows import (
     failure,
     pages,
 )
-from sealpoint.admin.maintenance.calls import CallCheck, WriteRows
+from sealpoint.admin.maintenance.calls import WriteCheck
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata
@@ -33,7 +34,6 @@ from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
 from sealpoint.sealed.body import Header
-from sealpoint.sealed.calls import Claims
 from sealpoint.sealed.rows import Parts, value_missing, versions_apart
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
@@ -77,24 +77,39 @@ def verify(
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
     except DatabaseCorruptError as error:  # values before the damage are opened nevertheless
         damage = error
-    seen = size = 0
     numbers, opener = count(), Opener(cipher, allow_plaintext)
-    for column in store.columns if columns is None else columns:
+
+    def look(cell: Cell) -> None:
+        if next(numbers) % every == 0:
+            opened = opener.open(cell)
+            if examine is not None:
+                examine(cell, opened)
+
+    yield from walk(store, look, total, store.columns if columns is None else columns, selection, batch)
+    if damage is not None:
+        raise damage
+
+
+def walk(
+    store: RowStore,
+    look: Callable[[Cell], object],
+    total: int,
+    columns: Sequence[Column],
+    selection: Selection = EVERYTHING,
+    batch: Batch = BATCH,
+) -> Iterator[Event]:
+    """Pass values to ``look``: yield a failure for each that it refuses, and progress after each batch."""
+    seen = size = 0
+    for column in columns:
         for page in pages(store, column, selection, batch):
             for cell in page.cells:
                 size += len(cell.value) if isinstance(cell.value, bytes) else 0
-                if next(numbers) % every:
-                    continue
                 try:
-                    opened = opener.open(cell)
-                    if examine is not None:
-                        examine(cell, opened)
+                    look(cell)
                 except SealpointError as error:
                     yield failure(cell, error)
             seen += len(page.cells)
             yield Progress(column.label, seen, total, 0, 0, size, 0.0)
-    if damage is not None:
-        raise damage
 
 
 def require_own_document(cell: Cell, opened: Opened) -> Any:
@@ -103,21 +118,15 @@ def require_own_document(cell: Cell, opened: Opened) -> Any:
     Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
     """
     if opened.inner == MSGPACK and opened.authenticated:
-        document = read_outline(opened.data, lambda *_: _OBJECT)
+        document = read_outline(opened.data, lambda *_: Inert("", "", "", None))
     else:
         document = decode_inert(opened.inner, opened.data)
     if cell.where.column.in_json and isinstance(document, dict):
         document = {**document, "channel_values": {}}
-    if not _is_object(document):
-        require_document(document, cell.where.names["checkpoint_id"], _is_object)
+    if not isinstance(document, Inert):
+        checkpoint_id = cell.where.names["checkpoint_id"]
+        require_document(document, checkpoint_id, lambda value: isinstance(value, Inert))
     return document
-
-
-_OBJECT: Final = Inert("", "", "", None)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Inert)
 
 
 class Places(NamedTuple):
@@ -243,10 +252,9 @@ class Verification:
         self._unbound = Places()
         self._require_bound = require_bound
         self._needs: dict[Need, Cell] = {}
-        self._writes = _Writes(store, Opener(cipher))
         read = store.columns if columns is None else columns
         has_writes = any(column.coordinates == WRITE for column in read)
-        self._calls = CallCheck(WriteRows(store, cipher)) if has_writes else None
+        self._writes = WriteCheck(store, cipher) if has_writes else None
         self._store = store
         self._tokens = Tokens(lambda: cipher.ring)
         self._observer = observer
@@ -288,9 +296,9 @@ class Verification:
             yield event
             if isinstance(event, Progress):
                 yield from self._find_lost()
-        yield from self._writes.find_copies()
-        if self._calls is not None:
-            yield from self._calls.findings()
+        if self._writes is not None:
+            yield from self._writes.find_copies()
+            yield from self._writes.find_lost()
         for found in check_records(self._store, self._examine_record):
             if isinstance(found, Places):
                 self.orphans = found
@@ -333,10 +341,8 @@ class Verification:
             require_own_document(cell, parts.opened)
         if self._observer is not None:
             self._observer.add(cell, opened, parts)
-        if parts.claims is not None:
+        if parts.claims is not None and self._writes is not None:
             self._writes.add(cell, parts.claims)
-            if self._calls is not None:
-                self._calls.add(cell, parts.claims)
         if parts.is_bound:
             self.bound += 1
         else:
@@ -354,8 +360,8 @@ class Verification:
             readable = decode_metadata(cell.where.beside["channel_versions"])
             needs = versions_apart(header, document, readable)
             self._needs |= {Need(cell.where.key, *need): cell for need in needs}
-        if self._calls is not None:
-            self._calls.add_checkpoint(cell, header)
+        if self._writes is not None:
+            self._writes.add_checkpoint(cell, header)
 
     def _date(self, key_id: str, checkpoint_id: Any) -> None:
         is_later = isinstance(checkpoint_id, str) and checkpoint_id > self.newest.get(key_id, "")
@@ -373,54 +379,6 @@ class Verification:
             yield failure(needs[need], value_missing(need.channel))
 
 
-class _Writes:
-    """Finds writes that claim the same place.
-
-    Two of one place cannot both stand in the row of that place, so only those in other rows are remembered:
-    nearly none, because a saver changes the numbers of writes only when it copies a thread.
-    """
-
-    def __init__(self, store: RowStore, opener: Opener) -> None:
-        self._store, self._opener = store, opener
-        self._claimed = dict[tuple[Any, ...], Cell]()
-        self._copies = list[Cell]()
-
-    def add(self, cell: Cell, claims: Claims) -> None:
-        """Add a write that has opened."""
-        place = _claimed_place(cell, claims)
-        if place == cell.where.key[:-1]:
-            return
-        if place in self._claimed:
-            self._copies.append(cell)
-        self._claimed[place] = cell._replace(value=None)
-
-    def find_copies(self) -> Iterator[Failure]:
-        """Yield a failure for each write whose place another one has."""
-        error = "a write of a task is stored twice"
-        for cell in self._copies:
-            yield failure(cell, RowError(error))
-        columns = [column for column in self._store.columns if column.coordinates == WRITE]
-        for column in columns if self._claimed else ():
-            for page in pages(self._store, column):
-                for cell in page.cells:
-                    if (found := self._claimed.get(cell.where.key[:-1])) and self._stands_there(cell):
-                        yield failure(found, RowError(error))
-
-    def _stands_there(self, cell: Cell) -> bool:
-        """Whether a write claims the place where it stands."""
-        try:
-            claims = self._opener.parts(cell).claims
-        except SealpointError:  # it has been named
-            return False
-        return claims is not None and _claimed_place(cell, claims) == cell.where.key[:-1]
-
-
-def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
-    """Return the primary key of the row of a write: that of the cell with the number that was sealed."""
-    *task, _, _ = cell.where.key
-    return (*task, claims.idx)
-
-
 def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) -> Iterator[Event]:
     """Decode every value of a database with an agent's serializer. Nothing is written.
 
@@ -434,19 +392,7 @@ def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) 
         row of ``checkpoints`` that a saver refuses for its ids or its metadata.
     """
     total = sum(count.rows for count in store.count())
-    seen = size = 0
-    for column in store.columns:
-        for page in pages(store, column, batch=batch):
-            for cell in page.cells:
-                size += len(cell.value) if isinstance(cell.value, bytes) else 0
-                try:
-                    _decode(serde, cell)
-                except SealpointError as error:
-                    yield failure(cell, error)
-                except SystemExit:  # else the exit code of the run would be that of a class
-                    yield failure(cell, DecodeError("a class in the value ends the program"))
-            seen += len(page.cells)
-            yield Progress(column.label, seen, total, 0, 0, size, 0.0)
+    yield from walk(store, partial(_decode, serde), total, store.columns, batch=batch)
     yield from (found for found in check_records(store) if isinstance(found, Failure))
 
 
@@ -454,11 +400,14 @@ def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
     cell.where.require_key()
     row = cell.row if is_sealed(cell.tag) else None
     header = None
-    if row is None:
-        value = serde.loads_typed((cell.tag, cell.value))
-    else:
-        opened, header, *_ = cell.parts(serde.open(cell.tag, cell.value, row=row))
-        value = serde.decode(*opened.typed)
+    try:
+        if row is None:
+            value = serde.loads_typed((cell.tag, cell.value))
+        else:
+            opened, header, *_ = cell.parts(serde.open(cell.tag, cell.value, row=row))
+            value = serde.decode(*opened.typed)
+    except SystemExit:  # else the exit code of the run would be that of a class
+        raise DecodeError("a class in the value ends the program") from None
     if header and cell.where.column.in_json:
         value = {**value, "channel_values": {}}  # they are in rows of their own
     if (header or cell.where.column.coordinates == CHECKPOINT) and not is_opaque(serde, value):
