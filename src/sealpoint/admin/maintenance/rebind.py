@@ -6,7 +6,6 @@ Each row is changed by itself, by compare-and-swap over all columns that were re
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -23,19 +22,21 @@ from sealpoint.admin.databases.rows import (
     Replacement,
     RowStore,
     WholeRowStore,
-    pages,
 )
+from sealpoint.admin.maintenance.calls import cells_of, parts_of
 from sealpoint.admin.maintenance.job import Action, Job, Report, Step, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
+from sealpoint.admin.maintenance.schemacopy import as_json, parse_json
 from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment, Signal
 from sealpoint.base.checkpoint import require_document
-from sealpoint.base.metadata import MAX_DEPTH, decode_metadata, encode_metadata
+from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE, Place
 from sealpoint.crypto import KeyRing, Opened, RingCipher
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import ConfigError, MetadataError, RowError, SealedValueError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, MetadataError, RowError, SealpointError, excerpt
 from sealpoint.sealed.body import (
     PLAIN,
     SENTINEL,
@@ -57,8 +58,6 @@ from sealpoint.sealed.rows import (
 )
 from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.serde.jsontext import parse
-from sealpoint.serde.limits import DEFAULT_LIMITS
 
 _CHECKPOINTS: Final = "checkpoints"
 _REMEMBERED: Final = (
@@ -69,7 +68,6 @@ _REMEMBERED: Final = (
 
 _RANDOM_BYTES: Final = 12
 _INDEXES: Final = range(-(2**31), 2**31)
-_NUL: Final = rb"\u0000"
 
 
 class Visible(NamedTuple):
@@ -132,10 +130,9 @@ class Binder:
 
     def _bind_row(self, cell: Cell, beside: Beside) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
-        cell.where.require_key()
         require_readable(cell)
         header = _make_header(cell, beside)
-        document = _parse(beside.document)
+        document = parse_json(beside.document)
         if not isinstance(document, dict):
             raise RowError("the column of a checkpoint holds no object")
         found = document.pop("channel_values", None) or {}
@@ -152,7 +149,8 @@ class Binder:
         kept = {name: document[name] for name in ("v", "id") if name in document}
         marks = {name: True for name in sorted(beside.channels) if found.get(name) is True}
         row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
-        return Replacement(None, None, header["parent"], _to_json(frame), _to_json(row))
+        stored = _to_json("metadata", frame), _to_json("checkpoint", row)
+        return Replacement(None, None, header["parent"], *stored)
 
     def revise(self, cell: Cell) -> Replacement | None:
         """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
@@ -196,13 +194,14 @@ class Binder:
         for channel in channels_apart(header):
             if channel not in beside.channels:
                 raise value_missing(channel)
-        document, row = self._rows.serde.decode(*opened.typed), _parse(beside.document)
+        document, row = self._rows.serde.decode(*opened.typed), parse_json(beside.document)
         readable = row["channel_values"] if isinstance(row, dict) else {}
         values = restore_values(header, readable if isinstance(readable, dict) else {})
         restored = {**document, "channel_values": values}
         require_document(restored, cell.where.names["checkpoint_id"])
-        metadata = encode_metadata(header["metadata"]).decode()
-        return Replacement(None, None, parent, _require_storable(metadata), _to_json(restored))
+        metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
+        stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
+        return Replacement(None, None, parent, *stored)
 
     def _opened(self, cell: Cell) -> Parts:
         """Open a bound row, and compare it with what is readable in it."""
@@ -215,11 +214,7 @@ class Binder:
 
 def _make_header(cell: Cell, beside: Beside) -> Header:
     """Return the header of a checkpoint that is not bound."""
-    if not cell.where.names["checkpoint_id"]:
-        raise RowError("the id of a checkpoint is empty")
-    if not isinstance(beside.parent, str | None):
-        raise RowError(f"column 'parent_checkpoint_id' holds {type(beside.parent).__name__}, not text")
-    metadata = decode_metadata(beside.metadata)
+    metadata = require_beside(cell.where.column.table, cell.where.names, beside.parent, beside.metadata)
     if KEY in metadata:
         raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
     return {
@@ -247,23 +242,10 @@ def _as_stored(metadata: Mapping[str, Any], beside: Beside) -> bytes | str:
     return data.decode() if isinstance(beside.metadata, str) else data
 
 
-def _parse(text: str) -> Any:
-    return parse(text.encode(), MAX_DEPTH, DEFAULT_LIMITS.elements)
-
-
-def _to_json(value: Mapping[str, Any]) -> str:
-    """Return JSON for a column of Postgres."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SealedValueError(f"a value has no form in JSON: {type(error).__name__}") from None
-    _parse(text)
-    return _require_storable(text)
-
-
-def _require_storable(text: str) -> str:
-    if _NUL in text.encode().replace(rb"\\", b"__"):
-        raise SealedValueError("Postgres stores no NUL character in JSON")
+def _to_json(what: str, value: Mapping[str, Any]) -> str:
+    """Return JSON for a column of Postgres that can be read back."""
+    text = as_json(what, value)
+    parse_json(text)
     return text
 
 
@@ -338,24 +320,16 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
     if not options.unbind or options.allow_thread_store:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
-    for column in store.columns:
-        if not column.has_headers:
-            continue
-        for page in pages(store, column, selection):
-            if any(_names_store(cipher, cell) for cell in page.cells):
-                raise remembered()
+    columns = [column for column in store.columns if column.has_headers]
+    for cell in cells_of(store, columns, selection):
+        parts = parts_of(Opener(cipher), cell)  # one that does not open is named when it is to be changed
+        if parts and "store" in (parts.header or ()):
+            raise remembered()
 
 
 def remembered() -> ConfigError:
     """Return the error of a run that would unbind what a thread store remembers."""
     return ConfigError("a thread store remembers rows that are to be unbound", hint=_REMEMBERED)
-
-
-def _names_store(cipher: RingCipher, cell: Cell) -> bool:
-    try:
-        return "store" in (Opener(cipher).parts(cell).header or ())
-    except SealpointError:  # it is named when it is to be changed
-        return False
 
 
 def _run(

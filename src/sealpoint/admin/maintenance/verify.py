@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Record, Selection
 from sealpoint.admin.databases.rows import (
@@ -27,7 +27,7 @@ from sealpoint.admin.databases.rows import (
 )
 from sealpoint.admin.maintenance.calls import WriteCheck
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.base.checkpoint import require_document
+from sealpoint.base.checkpoint import CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
@@ -155,7 +155,9 @@ def check_records(
     ids, waiting = set[int](), Counter[int]()
     for record in store.cleartext.records():
         try:
-            _require_readable(record)
+            if record.flaw is not None:
+                raise RowError(record.flaw)
+            require_beside(record.table, record.place, record.parent, record.metadata)
         except SealpointError as error:
             yield Failure(record.table, record.place, None, error.with_traceback(None))
             continue
@@ -182,28 +184,24 @@ def _marks(record: Record) -> tuple[int, int | None]:
     return own, hash((*thread, record.parent)) if record.parent else None
 
 
-def _require_readable(record: Record) -> None:
-    """Check a row as a saver does that reads it."""
-    if record.flaw is not None:
-        raise RowError(record.flaw)
-    for name, part in record.place.items():
+def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
+    """Check what is beside a checkpoint as a saver does that reads it, and return its metadata."""
+    for name, part in names.items():
         if type(part) is not str:
-            raise RowError(
-                f"key column {name!r} of table {record.table!r} holds {type(part).__name__}, not str"
-            )
-    if record.place.get("checkpoint_id") == "":
+            raise RowError(f"key column {name!r} of table {table!r} holds {type(part).__name__}, not str")
+    if names.get("checkpoint_id") == "":
         raise RowError("the id of a checkpoint is empty")
-    if record.parent is not None and type(record.parent) is not str:
-        raise RowError(f"the id of the parent is {type(record.parent).__name__}, not text")
-    decode_metadata(record.metadata)
+    if parent is not None and type(parent) is not str:
+        raise RowError(f"the id of the parent is {type(parent).__name__}, not text")
+    return decode_metadata(metadata)
 
 
 DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times."""
 
 
-class Observer(Protocol):
-    """Receives what a verification opens."""
+class Observer:
+    """Receives what a verification opens; here it does nothing with it."""
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
         """Receive a value that opened, and whose row a saver would accept."""
@@ -211,11 +209,13 @@ class Observer(Protocol):
     def add_failure(self, failed: Failure) -> None:
         """Receive a value or a row that is refused."""
 
-    def findings(self) -> Iterator[Failure]:
-        """Yield what was found since the last call; called after each event."""
+    def findings(self) -> Iterable[Failure]:
+        """Return what was found since the last call; called after each event."""
+        return ()
 
-    def finish(self) -> Iterator[Failure]:
-        """Yield what is found when the whole database was read."""
+    def finish(self) -> Iterable[Failure]:
+        """Return what is found when the whole database was read."""
+        return ()
 
 
 class Verification:
@@ -257,7 +257,7 @@ class Verification:
         self._writes = WriteCheck(store, cipher) if has_writes else None
         self._store = store
         self._tokens = Tokens(lambda: cipher.ring)
-        self._observer = observer
+        self._observer = Observer() if observer is None else observer
         self._values = verify(
             store,
             cipher,
@@ -281,15 +281,12 @@ class Verification:
 
     def events(self) -> Iterator[Event]:
         """Run: yield progress, and a failure for each value and row that a saver would refuse."""
-        observer = self._observer
         for event in self._database_events():
-            if observer is not None and isinstance(event, Failure):
-                observer.add_failure(event)
+            if isinstance(event, Failure):
+                self._observer.add_failure(event)
             yield event
-            if observer is not None:
-                yield from observer.findings()
-        if observer is not None:
-            yield from observer.finish()
+            yield from self._observer.findings()
+        yield from self._observer.finish()
 
     def _database_events(self) -> Iterator[Event]:
         for event in self._values:
@@ -339,8 +336,7 @@ class Verification:
             self._examine_header(cell, parts.header, require_own_document(cell, parts.opened))
         elif cell.where.column.coordinates == CHECKPOINT:
             require_own_document(cell, parts.opened)
-        if self._observer is not None:
-            self._observer.add(cell, opened, parts)
+        self._observer.add(cell, opened, parts)
         if parts.claims is not None and self._writes is not None:
             self._writes.add(cell, parts.claims)
         if parts.is_bound:
