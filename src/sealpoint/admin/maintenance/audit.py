@@ -25,10 +25,11 @@ from sealpoint.sealed.tokens import TOKEN
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
+# Tables of LangGraph's stores and caches. No saver's serializer sees what is in them.
 READABLE_TABLES: Final = frozenset({"cache", "store", "store_vectors"})
-"""Tables of LangGraph's stores and caches. No saver's serializer sees what is in them."""
 
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
+# Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
 FRAMEWORK_KEYS: Final = frozenset(
     {
         "assistant_id",
@@ -42,7 +43,6 @@ FRAMEWORK_KEYS: Final = frozenset(
         "run_attempt",
     }
 )
-"""Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments."""
 
 _JSON_TYPES: Final = {
     type(None): "null",

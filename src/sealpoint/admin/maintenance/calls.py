@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -62,7 +63,6 @@ class CheckpointRows:
         *,
         allow_plaintext: bool = False,
     ) -> None:
-        """Prepare; the arguments are those of `verify`."""
         self.database = database
         self.columns: tuple[Column, ...] = tuple(column for column in database.columns if column.has_headers)
         self.with_writes = (*self.columns, *_columns_of_writes(database))
@@ -143,7 +143,6 @@ class WriteCheck:
     """
 
     def __init__(self, store: RowStore, cipher: RingCipher) -> None:
-        """Begin."""
         self._store, self._cipher = store, cipher
         self._tasks = dict[tuple[Spot, str], tuple[int, int, bytes | None]]()
         self._made = dict[Spot, dict[tuple[bytes, bytes], int]]()
@@ -246,12 +245,11 @@ def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> 
         yield Failure("writes", spot._asdict(), None, error)
 
 
+@dataclass(slots=True)
 class LastWrites:
     """The special writes of a database. Holds about 300 bytes for each."""
 
-    def __init__(self) -> None:
-        """Begin."""
-        self.calls = dict[Spot, Calls]()
+    calls: dict[Spot, Calls] = field(default_factory=dict)
 
     def add(self, cell: Cell, parts: Parts) -> None:
         """Add a write that was opened; anything else is skipped."""

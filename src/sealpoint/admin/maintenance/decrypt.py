@@ -51,12 +51,8 @@ from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file
 
-KIND: Final = "partial"
-"""Part of the name of a `PrivateFolder` for a copy."""
-
-COPY: Final = "copy.db"
-"""Name of the copy in its folder."""
-
+_KIND: Final = "partial"  # part of the name of a `PrivateFolder` for a copy
+_COPY: Final = "copy.db"  # name of the copy in its folder
 _PARTIAL: Final = re.compile(r"\.(.+)\.partial(-[0-9a-f]{6})?", re.DOTALL)  # a folder, or an earlier file
 MAGIC: Final = b"SQLite format 3\0"
 
@@ -86,7 +82,7 @@ def _remove_folder(path: Path) -> None:
     try:
         for suffix in ("", *COMPANIONS):
             with suppress(FileNotFoundError):
-                os.unlink(COPY + suffix, dir_fd=descriptor)
+                os.unlink(_COPY + suffix, dir_fd=descriptor)
     finally:
         os.close(descriptor)
     path.rmdir()  # refused if there is more in it
@@ -163,7 +159,7 @@ def decrypt(
     with holding(out):
         remove_leftovers(out)
         with _make_folder(out) as folder:
-            copy = folder.path / COPY
+            copy = folder.path / _COPY
             with (
                 closing(SqliteRows(source)) as store,
                 closing(create_file(copy, folder.descriptor)) as target,
@@ -173,7 +169,7 @@ def decrypt(
             if not run.has_failed:
                 _require_free(out)  # again, because the run took a while
                 try:
-                    folder.publish(COPY, out)
+                    folder.publish(_COPY, out)
                 except FileExistsError:
                     raise OutputError(f"{out} is there already") from None
 
@@ -188,7 +184,6 @@ class Copy:
     """
 
     def __init__(self, opener: Opener, batch: Batch) -> None:
-        """Begin without any thread."""
         self.has_failed = False
         self._opener, self._batch = opener, batch
         self._tokens = Tokens(lambda: opener.cipher.ring)
@@ -325,7 +320,7 @@ def _require_free(out: Path) -> None:
 
 def _make_folder(out: Path) -> PrivateFolder:
     try:
-        return PrivateFolder(out, KIND)
+        return PrivateFolder(out, _KIND)
     except AccessError:
         raise
     except OSError as error:

@@ -83,11 +83,9 @@ class HeadCheck(Observer):
     """
 
     def __init__(self, rows: CheckpointRows, store: ThreadStore) -> None:
-        """Begin."""
         self.recorded = self.not_recorded = 0
         self.found = Counter[Difference]()
         self._rows, self._store = rows, store
-        self._coordinates = {column.coordinates for column in rows.columns}
         self._labels = {label for column in rows.columns for label in (column.label, column.table)}
         self._seen = dict[bytes, bytes]()
         # Ids may be chosen by an attacker: without a secret two could have the same hash.
@@ -103,7 +101,7 @@ class HeadCheck(Observer):
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
         """Add a value that was opened; one that is neither a checkpoint nor a write is skipped."""
         self._writes.add(cell, parts)
-        spot = spot_of(cell.where.names) if cell.where.column.coordinates in self._coordinates else None
+        spot = spot_of(cell.where.names)
         if spot is None:
             return
         self._seen[self._mark(spot)] = self._rows.mac(spot, opened, parts)

@@ -16,9 +16,7 @@ from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_dec
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
     Beside,
-    Change,
     Events,
-    Progress,
     Replacement,
     RowStore,
     WholeRowStore,
@@ -27,7 +25,7 @@ from sealpoint.admin.maintenance.calls import cells_of, parts_of
 from sealpoint.admin.maintenance.job import Action, Job, Report, Step, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
-from sealpoint.admin.maintenance.schemacopy import as_json, parse_json
+from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment, Signal
@@ -53,7 +51,6 @@ from sealpoint.sealed.rows import (
     channels_apart,
     require_never_sealed,
     require_same_row,
-    restore_values,
     value_missing,
 )
 from sealpoint.sealed.tokens import PSEUDONYM, Tokens
@@ -76,12 +73,6 @@ class Visible(NamedTuple):
     plain: frozenset[str] = frozenset()
     indexed: frozenset[str] = frozenset()  # searched by token
 
-    def require_valid(self) -> None:
-        """Refuse a key that is reserved, or plain and indexed."""
-        both = (self.plain | frozenset(PLAIN)) & self.indexed
-        if both or KEY in self.plain | self.indexed:
-            raise ConfigError("a key of metadata is plain and indexed, or reserved")
-
 
 NOTHING_MORE: Final = Visible()
 
@@ -97,14 +88,16 @@ class Binder:
         self, cipher: RingCipher, visible: Visible = NOTHING_MORE, *, allow_plaintext: bool = False
     ) -> None:
         """Prepare; values are sealed under the active key, unsealed ones only if that is allowed."""
-        visible.require_valid()
+        plain = visible.plain | frozenset(PLAIN)
+        if plain & visible.indexed or KEY in plain | visible.indexed:
+            raise ConfigError("a key of metadata is plain and indexed, or reserved")
         if visible.indexed:
             cipher.ring.index_key("metadata")  # raises now, not at the first row
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext)
         self._rows = Inline(
             serde=EncryptedSerializer(cipher),
-            plain=visible.plain | frozenset(PLAIN),
+            plain=plain,
             indexed=visible.indexed,
             tokens=Tokens(lambda: cipher.ring),
             allow_unbound=True,
@@ -194,11 +187,8 @@ class Binder:
         for channel in channels_apart(header):
             if channel not in beside.channels:
                 raise value_missing(channel)
-        document, row = self._rows.serde.decode(*opened.typed), parse_json(beside.document)
-        readable = row["channel_values"] if isinstance(row, dict) else {}
-        values = restore_values(header, readable if isinstance(readable, dict) else {})
-        restored = {**document, "channel_values": values}
-        require_document(restored, cell.where.names["checkpoint_id"])
+        document = self._rows.serde.decode(*opened.typed)
+        restored, _ = restore(header, document, beside.document, cell.where.names["checkpoint_id"])
         metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
         stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
         return Replacement(None, None, parent, *stored)
@@ -297,22 +287,16 @@ def rebind(
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     cipher.ring.require_active()
     binder = Binder(cipher, options.visible, allow_plaintext=options.allow_plaintext)
+    run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
     if options.unbind:
         require_not_remembered(store, cipher, options)
-        yield from _run(store, binder.unbind, Selection(bound=True), options, before_change)
+        yield from run.events(binder.unbind, bound, before_change)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
-    done: Progress | None = None
-    for event in _run(store, binder.bind, selection, options, before_change):
-        yield event
-        done = event if isinstance(event, Progress) else done
+    yield from run.events(binder.bind, selection, before_change)
     if options.visible != NOTHING_MORE:
-        with (
-            store.narrowed(),
-            closing(_run(store, binder.revise, Selection(bound=True), options, None)) as events,
-        ):
-            for event in events:
-                yield _sum(done, event) if isinstance(event, Progress) else event
+        with store.narrowed():
+            yield from run.events(binder.revise, bound)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
@@ -330,36 +314,6 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
 def remembered() -> ConfigError:
     """Return the error of a run that would unbind what a thread store remembers."""
     return ConfigError("a thread store remembers rows that are to be unbound", hint=_REMEMBERED)
-
-
-def _run(
-    store: WholeRowStore,
-    change: Callable[[Cell], Replacement | None],
-    selection: Selection,
-    options: RebindOptions,
-    before_change: BeforeChange | None,
-) -> Events:
-    def changing(cell: Cell) -> Replacement | None:
-        changed = change(cell)
-        if changed is not None and before_change is not None:
-            before_change(cell)
-        return changed
-
-    wanted: Change = changing
-    return Run(store, wanted, selection, options.paced_batch, options.max_lock_seconds).events()
-
-
-def _sum(done: Progress | None, more: Progress) -> Progress:
-    """Return the progress of a second run with what the first one changed."""
-    if done is None:
-        return more
-    return more._replace(
-        changed=done.changed + more.changed,
-        raced=done.raced + more.raced,
-        size_bytes=done.size_bytes + more.size_bytes,
-        plaintext=done.plaintext,
-        legacy=done.legacy,
-    )
 
 
 def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
@@ -423,18 +377,10 @@ class RebindJob(Job):
         report: Report,
         url: str = "",
     ) -> None:
-        """Prepare a job, see `Job`."""
         super().__init__(store, cipher, options, stop=stop, report=report, url=url)
-        self._rows = rows
+        self._rows = self._changed = rows
         self._wanted = options
-
-    @property
-    def _changed_store(self) -> RowStore:
-        return self._rows
-
-    @property
-    def _to_verify(self) -> Selection:
-        return Selection(plaintext=False, thread_id=self._wanted.thread_id)
+        self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         return rebind(self._rows, self._cipher, replace(self._wanted, allow_thread_store=True), before_change)

@@ -44,8 +44,8 @@ _QUOTED: Final = f'"{KEY}"'  # Postgres writes keys without escapes
 _NO_JSON: Final = "Postgres stores neither NUL characters and lone surrogates nor NaN and infinity as JSON"
 
 
+# A row of the copy, and the values in other rows that it needs; no row if the plain saver has none there.
 Copied = tuple[StoredRow | None, tuple[Need, ...]]
-"""A row of the copy, and the values in other rows that it needs; no row if the plain saver has none there."""
 
 
 def cell_of(column: Column, row: StoredRow) -> Cell:
@@ -85,13 +85,26 @@ def parse_json(text: str) -> Any:
     return parse(text.encode(), MAX_DEPTH, MAX_ELEMENTS)
 
 
-def _document_of(cell: Cell, opened: Opened) -> Any:
-    """Return the sealed document, which lacks the values. Where it has an object, JSON has no form for it."""
-    document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
+def restore(
+    header: Header, document: Any, text: str, checkpoint_id: str
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Restore a checkpoint, of which ``document`` was sealed without the values.
+
+    Args:
+        header: What was sealed with it.
+        document: The document, decoded.
+        text: What is readable in the row, as JSON.
+        checkpoint_id: The id of the row.
+
+    Returns:
+        The document with the values that are stored in it; channel and version of each of the others.
+    """
     if isinstance(document, dict):
-        document["channel_values"] = {}
-    require_document(document, cell.where.names["checkpoint_id"])
-    return document
+        document = {**document, "channel_values": {}}
+    require_document(document, checkpoint_id)
+    readable, versions = require_parts(parse_json(text), checkpoint_id)
+    apart = [*versions_apart(header, document, versions)]
+    return {**document, "channel_values": restore_values(header, readable)}, apart
 
 
 def as_json(what: str, value: Any) -> str:
@@ -220,15 +233,14 @@ class _SchemaCopy(Copy):
                 require_never_sealed(row.get("checkpoint_id"), versions)
             return row, ()
         header, opened = self._open_header(cell, row)
-        readable, versions = require_parts(parse_json(row["checkpoint"]), row["checkpoint_id"])
-        document = _document_of(cell, opened)
+        # Where the document has an object, JSON has no form for it.
+        document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
+        restored, apart = restore(header, document, row["checkpoint"], row["checkpoint_id"])
         cell.require_same(header, self._tokens)
-        key = tuple(row[name] for name in cell.where.column.key)
-        needs = [Need(key, *apart) for apart in versions_apart(header, document, versions)]
-        restored = {**document, "channel_values": restore_values(header, readable)}
         row["checkpoint"] = as_json("checkpoint", restored)
         row["metadata"] = as_json("metadata", header["metadata"])
-        return row, tuple(need for need in needs if need.channel != SENTINEL)
+        key = tuple(row[name] for name in cell.where.column.key)
+        return row, tuple(Need(key, *each) for each in apart if each[0] != SENTINEL)
 
     def _open_header(self, cell: Cell, row: StoredRow) -> tuple[Header, Opened]:
         """Open the sealed part of metadata, which another program may have sealed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
@@ -147,8 +147,8 @@ class Places(NamedTuple):
 
 def check_records(
     store: RowStore, examine: Callable[[Record], object] = lambda _: None
-) -> Iterator[Failure | Places]:
-    """Check the rows of ``checkpoints`` beside their values.
+) -> Generator[Failure, None, Places]:
+    """Check the rows of ``checkpoints`` beside their values, and return those whose parent is not there.
 
     The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
     """
@@ -167,14 +167,9 @@ def check_records(
         waiting.pop(own, None)
         if parent is not None and parent not in ids:
             waiting[parent] += 1
-    yield Places(waiting.total(), tuple(islice(_orphans(store, waiting), MAX_PLACES)))
-
-
-def _orphans(store: RowStore, missing: Collection[int]) -> Iterator[dict[str, Any]]:
-    """Yield the places of checkpoints whose parent is one of these."""
-    for record in store.cleartext.records() if missing else ():
-        if _marks(record)[1] in missing:
-            yield record.place
+    again = store.cleartext.records() if waiting else ()
+    orphans = (record.place for record in again if _marks(record)[1] in waiting)
+    return Places(waiting.total(), tuple(islice(orphans, MAX_PLACES)))
 
 
 def _marks(record: Record) -> tuple[int, int | None]:
@@ -196,8 +191,8 @@ def require_beside(table: str, names: Mapping[str, Any], parent: object, metadat
     return decode_metadata(metadata)
 
 
+# The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times.
 DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-"""The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times."""
 
 
 class Observer:
@@ -292,15 +287,13 @@ class Verification:
         for event in self._values:
             yield event
             if isinstance(event, Progress):
-                yield from self._find_lost()
+                needs, self._needs = self._needs, {}  # of the checkpoints of the batch
+                for need in self._store.lost([*needs]):
+                    yield failure(needs[need], value_missing(need.channel))
         if self._writes is not None:
             yield from self._writes.find_copies()
             yield from self._writes.find_lost()
-        for found in check_records(self._store, self._examine_record):
-            if isinstance(found, Places):
-                self.orphans = found
-            else:
-                yield found
+        self.orphans = yield from check_records(self._store, self._examine_record)
 
     def counts(self) -> dict[str, Any]:
         """Return what was counted, as JSON."""
@@ -348,7 +341,9 @@ class Verification:
             self.legacy += is_legacy(cell.tag)
         else:
             self.covered[cell.where.column.label, opened.key_id] += 1
-            self._date(opened.key_id, cell.where.names.get("checkpoint_id"))
+            checkpoint_id = cell.where.names.get("checkpoint_id", "")
+            if checkpoint_id > self.newest.get(opened.key_id, "") and DATED_ID.fullmatch(checkpoint_id):
+                self.newest[opened.key_id] = checkpoint_id
 
     def _examine_header(self, cell: Cell, header: Header, document: Any) -> None:
         cell.require_same(header, self._tokens)
@@ -359,20 +354,9 @@ class Verification:
         if self._writes is not None:
             self._writes.add_checkpoint(cell, header)
 
-    def _date(self, key_id: str, checkpoint_id: Any) -> None:
-        is_later = isinstance(checkpoint_id, str) and checkpoint_id > self.newest.get(key_id, "")
-        if is_later and DATED_ID.fullmatch(checkpoint_id):
-            self.newest[key_id] = checkpoint_id
-
     def _examine_record(self, record: Record) -> None:
         if record.is_readable:
             self._unbound = self._unbound.plus(record.place)
-
-    def _find_lost(self) -> Iterator[Failure]:
-        """Yield a failure for each value that a checkpoint of the batch needs, and that is not there."""
-        needs, self._needs = self._needs, {}
-        for need in self._store.lost([*needs]):
-            yield failure(needs[need], value_missing(need.channel))
 
 
 def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) -> Iterator[Event]:
@@ -389,7 +373,7 @@ def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) 
     """
     total = sum(count.rows for count in store.count())
     yield from walk(store, partial(_decode, serde), total, store.columns, batch=batch)
-    yield from (found for found in check_records(store) if isinstance(found, Failure))
+    yield from check_records(store)
 
 
 def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
