@@ -388,7 +388,7 @@ def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
             value = serde.decode(*opened.typed)
     except SystemExit:  # else the exit code of the run would be that of a class
         raise DecodeError("a class in the value ends the program") from None
-    if header and cell.where.column.in_json:
+    if header and cell.where.column.in_json and isinstance(value, dict):
         value = {**value, "channel_values": {}}  # they are in rows of their own
     if (header or cell.where.column.coordinates == CHECKPOINT) and not is_opaque(serde, value):
         require_document(value, cell.where.names["checkpoint_id"])
