@@ -1,4 +1,4 @@
-"""Writes of a whole database: which are missing, and which are not those that a thread store remembers.
+"""Rows of a whole database that are read again, and its writes: which are missing, or not the last ones.
 
 Missing is a part of a call, or what a child of a delta graph is made of. Rows come in any order, and agents
 may run meanwhile. So what looks incomplete at the end is looked at again, with all writes of the checkpoint,
@@ -34,6 +34,7 @@ from sealpoint.threads.store import Calls, Kind, Special, Spot, ThreadStore, con
 # In place of the MAC of a checkpoint that is not bound to its row, or does not open.
 UNBOUND: Final = b""
 UNOPENED: Final = b"?"
+_SHIFT: Final = 8  # added to indexes, which are negative for special writes
 
 
 def cells_of(
@@ -218,9 +219,6 @@ class WriteCheck:
         for spot in sorted(incomplete | (lacking & there)):
             # If the checkpoint itself is missing, its children have no parent, which is counted.
             yield from _lost(spot, writes.get(spot, ()), made.get(spot, ()) if spot in there else ())
-
-
-_SHIFT: Final = 8  # added to indexes, which are negative for special writes
 
 
 @lru_cache(16)

@@ -3,8 +3,6 @@
 The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
 the source is copied: no schema, index, other table or free page.
 
-Copies that killed runs have left incomplete.
-
 A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
 
     .<name>.partial-<random>
@@ -28,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, require_decodable
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Failure, Progress, failure, pages
+from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Progress, failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys.lock import holding, is_held
@@ -149,8 +147,7 @@ def decrypt(
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputError: If ``out`` exists.
-        OutputError: If its name is too long.
+        OutputError: If ``out`` exists, or its name is too long.
         HeldError: If another run writes to ``out``.
         StoppedError: If the disk is full. The run can be repeated.
     """
@@ -246,34 +243,36 @@ class _FileCopy(Copy):
             more = ()
         for page in pages(self._store, replace(table, beside=more), batch=self._batch):
             for cell in page.cells:
-                failed = self._copy_row(cell)
-                if failed is not None:
+                try:
+                    self._copy_row(cell)
+                except StoppedError:  # a full disk ends the run; it is not a failure of this value
+                    raise
+                except SealpointError as error:
                     self.has_failed = True
-                    yield failed
+                    yield failure(cell, error)
             self._values += len(page.cells)
             yield self.progress(table)
 
-    def _copy_row(self, cell: Cell) -> Failure | None:
-        try:
-            _require_types(cell)
-            row = self._restored(cell)
-            if not self.has_failed:
-                names, places = ", ".join(row), ", ".join("?" * len(row))
-                insert = f"INSERT INTO main.{cell.where.column.table} ({names}) VALUES ({places})"  # noqa: S608
+    def _copy_row(self, cell: Cell) -> None:
+        row, table = self._restored(cell), cell.where.column.table
+        if not self.has_failed:
+            names, places = ", ".join(row), ", ".join("?" * len(row))
+            insert = f"INSERT INTO main.{table} ({names}) VALUES ({places})"  # noqa: S608 -- names of columns
+            try:
                 with translate_errors():
                     self._target.execute(insert, (*row.values(),))
-        except sqlite3.IntegrityError:
-            return failure(cell, RowError("two rows of the table have the same key"))
-        # A full disk ends the run; it is not a failure of this value.
-        except StoppedError:
-            raise
-        except SealpointError as error:
-            return failure(cell, error)
+            except sqlite3.IntegrityError:
+                raise RowError("two rows of the table have the same key") from None
         self.count(cell)
-        return None
 
     def _restored(self, cell: Cell) -> dict[str, Any]:
         """Return all columns of a row, as a saver without `SealedSaver` stores it."""
+        for name, column in cell.where.beside.items():
+            if type(column) not in _COLUMN_TYPES[name]:
+                raise RowError(
+                    f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
+                )
+        require_no_frame(cell.where.beside.get("metadata"))
         parts, row = self.parts(cell), cell.where.names | cell.where.beside
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
@@ -292,16 +291,6 @@ def require_no_frame(metadata: Any) -> None:
             "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
         )
         raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
-
-
-def _require_types(cell: Cell) -> None:
-    """Refuse a row with wrong types beside its value, or a row that would remain partly sealed."""
-    for name, column in cell.where.beside.items():
-        if type(column) not in _COLUMN_TYPES[name]:
-            raise RowError(
-                f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
-            )
-    require_no_frame(cell.where.beside.get("metadata"))
 
 
 def _require_free(out: Path) -> None:

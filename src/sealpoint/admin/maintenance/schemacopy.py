@@ -3,8 +3,6 @@
 One transaction creates the schema and its tables, and inserts the rows of one state of the source. Nothing
 else of the source is copied: no index, right, owner, trigger or other table.
 
-The rows of a decrypted copy on Postgres, as LangGraph's plain saver stores them.
-
 `SealedSaver` leaves three things of a checkpoint readable that the plain saver does not store so: a version
 of its own channel, empty text in place of inline values, and pseudonyms.
 """
@@ -147,8 +145,7 @@ def decrypt_schema(
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputError: If ``out`` exists.
-        OutputError: If a schema cannot have this name.
+        OutputError: If ``out`` exists, or a schema cannot have this name.
         AccessError: If the role may not create a schema, or the server is read-only.
         HeldError: If another session is creating ``out``.
         SchemaError: If a table of the saver is missing, or has changed.
