@@ -230,7 +230,7 @@ class _FileCopy(Copy):
             self._target.execute("BEGIN")
             self._target.execute(schema.CREATE_CHECKPOINTS)
             self._target.execute(schema.CREATE_WRITES)
-        with self._store.snapshot():
+        with self._store.one_state():
             self._total = sum(count.rows for count in self._store.count())
             for table in self._store.columns:
                 yield from self._copy_table(table)

@@ -70,21 +70,18 @@ def make_plan(
     """
     shares = status(store, damage=damage)
     active = ring.require_active().id if shares else None
-    return [
-        Step(share, action_of(share, ring, options, is_done=lambda one: one.key_id == active))
-        for share in shares
-    ]
+    return [Step(share, action_of(share, ring, options, is_done=share.key_id == active)) for share in shares]
 
 
-def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: Callable[[Share], bool]) -> Action:
-    """Return what a job does with values; ``is_done`` says whether sealed ones are as they are to be."""
+def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
+    """Return what a job does with values; ``is_done`` if sealed ones are as they are to be."""
     if share.is_skipped:
         return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if options.allow_plaintext else Action.NEEDS_PLAINTEXT
     if share.kind is Kind.UNKNOWN:
         return Action.UNRECOGNISED
-    if is_done(share):
+    if is_done:
         return Action.NONE
     if share.kind is Kind.LEGACY and not options.allow_legacy:
         return Action.NEEDS_LEGACY

@@ -56,14 +56,12 @@ from sealpoint.sealed.rows import (
 from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 from sealpoint.serde import EncryptedSerializer
 
-_CHECKPOINTS: Final = "checkpoints"
 _REMEMBERED: Final = (
     "savers beside it refuse them afterwards: start every agent without threads=, then pass"
     " --allow-thread-store; or keep the store, and run `sealpoint heads adopt` at the end"
 )
 
 
-_RANDOM_BYTES: Final = 12
 _INDEXES: Final = range(-(2**31), 2**31)
 
 
@@ -210,7 +208,7 @@ def _make_header(cell: Cell, beside: Beside) -> Header:
     return {
         "metadata": metadata,
         "parent": beside.parent or None,
-        "rebound": os.urandom(_RANDOM_BYTES).hex(),
+        "rebound": os.urandom(12).hex(),
     }
 
 
@@ -349,11 +347,11 @@ def make_plan(
 
 def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
     if is_bound(share) is not options.unbind:
-        examined = is_bound(share) and share.table == _CHECKPOINTS and options.visible != NOTHING_MORE
+        examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
         return Action.INDEX if examined else Action.NONE
     if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
         return Action.ROTATE
-    return action_of(share, ring, options, is_done=lambda _: False)
+    return action_of(share, ring, options, is_done=False)
 
 
 def is_bound(share: Share) -> bool:
