@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows, LastWrites, spot_of
-from sealpoint.admin.maintenance.result import Reason, write_whole
+from sealpoint.admin.maintenance.result import Reason, applying, write_whole
 from sealpoint.admin.maintenance.verify import Observer
 from sealpoint.crypto import Opened
 from sealpoint.errors import (
@@ -220,14 +220,15 @@ class HeadCheck(Observer):
             **{kind.value: self.found[kind] for kind in Difference},
         }
 
-    def reasons(self) -> Iterator[Reason]:
-        """Yield why the database is not shown to be as the store remembers it."""
-        if any(number and kind is not Difference.LEAVING for kind, number in self.found.items()):
-            yield Reason.HEADS_DIFFER
-        if not self.recorded:
-            yield Reason.NO_HEADS
-        if self.found[Difference.LEAVING]:
-            yield Reason.DELETIONS_INTERRUPTED
+    def reasons(self) -> list[Reason]:
+        """Return why the database is not shown to be as the store remembers it."""
+        return applying(
+            {
+                Reason.HEADS_DIFFER: self.found.total() > self.found[Difference.LEAVING],
+                Reason.NO_HEADS: not self.recorded,
+                Reason.DELETIONS_INTERRUPTED: self.found[Difference.LEAVING],
+            }
+        )
 
 
 def is_finding(failed: Failure) -> bool:

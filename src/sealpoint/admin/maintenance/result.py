@@ -129,6 +129,11 @@ class Reason(AnyReason):
 REFUTING: Final = frozenset(reason for reason in Reason if reason.refutes)
 
 
+def applying(reasons: Mapping[Reason, object]) -> list[Reason]:
+    """Return the reasons that apply, in their order."""
+    return [reason for reason, applies in reasons.items() if applies]
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file that others read, a pin or a report, in one step; one that is there is replaced.
 

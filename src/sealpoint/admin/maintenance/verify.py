@@ -26,7 +26,7 @@ from sealpoint.admin.databases.rows import (
     pages,
 )
 from sealpoint.admin.maintenance.calls import WriteCheck
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.base.checkpoint import CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, WRITE
@@ -308,20 +308,16 @@ class Verification:
             "orphan_places": list(self.orphans.places),
         }
 
-    def reasons(self) -> Iterator[Reason]:
-        """Yield why the run shows less than that all is as it was written."""
-        yield from self.accepted_reasons()
-        if self.orphans.rows:
-            yield Reason.PARENTS_MISSING
-        if self.unbound.rows:
-            yield Reason.NOT_BOUND if self._require_bound else Reason.UNBOUND
+    def reasons(self) -> list[Reason]:
+        """Return why the run shows less than that all is as it was written."""
+        unbound = Reason.NOT_BOUND if self._require_bound else Reason.UNBOUND
+        more = applying({Reason.PARENTS_MISSING: self.orphans.rows, unbound: self.unbound.rows})
+        return [*self.accepted_reasons(), *more]
 
-    def accepted_reasons(self) -> Iterator[Reason]:
-        """Yield why values were accepted that are not authenticated."""
-        if self.accepted > self.legacy:
-            yield Reason.PLAINTEXT_ALLOWED
-        if self.legacy:
-            yield Reason.LEGACY_ALLOWED
+    def accepted_reasons(self) -> list[Reason]:
+        """Return why values were accepted that are not authenticated."""
+        plaintext = self.accepted > self.legacy
+        return applying({Reason.PLAINTEXT_ALLOWED: plaintext, Reason.LEGACY_ALLOWED: self.legacy})
 
     def _examine(self, cell: Cell, opened: Opened) -> None:
         parts = cell.parts(opened)
