@@ -240,6 +240,8 @@ def test_a_row_that_no_saver_writes_is_left(url: str, what: str) -> None:
 MOVED = {
     "older row": "checkpoint_id = '000009'",
     "metadata": "metadata = metadata || '{\"step\": 9}'",
+    "no values": "checkpoint = checkpoint - 'channel_values'",
+    "another version": "checkpoint = jsonb_set(checkpoint, '{channel_versions,list}', '\"9\"')",
     "sealed part": "metadata = jsonb_set(metadata, '{__sealpoint__,value}', '\"AAAA\"')",
 }
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,12 +16,12 @@ from hypothesis import strategies as st
 
 from sealpoint import KeyState
 from sealpoint.admin.databases.cells import InlineValue, require_decodable
-from sealpoint.admin.databases.rows import MAX_TAGS, RowStore, TagCount
+from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance import audit as module
 from sealpoint.admin.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
 from sealpoint.admin.maintenance.status import MAX_KEYS, MAX_TYPES, Share, status
-from sealpoint.crypto.tag import Kind, classify
+from sealpoint.crypto.tag import Kind
 from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.keys.entry import RingEntry
 from tests.support.databases.foreign import GOLDEN, SECRET, insert, rows_of, write
@@ -68,34 +69,10 @@ def test_metadata_is_shown_as_types_and_shapes(tmp_path: Path) -> None:
     assert not found.is_silent
 
 
-def test_nothing_that_is_readable_is_quoted(tmp_path: Path) -> None:
-    """Neither values nor ids nor keys that look like a user's."""
-    markers = ["Kumquat", "zebra", "pelican", "walrus", "ocelot"]
-    path = write(
-        tmp_path / "a.db",
-        {"zebra@example.com": {"messages": "Kumquat"}},
-        configurable={"plan": "pelican 12", "walrus@example.com": 1, "note": "ocelot" * 100},
-    )
-    found = audit_of(path)
-    assert not found.is_silent
-    assert not [marker for marker in markers if marker.lower() in repr(found).lower()]
-
-
 @pytest.mark.parametrize(
     "metadata",
-    [
-        b"not json",
-        b"\xff\xfe",
-        b'{"a": NaN}',
-        b'{"a": 1e999}',
-        b'{"a": ' + b"9" * 100_000 + b"}",
-        b'{"a": 1, "a": 2}',
-        b"[1]",
-        "text",
-        7,
-        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    ],
-    ids=range(10),
+    [b"not json", b'{"a": NaN}', b"[1]", "text", 7, b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"],
+    ids=range(6),
 )
 def test_metadata_that_is_not_strict_json_is_counted(tmp_path: Path, metadata: Any) -> None:
     path = write(tmp_path / "a.db", sealed=True)
@@ -194,29 +171,9 @@ def shares_of(path: Path, *entries: RingEntry) -> list[Share]:
         return status(store, entries or None)
 
 
-class Counts:
-    """A store of which nothing is known but its counts."""
-
-    def __init__(self, counts: list[TagCount]) -> None:
-        self.counts = counts
-
-    def count(self, damage: object = None) -> list[TagCount]:
-        return self.counts
-
-
 def status_of(counts: list[TagCount]) -> list[Share]:
     """Status of counts: a store that has nothing else to ask for shows that no value is read."""
-    return status(cast("RowStore", Counts(counts)))
-
-
-@pytest.mark.parametrize("state", KeyState)
-def test_state_is_what_the_ring_says(state: KeyState) -> None:
-    for share in shares_of(GOLDEN / "sealed.db", entry("k1", state)):
-        assert (share.kind, share.suite, share.key_id) == (Kind.SEALED, "cobblestone256", "k1")
-        assert share.state == state.value
-    assert {share.state for share in shares_of(GOLDEN / "sealed.db")} == {None}
-    elsewhere = shares_of(GOLDEN / "sealed.db", entry("k2", state))
-    assert {share.state for share in elsewhere} == {"not in the ring"}
+    return status(cast("RowStore", SimpleNamespace(count=lambda damage: counts)))
 
 
 def test_legacy_key_is_known_by_its_suite() -> None:
@@ -242,42 +199,25 @@ def test_flags_make_shares_of_their_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "tag",
-    [
-        None,
-        7,
-        b"msgpack",
-        "",
-        "+aes",
-        "a\0b",
-        "msgpack\n",
-        "msgpack+rot13@k1",
-        "msgpack+cobblestone256",
-        "msgpack+cobblestone256.col@k1",
-        "msgpack+cobblestone256:" + "k" * 65,
-        "x" * 65,
-    ],
-)
+@pytest.mark.parametrize("tag", [None, 7, b"msgpack", "", "a\0b", "msgpack\n", "msgpack+rot13@k1", "x" * 65])
 def test_tag_that_says_nothing_is_unknown(tag: Any) -> None:
     """It counts as neither sealed nor plaintext, and is shown escaped."""
-    assert classify(tag) == (Kind.UNKNOWN, None)
     (share,) = status_of([TagCount("writes", tag, 3, 5)])
     assert (share.kind, share.rows, share.key_id) == (Kind.UNKNOWN, 3, None)
     assert all(shown.isprintable() and shown.isascii() for shown in share.types)
 
 
-@pytest.mark.parametrize("count", [MAX_TAGS - 1, MAX_TAGS + 1])
-def test_more_tags_than_an_agent_could_make_are_refused(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("count", [19, 21])
+def test_more_tags_than_an_agent_could_make_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """And those of the agent; as many as there may be are few shares."""
+    monkeypatch.setattr("sealpoint.admin.databases.rows.MAX_TAGS", 20)
     path = write(tmp_path / "a.db")
     insert(path, ((f"x{number}+rot13@k1", b"") for number in range(count)))
-    if count > MAX_TAGS:
-        with pytest.raises(RowError, match="'checkpoints' has over 100000 different tags"):
-            shares_of(path)
-        return
-    share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
-    assert (share.kind, share.rows, share.tags, len(share.types)) == (Kind.UNKNOWN, count, count, MAX_TYPES)
+    with pytest.raises(RowError, match="'checkpoints' has over 20") if count > 20 else nullcontext():
+        share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
+        assert (share.rows, share.tags, len(share.types)) == (count, count, MAX_TYPES)
 
 
 def test_commonest_keys_are_kept() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.maintenance.audit import audit
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.inspect import Readable, inspect, inventory
 from sealpoint.admin.maintenance.status import status
@@ -164,17 +163,6 @@ def test_inspect_shows_what_is_sealed(path: Path) -> None:
     assert first.sealed_with["metadata"]["user_id"] == f"zoe {SECRET}"
     write_ = next(found for found in values if found.table == "writes")
     assert write_.sealed_with["idx"] == write_.place["idx"]
-
-
-def test_audit_finds_nothing_of_the_state(path: Path) -> None:
-    with closing(SqliteRows(path)) as store:
-        found = audit(store)
-    assert found.is_sealed
-    assert found.is_silent
-    known = {field.key: field.known for field in found.metadata.fields}
-    tokens = {key: why for key, why in known.items() if key.startswith("sp")}
-    assert list(tokens.values()) in ([], ["token"])
-    assert known["step"] == "langgraph"
 
 
 def decrypted(path: Path) -> tuple[list[Failure], dict[str, list[tuple[Any, ...]]]]:

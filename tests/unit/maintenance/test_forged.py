@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,25 +15,20 @@ import pytest
 from sealpoint.admin.databases.rows import Event, Failure
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.keys import edit
-from sealpoint.admin.keys.edit import create_ring, disable_key, promote_key, stage_key
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.inspect import inspect, inventory
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.scrub import scrub
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.base import empty_checkpoint
-from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import (
     DatabaseCorruptError,
     DecodeError,
     LimitError,
-    OutputError,
     RowError,
     SchemaError,
     UnknownKeyError,
 )
-from sealpoint.keys import files
 from sealpoint.sqlite import schema
 from tests.support.databases.checkpoints import at
 from tests.support.databases.harm import store_raw
@@ -76,25 +70,6 @@ def test_a_relabelled_value_that_would_end_a_reader_is_not_made_authentic(relabe
         assert (failed.table, type(failed.error)) == ("writes", LimitError)
     assert not out.exists()
     assert tags_of(relabelled) == {"msgpack+cobblestone256@k2", "msgpack+aes"}
-
-
-def test_row_ids_that_go_back_are_refused(tmp_path: Path) -> None:
-    """Two bytes of the file set one back, and the same page would be read for ever."""
-    path = tmp_path / "x.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA page_size = 65536")
-        connection.execute(schema.CREATE_CHECKPOINTS)
-        rows = [(row_id, str(row_id)) for row_id in range(200, 2300)]
-        statement = "INSERT INTO checkpoints (rowid, thread_id, checkpoint_id, type, checkpoint, metadata)"
-        connection.executemany(f"{statement} VALUES (?, ?, '1', 'null', x'', x'7b7d')", rows)
-    data = path.read_bytes()
-    row_id = bytes([0x80 | 2199 >> 7, 2199 & 0x7F])
-    data = re.sub(re.escape(row_id) + b"\x08", bytes([0x80 | 199 >> 7, 199 & 0x7F]) + b"\x08", data)
-    path.write_bytes(data)
-    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(verify(store, make_cipher("k1"), allow_plaintext=True))
-    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(store.cleartext.records())
 
 
 def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
@@ -260,50 +235,3 @@ def test_a_value_that_does_not_open_is_not_kept(tmp_path: Path, command: str) ->
     (failed,) = (event for event in events if isinstance(event, Failure))
     assert type(failed.error) is (UnknownKeyError if command == "verify" else DecodeError)
     assert not keeps(failed, blob if command == "verify" else PLANTED)
-
-
-@pytest.fixture
-def ring(tmp_path: Path) -> Path:
-    """A ring with an active key k1, in a folder of its own."""
-    file = tmp_path / "keys" / "ring.toml"
-    create_ring(file, "k1")
-    return file
-
-
-def test_forged_key_ids_make_nobody_read_the_ring_again(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each costs a look at the file; its sources, which may be commands, are asked only if it has changed."""
-    cipher = RingCipher(KeyRing.load(ring))
-    loads: list[object] = []
-    monkeypatch.setattr(KeyRing, "load", loads.append)
-    for number in range(500):
-        with pytest.raises(UnknownKeyError):
-            cipher.open(f"msgpack+cobblestone256@z{number}", b"x" * 100)
-    assert loads == []
-
-
-@pytest.mark.parametrize("name", ["new", "k2.destroyed"])
-def test_links_beside_a_ring_are_not_written_through(ring: Path, victim: Path, name: str) -> None:
-    files.hidden_file(ring, name).symlink_to(victim)
-    stage_key(ring, "k2")
-    promote_key(ring, "k2")
-    disable_key(ring, "k1")
-    assert victim.read_text() == "as it was"
-    assert not ring.is_symlink()
-
-
-@pytest.mark.parametrize("target", ["victim", "nothing"])
-def test_a_link_in_place_of_a_new_key_file_is_not_followed(ring: Path, victim: Path, target: str) -> None:
-    edit.key_file(ring, "k2").symlink_to(victim.with_name(target))
-    with pytest.raises(OutputError):
-        stage_key(ring, "k2")
-    assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
-
-
-def test_material_that_others_laid_out_is_not_taken_up(ring: Path) -> None:
-    """It looks like what a command that was killed has left."""
-    file = edit.key_file(ring, "k2")
-    file.write_bytes(b"k" * 32)
-    file.chmod(0o600)
-    with pytest.raises(OutputError):
-        stage_key(ring, "k2")
-    assert [key.id for key in KeyRing.load(ring).keys] == ["k1"]

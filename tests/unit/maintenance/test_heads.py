@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from sealpoint.base import empty_checkpoint
 from sealpoint.errors import DeletedCheckpointError, EarlierWriteError, RolledBackError, WritesLostError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.threads.memory import MemoryThreadStore
-from sealpoint.threads.store import Head, Kind, Spot
-from tests.support.databases.bound import PRIVATE, cipher_of, play, sealed_file, sealed_schema
+from sealpoint.threads.store import Head, Spot
+from tests.support.databases.bound import cipher_of, sealed_file, sealed_schema
 from tests.support.databases.postgres import set_up
 from tests.support.servers.postgres import schema, server
 
@@ -133,15 +132,6 @@ def named(failures: list[Failure]) -> list[tuple[str, str]]:
 # --- what is found --------------------------------------------------------------------------------
 
 
-def test_a_graph_with_pseudonyms_is_as_it_was_stored(scene: Scene) -> None:
-    with scene.saver(threads=scene.store, **PRIVATE) as saver:
-        play(saver)
-    failures, check = scene.compare()
-    assert failures == []
-    assert check.recorded > 5
-    assert (check.not_recorded, +check.found, [*check.reasons()]) == (0, {}, [])
-
-
 def test_an_earlier_state_is_named(scene: Scene) -> None:
     scene.put("t", "1")
     scene.keep()
@@ -189,18 +179,6 @@ def test_what_has_no_head_is_counted(scene: Scene, checkpoint_id: str) -> None:
 
 
 @pytest.mark.usefixtures("undisturbed")
-def test_a_deletion_that_did_not_end_is_counted(scene: Scene) -> None:
-    """Whether the row is there or not."""
-    scene.put("t", "1", "2")
-    for head in [*scene.store.heads()]:
-        scene.store.append([head._replace(kind=Kind.LEAVING)])
-    scene.sql("DELETE FROM checkpoints WHERE checkpoint_id = '1'")
-    failures, check = scene.compare()
-    assert (failures, check.found) == ([], {Difference.LEAVING: 2})
-    assert [*check.reasons()] == [Reason.DELETIONS_INTERRUPTED]
-
-
-@pytest.mark.usefixtures("undisturbed")
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_row_that_does_not_open_is_there(scene: Scene, deleted: bool) -> None:
     """It is not missing; and if it was deleted, it was put back."""
@@ -214,25 +192,8 @@ def test_a_row_that_does_not_open_is_there(scene: Scene, deleted: bool) -> None:
     assert (+check.found, check.not_recorded) == ({Difference.PUT_BACK: 1} if deleted else {}, 0)
 
 
-def test_a_row_that_is_not_bound_any_more_is_earlier(scene: Scene) -> None:
-    scene.put("t", "1", "2")
-    with scene.saver() as saver:
-        inner: Any = saver.inner
-        inner.serde = saver.serde
-        inner.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, make("2"), {}, {})
-    failures, check = scene.compare()
-    assert named(failures) == [("RolledBackError", "2")]
-    assert check.found == {Difference.EARLIER: 1}
-
-
-HOSTILE = ["a\0b", "\x1b[2J", "x" * 3000, "é", "'; DROP TABLE checkpoints; --", "\ud7ff\U0010ffff"]
-
-
-@pytest.mark.parametrize("thread_id", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("thread_id", ["\x1b[2J" + "x" * 3000, "'; DROP TABLE checkpoints; --\U0010ffff"])
 def test_hostile_ids(scene: Scene, thread_id: str) -> None:
-    with closing(scene.rows()) as database:
-        if database.kind == "postgres" and ("\0" in thread_id):
-            pytest.skip("Postgres stores no NUL")
     scene.put(thread_id, "1", "2")
     assert scene.compare()[0] == []
     scene.sql("DELETE FROM checkpoints WHERE checkpoint_id = '1'")
@@ -310,39 +271,6 @@ def test_a_head_that_changes_each_time_is_a_finding(scene: Scene, monkeypatch: p
     failures, check = scene.compare()
     assert [type(failed.error) for failed in failures] == [RolledBackError]
     assert +check.found == {Difference.MISSING: 1}
-
-
-def test_agents_at_work_are_no_findings(scene: Scene) -> None:
-    """They store, store again, prune and delete, while the database is compared again and again."""
-    done = threading.Event()
-
-    def work(number: int) -> None:
-        with scene.saver(threads=scene.store) as saver:
-            for step in range(40):
-                thread_id = f"{number} {step % 4}"
-                config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-                for name in "123":
-                    saver.put(config, make(f"{step:03} {name}"), {"step": step}, {})
-                saver.put(config, make(f"{step:03} 2"), {"step": step + 1}, {})
-                if step % 5 == 3:
-                    saver.delete_thread(thread_id)
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        finally:
-            done.set()
-
-    agents = [threading.Thread(target=run, args=(number,)) for number in range(2)]
-    for agent in agents:
-        agent.start()
-    while not done.is_set():
-        failures, _ = scene.compare()
-        assert failures == []
-    for agent in agents:
-        agent.join()
-    failures, check = scene.compare()
-    assert (failures, check.not_recorded, +check.found) == ([], 0, {})
 
 
 # --- special writes -------------------------------------------------------------------------------

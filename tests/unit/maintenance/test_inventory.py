@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from sealpoint import Key, KeyRing, KeyState, RingCipher
-from sealpoint.admin.databases.rows import Batch, Event, Failure, Progress
+from sealpoint import RingCipher
+from sealpoint.admin.databases.rows import Batch, Event, Failure
 from sealpoint.admin.maintenance.inspect import (
     MAX_BYTES,
     MAX_CHARS,
@@ -37,12 +37,10 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnknownTypeError,
 )
-from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.inert import Inert
 from sealpoint.serde.limits import Limits
-from tests.compat.golden.write import AES_KEY
-from tests.support.databases.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
+from tests.support.databases.foreign import SECRET, cipher, insert, rows_of, write
 from tests.support.values.forge import named, pack
-from tests.support.values.hostile import msgpack
 
 HUMAN = ("langchain_core.messages.human", "HumanMessage")
 UNIMPORTED = "antigravity"  # of the standard library; importing it opens a browser
@@ -111,29 +109,23 @@ def test_types_are_counted_with_their_first_thread(tmp_path: Path, sealed: bool)
     assert SECRET not in repr(found)
 
 
-def test_nothing_is_imported_or_called(tmp_path: Path) -> None:
-    command = ormsgpack.packb(ormsgpack.Ext(1, ormsgpack.packb(["os", "mkdir", [str(tmp_path / "made")]])))
-    path = forged(
-        tmp_path,
-        [
-            ("msgpack", record(UNIMPORTED, "geohash")),
-            ("pickle", b"cantigravity\ngeohash\n."),
-            ("msgpack", command),
-        ],
-    )
-    found, failures = take(path)
-    assert records(found) == {(UNIMPORTED, "geohash"): 1, ("pickle", "?"): 1, ("os", "mkdir"): 1}
+def test_nothing_is_imported(tmp_path: Path) -> None:
+    rows = [("msgpack", record(UNIMPORTED, "geohash")), ("pickle", b"cantigravity\ngeohash\n.")]
+    found, failures = take(forged(tmp_path, rows))
+    assert records(found) == {(UNIMPORTED, "geohash"): 1, ("pickle", "?"): 1}
     assert UNIMPORTED not in sys.modules
-    assert not os.path.lexists(tmp_path / "made")
     assert not failures
 
 
-def test_rows_under_langgraphs_key_are_opened() -> None:
-    legacy = RingCipher(KeyRing([Key("langgraph", AES_KEY, KeyState.DECRYPT_ONLY, suite="aes")]))
-    plain, _ = take(GOLDEN / "plain.db")
-    opened, failures = take(GOLDEN / "langgraph-aes.db", legacy)
-    assert records(opened) == records(plain) != {}
-    assert not failures
+def test_every_value_is_read_in_batches(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.db", {"a": {}})
+    insert(path, [("null", b"")] * 12, thread="a")
+    events: list[Any] = []
+    with rows_of(path) as store:
+        inventory(store, batch=Batch(rows=3), report=events.append)
+    assert [event.rows for event in events] == [3, 6, 9, 12, 13, 14]
+    assert {event.total for event in events} == {14}
+    assert len(read(path, "a", batch=Batch(rows=4))) == 14
 
 
 def test_envelopes_of_json_rows_are_counted(tmp_path: Path) -> None:
@@ -145,17 +137,13 @@ def test_envelopes_of_json_rows_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tag", "blob", "error"),
     [
-        ("msgpack", b"\x91" * 100_000 + b"\xc0", LimitError),
         ("msgpack", nested(1_000), LimitError),  # kills a decoder that re-enters itself
         ("msgpack+cobblestone256@k1", bytes(100), IntegrityError),
         ("msgpack", b"\xc1", DecodeError),
-        ("msgpack", b"\xc0\xc0", DecodeError),
         ("msgpack", "text", SealpointError),
-        ("json", b"{", DecodeError),
         ("json", b"[" * 100_000 + b"]" * 100_000, LimitError),
         ("yaml", b"a: 1", UnknownTypeError),
         (None, b"\xc0", SealpointError),
-        ("msg\0pack", b"\xc0", SealpointError),
     ],
 )
 def test_value_that_is_not_read_is_a_failure_and_no_end(
@@ -177,16 +165,10 @@ def test_limits_are_those_that_were_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pair", "nameable"),
     [
-        (("a.b", "C"), True),
-        (("a", "B.C"), True),
-        (("größe", "Maß"), True),
+        (("größe", "Maß.C"), True),
         (("a", ""), False),
         (("", "B"), False),
-        (("a b", "C"), False),
-        (("a", "B\n"), False),
         (("a", "B', '')] #"), False),
-        (("pickle", "?"), False),
-        (("m", "N" * 300), False),
         (("m", "é" * 100_000), False),
     ],
 )
@@ -198,34 +180,10 @@ def test_only_what_python_could_name_is_nameable(
     assert (part.is_nameable, part.name[:200], len(part.name) < 210) == (nameable, pair[1][:200], True)
 
 
-def test_progress_counts_every_value(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", {f"t{number}": {} for number in range(7)})
-    events: list[Event] = []
-    with rows_of(path) as store:
-        inventory(store, batch=Batch(rows=3), report=events.append)
-    seen = [event.rows for event in events if isinstance(event, Progress)]
-    assert seen == sorted(seen)
-    assert (seen[-1], {event.total for event in events if isinstance(event, Progress)}) == (14, {14})
-
-
 def read(path: Path, thread: str, *, keys: bool = True, **options: Any) -> list[Readable | Failure]:
     """All values of a thread."""
     with rows_of(path) as store:
         return list(inspect(store, cipher() if keys else None, thread, **options))
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_thread_is_read_as_plain_data(tmp_path: Path, sealed: bool) -> None:
-    threads: dict[str, dict[str, Any]] = {"a": {"m": [HumanMessage(SECRET)], "n": 7}, "b": {"n": 8}}
-    checkpoint, written = read(write(tmp_path / "a.db", threads, sealed=sealed), "a")
-    assert isinstance(checkpoint, Readable)
-    assert isinstance(written, Readable)
-    channels = checkpoint.value["channel_values"]
-    assert channels["n"] == 7
-    assert channels["m"][0]["$record"] == "langchain_core.messages.human.HumanMessage"
-    assert channels["m"][0]["arguments"]["content"] == SECRET
-    assert (checkpoint.table, checkpoint.place["thread_id"]) == ("checkpoints", "a")
-    assert (written.table, written.place["channel"], written.value) == ("writes", "answer", SECRET)
 
 
 def test_nothing_is_called_and_sealed_values_need_keys(tmp_path: Path) -> None:
@@ -243,21 +201,10 @@ def test_nothing_is_called_and_sealed_values_need_keys(tmp_path: Path) -> None:
         assert failure.place["thread_id"] == "a"
 
 
-def test_all_batches_are_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", {"a": {}})
-    insert(path, [("null", b"")] * 25, thread="a")
-    assert len(read(path, "a", batch=Batch(rows=4))) == 27
-
-
 def test_value_that_is_not_shown_is_a_failure_and_no_end(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", {})
-    insert(
-        path, [("msgpack", b"\x91" * 1_000 + b"\xc0"), ("yaml", b""), (None, None), ("null", b"")], thread="a"
-    )
-    found = read(path, "a")
-    assert [isinstance(part, Failure) for part in found] == [True, True, True, False]
-    assert isinstance(found[0], Failure)
-    assert isinstance(found[0].error, LimitError)
+    insert(path, [("msgpack", b"\xc1"), ("yaml", b""), (None, None), ("null", b"")], thread="a")
+    assert [isinstance(part, Failure) for part in read(path, "a")] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -330,12 +277,3 @@ def test_what_is_shown_can_be_read_one_way_only(value: Any) -> None:
     shown = plain(value)
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
     assert restored(shown) == value
-
-
-@given(msgpack)
-def test_hostile_bytes_are_shown_or_refused(blob: bytes) -> None:
-    try:
-        shown = plain(decode_inert("msgpack", blob))
-    except SealpointError:
-        return
-    assert len(json.dumps(shown, allow_nan=False)) < 10_000_000

@@ -21,14 +21,14 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from sealpoint.admin.databases.rows import Batch, Event, Events, Failure, Progress
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance import workers as pace_module
-from sealpoint.admin.maintenance.job import Action, End, Job, Outcome, Phase, make_plan
+from sealpoint.admin.maintenance.job import End, Job, Outcome, Phase
 from sealpoint.admin.maintenance.result import Check, Options
 from sealpoint.admin.maintenance.workers import Assignment, Pace, Stop, _sum, run_in_processes
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import HaltedError, IntegrityError, RingFileMissingError, StoppedError, WrongRingError
 from tests.support.databases.harm import flip
 from tests.support.databases.postgres import blobs, contents, put_blobs, set_up
-from tests.support.databases.sealed import VALUES, make_cipher, values_of, write
+from tests.support.databases.sealed import VALUES, make_cipher, values_of
 from tests.support.keys.rings import material_of, states_text
 from tests.support.keys.rings import write as write_text
 from tests.support.servers.postgres import schema, server
@@ -66,18 +66,6 @@ def test_failure_of_a_value_is_reported_once(path: Path) -> None:
     assert outcome.end is End.COMPLETE
 
 
-def test_plan_is_what_the_options_allow(path: Path) -> None:
-    write(path, "plain", "b")
-    ring = make_cipher("k2", "k1").ring
-    with closing(SqliteRows(path)) as store:
-        strict = {step.action for step in make_plan(store, ring, Options())}
-        lax = {step.action for step in make_plan(store, ring, Options(allow_plaintext=True))}
-        alone = {step.action for step in make_plan(store, make_cipher("k2").ring, Options())}
-    assert strict == {Action.ROTATE, Action.NEEDS_PLAINTEXT}
-    assert lax == {Action.ROTATE, Action.SEAL}
-    assert alone == {Action.NEEDS_KEY, Action.NEEDS_PLAINTEXT}
-
-
 def test_ring_of_another_environment_is_refused_unless_that_is_left_out(path: Path) -> None:
     keys = [Key("k2", material_of("k2"), KeyState.ACTIVE), Key("k1", bytes(32), KeyState.DECRYPT_ONLY)]
     other = RingCipher(KeyRing(keys))
@@ -97,16 +85,14 @@ def test_a_batch_is_not_larger_than_the_rows_of_a_second() -> None:
 class Clock:
     """Time that passes only while somebody waits, and a signal that is set at a moment of it."""
 
-    def __init__(self, set_at: float = float("inf")) -> None:
-        self.now = 0.0
-        self._set_at = set_at
+    now, set_at = 0.0, float("inf")
 
     def is_set(self) -> bool:
-        return self.now >= self._set_at
+        return self.now >= self.set_at
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
-        self.now = max(self.now, min(self.now + timeout, self._set_at))
+        self.now = max(self.now, min(self.now + timeout, self.set_at))
         return self.is_set()
 
 
@@ -146,65 +132,42 @@ def test_no_more_rows_than_the_rate_allows(sizes: list[int], rate: float) -> Non
     assert not pace.stopped
 
 
-@pytest.mark.parametrize("options", [{}, {"max_seconds": 10}])
-def test_a_run_without_a_rate_comes_to_its_end(clock: Clock, options: dict[str, float]) -> None:
-    pace, closed = Pace(clock, **options), list[str]()
+def test_a_run_without_a_rate_comes_to_its_end(clock: Clock) -> None:
+    pace, closed = Pace(clock, max_seconds=10), list[str]()
     events = pace.limit(noting(map(progress, range(9)), closed))
-    next(iter(events))
-    assert (len(list(events)), clock.now, pace.stopped, closed) == (8, 0.0, False, ["closed"])
+    assert (len(list(events)), clock.now, pace.stopped, closed) == (9, 0.0, False, ["closed"])
     events = pace.limit(noting(map(progress, range(9)), closed))
     next(iter(events))
     del events
     assert closed == ["closed"] * 2
 
 
-def test_it_waits_no_longer_than_the_time_that_is_left(clock: Clock) -> None:
-    closed: list[str] = []
-    pace = Pace(clock, rows_per_second=1, max_seconds=2.5)
-    assert list(pace.limit(noting([progress(2), progress(900), progress(901)], closed))) == [
-        progress(2),
-        progress(900),
-    ]
-    assert (clock.now, pace.stopped, pace.is_over, closed) == (2.5, True, True, ["closed"])
+FAILURE = Failure("checkpoints", {}, "tag", IntegrityError("x"))
 
 
-def test_a_wait_ends_when_it_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(set_at=0.25)
-    monkeypatch.setattr(pace_module, "monotonic", lambda: clock.now)
-    pace = Pace(clock, rows_per_second=1)
-    assert list(pace.limit(noting([progress(10), progress(20)], []))) == [progress(10)]
-    assert (clock.now, pace.stopped) == (0.25, True)
-
-
-def test_a_run_ends_after_batches_only(clock: Clock) -> None:
-    """What a batch met is told first: a failure comes before the progress of its batch."""
-    failure = Failure("checkpoints", {}, "tag", IntegrityError("x"))
-    pace = Pace(clock, max_seconds=0)
-    assert list(pace.limit(noting([failure, failure, progress(1), failure], []))) == [
-        failure,
-        failure,
-        progress(1),
-    ]
-
-
-def test_stop_can_be_set_by_a_handler_whatever_it_interrupts() -> None:
-    """A handler that comes while the main thread holds the lock of an event would wait for ever."""
-    stops = [Stop()]
-
-    def handle(number: int, frame: object) -> None:
-        stop = stops[-1]  # another signal may come while this one is handled
-        stop.set()
-        assert stop.is_set()
-        stops.append(Stop())
-
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-    try:
-        while len(stops) < 200:
-            stops[-1].wait(0.0001)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+@pytest.mark.parametrize(
+    ("set_at", "options", "events", "passed", "end"),
+    [
+        (
+            9.0,
+            {"rows_per_second": 1, "max_seconds": 2.5},
+            [progress(2), progress(900), progress(901)],
+            2,
+            2.5,
+        ),
+        (0.25, {"rows_per_second": 1}, [progress(10), progress(20)], 1, 0.25),
+        (9.0, {"max_seconds": 0}, [FAILURE, FAILURE, progress(1), FAILURE], 3, 0.0),
+    ],
+    ids=["time is up", "asked to stop", "after a batch"],
+)
+def test_a_run_ends_early(
+    clock: Clock, set_at: float, options: dict[str, float], events: list[Event], passed: int, end: float
+) -> None:
+    """It waits no longer than it may, and a failure comes before the progress of its batch."""
+    clock.set_at, closed = set_at, list[str]()
+    pace = Pace(clock, **options)
+    assert list(pace.limit(noting(events, closed))) == events[:passed]
+    assert (clock.now, pace.stopped, pace.is_over, closed) == (end, True, True, ["closed"])
 
 
 def test_stop_waits_until_it_is_set() -> None:

@@ -11,9 +11,7 @@ import pytest
 
 from sealpoint.admin.databases.cells import Cell, Where
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
-from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
-from sealpoint.errors import ScrubError, StoppedError
 from tests.support.databases.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
 
 RING = make_ring("k2", "k1")
@@ -67,20 +65,6 @@ def test_a_reader_kept_old_values_in_the_file_until_the_scrub(path: Path) -> Non
         assert not any(fragment in after for fragment in traces.fragments)
 
 
-def test_the_first_encryption_leaves_no_plaintext(tmp_path: Path) -> None:
-    """Neither of what was sealed, nor of what was deleted before and still stood in free pages."""
-    path, traces = tmp_path / "x.db", Traces()
-    for thread_id in "ab":
-        write(path, "plain", thread_id, text="a phrase nobody should read again " * 500)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA secure_delete = OFF")  # some builds of SQLite have it on
-        connection.execute("DELETE FROM checkpoints WHERE thread_id = 'b'")
-    run(path, make_cipher("k1"), before_change=traces.add, allow_plaintext=True)
-    assert b"nobody should read" in content(path)
-    assert scrub(path, make_ring("k1"), traces.fragments).found == ()
-    assert b"nobody should read" not in content(path)
-
-
 def test_the_search_finds_what_is_there(path: Path) -> None:
     """What was not rotated is found by its fragments, and by its tags once no row carries them."""
     traces = Traces()
@@ -122,15 +106,3 @@ def test_traces_are_a_sample_of_all_values() -> None:
     )
     assert numbers[0] < 250
     assert numbers[-1] >= 750
-
-
-def test_a_reader_of_our_own_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealpoint.admin.databases.sqlite.rows.READERS_TIMEOUT_MS", 50)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM checkpoints").fetchone()
-        run(path, make_cipher("k2", "k1"))
-        with pytest.raises(ScrubError, match="another connection"):
-            scrub(path, RING)
-    with closing(SqliteRows(path)) as store, pytest.raises(StoppedError):  # which may only read
-        store.vacuum()

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.cells import Cell, Selection
 from sealpoint.admin.databases.rows import Batch, Failure, Progress
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.verify import verify
-from sealpoint.errors import PlaintextError, SealedValueError
 from tests.support.databases.harm import HARM
-from tests.support.databases.sealed import bind, failures, make_cipher, values_of, write
+from tests.support.databases.sealed import VALUES, bind, failures, make_cipher, moved, run, values_of, write
 
 
 def check(path: Path, *keys: str, **options: Any) -> list[Failure]:
@@ -37,31 +37,23 @@ def test_what_opens_is_no_failure(path: Path) -> None:
 def test_whatever_was_done_to_a_value_is_found(
     path: Path, harm: Callable[[sqlite3.Connection, Cell], None], bound: bool
 ) -> None:
+    """No copy is made then, and rotation leaves it. It does not take one that no key sealed."""
     if bound:
         bind(path, make_cipher("k1"), "a")
     with closing(sqlite3.connect(path)) as connection, connection:
         harm(connection, values_of(path)[1])
-    (failure,) = check(path, "k2", "k1")
-    assert failure.place == values_of(path)[1].where.names
-    assert failure.tag == values_of(path)[1].tag
-
-
-def test_sealed_bytes_that_are_stored_as_text_are_found(path: Path) -> None:
-    """They would open, but no saver reads them: SQLite gives text, and it is not UTF-8."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE checkpoints SET checkpoint = CAST(checkpoint AS TEXT)")
-    found = [failure.error for failure in check(path, "k2", "k1")]
-    assert found
-    assert {type(error) for error in found} == {SealedValueError}
-
-
-def test_plaintext_passes_only_if_it_is_allowed(path: Path) -> None:
-    write(path, "plain", "b")
-    plain = [value.where.names for value in values_of(path) if "+" not in value.tag]
-    failed = check(path, "k1")
-    assert [failure.place for failure in failed] == plain
-    assert {type(failure.error) for failure in failed} == {PlaintextError}
-    assert check(path, "k1", allow_plaintext=True) == []
+    harmed, cipher, out = values_of(path)[1], make_cipher("k2", "k1"), path.with_name("out.db")
+    for (failed,) in (check(path, "k2", "k1"), failures([*decrypt(path, out, cipher)])):
+        assert (failed.place, failed.tag) == (harmed.where.names, harmed.tag)
+    assert not out.exists()
+    takes = Selection("k2", plaintext=False, legacy=False).takes(harmed.tag)
+    for left in (VALUES - 1, 0):
+        events = run(path, cipher)
+        assert [failed.place for failed in failures(events)] == [harmed.where.names] * takes
+        assert moved(events) == left
+    one, after, *others = values_of(path)
+    assert (after.tag, after.value) == (harmed.tag, harmed.value)
+    assert all(value.tag.endswith("@k2") for value in (one, *others))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])

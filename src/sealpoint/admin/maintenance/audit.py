@@ -7,13 +7,13 @@ become ``a``, digits ``9``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import InlineValue
 from sealpoint.admin.databases.rows import Residue, RowStore
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import KEY, read_frame
@@ -25,10 +25,11 @@ from sealpoint.sealed.tokens import TOKEN
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
+# Tables of LangGraph's stores and caches. No saver's serializer sees what is in them.
 READABLE_TABLES: Final = frozenset({"cache", "store", "store_vectors"})
-"""Tables of LangGraph's stores and caches. No saver's serializer sees what is in them."""
 
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
+# Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
 FRAMEWORK_KEYS: Final = frozenset(
     {
         "assistant_id",
@@ -42,7 +43,6 @@ FRAMEWORK_KEYS: Final = frozenset(
         "run_attempt",
     }
 )
-"""Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments."""
 
 _JSON_TYPES: Final = {
     type(None): "null",
@@ -166,18 +166,17 @@ def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
     )
 
 
-def audit_reasons(found: Audit, *, strict: bool) -> Iterator[Reason]:
-    """Yield why not all values are shown to be sealed; if ``strict``, why something else is readable."""
-    if not found.is_sealed:
-        yield Reason.NOT_SEALED
-    if found.readable_tables:
-        yield Reason.READABLE_TABLES
-    if not found.rows:
-        yield Reason.NO_ROWS
-    if strict and not found.is_silent:
-        yield Reason.READABLE_BESIDE
-    if strict and found.residue is not None and any(size != 0 for size in found.residue):
-        yield Reason.OLD_CONTENT_NOT_READ
+def audit_reasons(found: Audit, *, strict: bool) -> list[Reason]:
+    """Return why not all values are shown to be sealed; if ``strict``, why something else is readable."""
+    return applying(
+        {
+            Reason.NOT_SEALED: not found.is_sealed,
+            Reason.READABLE_TABLES: found.readable_tables,
+            Reason.NO_ROWS: not found.rows,
+            Reason.READABLE_BESIDE: strict and not found.is_silent,
+            Reason.OLD_CONTENT_NOT_READ: strict and any(size != 0 for size in found.residue or ()),
+        }
+    )
 
 
 def audit_object(found: Audit) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Writes of a whole database: which are missing, and which are not those that a thread store remembers.
+"""Rows of a whole database that are read again, and its writes: which are missing, or not the last ones.
 
 Missing is a part of a call, or what a child of a delta graph is made of. Rows come in any order, and agents
 may run meanwhile. So what looks incomplete at the end is looked at again, with all writes of the checkpoint,
@@ -10,12 +10,14 @@ is read again in the database: it is later than the events then, so it is a find
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Column, Opener
-from sealpoint.admin.databases.rows import Failure, RowStore, pages
+from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
+from sealpoint.admin.databases.rows import BATCH, Batch, Failure, RowStore, failure, pages
 from sealpoint.base import WRITES_IDX_MAP
 from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import WRITE
@@ -27,11 +29,27 @@ from sealpoint.sealed.heads import PURPOSE, UNBOUND_DIGEST, mac_of
 from sealpoint.sealed.rows import Claims, Header, Parts, StoredWrite, digest_of, places_of, require_whole
 from sealpoint.threads.store import Calls, Kind, Special, Spot, ThreadStore, contradiction, standing_calls
 
+# In place of the MAC of a checkpoint that is not bound to its row, or does not open.
 UNBOUND: Final = b""
-"""In place of the MAC of a checkpoint that is not bound to its row."""
-
 UNOPENED: Final = b"?"
-"""In place of the MAC of a checkpoint that does not open."""
+_SHIFT: Final = 8  # added to indexes, which are negative for special writes
+
+
+def cells_of(
+    store: RowStore, columns: Iterable[Column], selection: Selection = EVERYTHING, batch: Batch = BATCH
+) -> Iterator[Cell]:
+    """Yield the selected cells of columns."""
+    for column in columns:
+        for page in pages(store, column, selection, batch):
+            yield from page.cells
+
+
+def parts_of(opener: Opener, cell: Cell) -> Parts | None:
+    """Open a value again; ``None`` if it does not open: it was named when all values were read."""
+    try:
+        return opener.parts(cell)
+    except SealpointError:
+        return None
 
 
 class CheckpointRows:
@@ -44,13 +62,9 @@ class CheckpointRows:
         *,
         allow_plaintext: bool = False,
     ) -> None:
-        """Prepare; the arguments are those of `verify`."""
         self.database = database
         self.columns: tuple[Column, ...] = tuple(column for column in database.columns if column.has_headers)
-        self.with_writes = (
-            *self.columns,
-            *(column for column in database.columns if column.coordinates == WRITE),
-        )
+        self.with_writes = (*self.columns, *_columns_of_writes(database))
         self._keyed = KeyedHash(cipher.ring.index_key(PURPOSE))
         self.cipher, self._opener = cipher, Opener(cipher, allow_plaintext)
 
@@ -67,12 +81,13 @@ class CheckpointRows:
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
         """Return the MACs of those of some checkpoints that are there. Reads the whole database."""
         found = dict[Spot, bytes]()
-        for column in self.columns:
-            for page in pages(self.database, column):
-                for cell in page.cells:
-                    spot = spot_of(cell.where.names)
-                    if spot is not None and spot in wanted:
-                        found[spot] = self._mac_of(spot, cell)
+        for cell in cells_of(self.database, self.columns):
+            spot = spot_of(cell.where.names)
+            if spot is not None and spot in wanted:
+                found[spot] = UNOPENED
+                with suppress(SealpointError):  # it was named when all values were read
+                    opened = self._opener.open(cell)
+                    found[spot] = self.mac(spot, opened, cell.parts(opened))
         for spot in self.readable():
             if spot in wanted:
                 found.setdefault(spot, UNBOUND)
@@ -85,12 +100,9 @@ class CheckpointRows:
             if record.is_readable and spot is not None:
                 yield spot
 
-    def _mac_of(self, spot: Spot, cell: Cell) -> bytes:
-        try:
-            opened = self._opener.open(cell)
-            return self.mac(spot, opened, cell.parts(opened))
-        except SealpointError:  # it was named when all values were read
-            return UNOPENED
+
+def _columns_of_writes(store: RowStore) -> list[Column]:
+    return [column for column in store.columns if column.coordinates == WRITE]
 
 
 def spot_of(names: Mapping[str, Any]) -> Spot | None:
@@ -101,62 +113,40 @@ def spot_of(names: Mapping[str, Any]) -> Spot | None:
     return Spot(*map(str, parts))
 
 
-_SHIFT: Final = 8
-"""Added to indexes, which are negative for special writes."""
+def checkpoint_of(names: Mapping[str, Any]) -> Spot | None:
+    """Return the checkpoint of a write that columns name; ``None`` if savers do not find it."""
+    return spot_of({field: names.get(field) for field in Spot._fields})
 
 
-class WriteRows:
-    """Reads the writes and the headers of some checkpoints again."""
-
-    def __init__(self, store: RowStore, cipher: RingCipher) -> None:
-        """Prepare; the arguments are those of `verify`."""
-        self._store, self._opener = store, Opener(cipher, allow_plaintext=True)
-
-    def writes(self, wanted: Callable[[Spot], bool]) -> dict[Spot, list[StoredWrite]]:
-        """Return the writes to some checkpoints; one that does not open counts as one that is not bound."""
-        found = dict[Spot, dict[tuple[Any, ...], StoredWrite]]()
-        for column in self._store.columns:
-            for page in pages(self._store, column) if column.coordinates == WRITE else ():
-                for cell in page.cells:
-                    spot = checkpoint_of(cell)
-                    if spot is not None and wanted(spot):
-                        found.setdefault(spot, {})[cell.where.key] = self._stored(cell)
-        return {spot: [*writes.values()] for spot, writes in found.items()}
-
-    def headers(self) -> Iterator[tuple[Spot, Header, bool]]:
-        """Yield the header of each bound checkpoint, and whether its row names a parent."""
-        for column in self._store.columns:
-            if not column.has_headers:
-                continue
-            for page in pages(self._store, column.widened):
-                for cell in page.cells:
-                    spot, parts = spot_of(cell.where.names), self._parts(cell)
-                    if spot is not None and parts is not None and parts.header is not None:
-                        yield spot, parts.header, cell.where.beside["parent_checkpoint_id"] is not None
-
-    def _stored(self, cell: Cell) -> StoredWrite:
-        parts, names = self._parts(cell), cell.where.names
-        return StoredWrite(parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b"")
-
-    def _parts(self, cell: Cell) -> Parts | None:
-        try:
-            return self._opener.parts(cell)
-        except SealpointError:  # it was named when all values were read
-            return None
+def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> dict[Spot, list[StoredWrite]]:
+    """Return the writes to some checkpoints; one that does not open counts as one that is not bound."""
+    opener, found = Opener(cipher, allow_plaintext=True), dict[Spot, dict[tuple[Any, ...], StoredWrite]]()
+    for cell in cells_of(store, _columns_of_writes(store)):
+        names = cell.where.names
+        spot = checkpoint_of(names)
+        if spot is not None and spot in wanted:
+            parts = parts_of(opener, cell)
+            write = StoredWrite(parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b"")
+            found.setdefault(spot, {})[cell.where.key] = write
+    return {spot: [*writes.values()] for spot, writes in found.items()}
 
 
-class CallCheck:
-    """Finds writes that are missing.
+class WriteCheck:
+    """Finds writes that are missing, and writes that claim the same place.
 
     Holds what is incomplete so far, or of two results: for each such task two numbers and a call, and of
     delta graphs about 200 bytes for each task whose writes have not been read.
+
+    Two writes of one place cannot both stand in the row of that place, so only those in other rows are
+    remembered: nearly none, because a saver changes the numbers of writes only when it copies a thread.
     """
 
-    def __init__(self, rows: WriteRows) -> None:
-        """Begin; ``rows`` reads again."""
-        self._rows = rows
+    def __init__(self, store: RowStore, cipher: RingCipher) -> None:
+        self._store, self._cipher = store, cipher
         self._tasks = dict[tuple[Spot, str], tuple[int, int, bytes | None]]()
         self._made = dict[Spot, dict[tuple[bytes, bytes], int]]()
+        self._claimed = dict[tuple[Any, ...], Cell]()
+        self._copies = list[Cell]()
 
     def add_checkpoint(self, cell: Cell, header: Header) -> None:
         """Add a bound checkpoint, of a `Column.widened`. Checkpoints come before writes."""
@@ -170,7 +160,11 @@ class CallCheck:
 
     def add(self, cell: Cell, claims: Claims) -> None:
         """Add a bound write."""
-        spot = checkpoint_of(cell)
+        if (place := _claimed_place(cell, claims)) != cell.where.key[:-1]:
+            if place in self._claimed:
+                self._copies.append(cell)
+            self._claimed[place] = cell._replace(value=None)
+        spot = checkpoint_of(cell.where.names)
         if spot is None:
             return
         task_id = str(cell.where.names["task_id"])
@@ -182,15 +176,23 @@ class CallCheck:
             call = claims.call if call in (b"", claims.call) else None
         if need & ~have or call is None:
             self._tasks[spot, task_id] = need, have, call
-        if claims.idx >= 0 and spot in self._made:
-            self._count(self._made[spot], (task_hash(task_id), claims.call_id or bytes(8)))
+        if claims.idx >= 0 and (wanted := self._made.get(spot)):
+            record = task_hash(task_id), claims.call_id or bytes(8)
+            if (left := wanted.pop(record, 1) - 1) > 0:
+                wanted[record] = left
 
-    def _count(self, wanted: dict[tuple[bytes, bytes], int], record: tuple[bytes, bytes]) -> None:
-        left = wanted.pop(record, 1) - 1
-        if left > 0:
-            wanted[record] = left
+    def find_copies(self) -> Iterator[Failure]:
+        """Yield a failure for each write whose place another one has, after all were read."""
+        error, opener = "a write of a task is stored twice", Opener(self._cipher)
+        for cell in self._copies:
+            yield failure(cell, RowError(error))
+        for cell in cells_of(self._store, _columns_of_writes(self._store) if self._claimed else ()):
+            found = self._claimed.get(cell.where.key[:-1])
+            parts = found and parts_of(opener, cell)
+            if found and parts and parts.claims and _claimed_place(cell, parts.claims) == cell.where.key[:-1]:
+                yield failure(found, RowError(error))
 
-    def findings(self) -> Iterator[Failure]:
+    def find_lost(self) -> Iterator[Failure]:
         """Yield a finding for each checkpoint that lacks writes, after all were read."""
         incomplete = {spot for spot, _ in self._tasks}
         lacking = {spot for spot, wanted in self._made.items() if wanted}
@@ -199,13 +201,19 @@ class CallCheck:
         if not incomplete | lacking:
             return
         there, made = set[Spot](), dict[Spot, list[object]]()
-        for spot, header, has_parent in self._rows.headers() if lacking else ():
+        opener = Opener(self._cipher, allow_plaintext=True)
+        columns = [column.widened for column in self._store.columns if column.has_headers and lacking]
+        for cell in cells_of(self._store, columns):
+            spot, parts = spot_of(cell.where.names), parts_of(opener, cell)
+            if spot is None or parts is None or parts.header is None:
+                continue
             if spot in lacking:
                 there.add(spot)
-            parent = spot._replace(checkpoint_id=str(header["parent"]))
-            if has_parent and parent in lacking and "made" in header:
-                made.setdefault(parent, []).append(header["made"])
-        writes = self._rows.writes((incomplete | lacking).__contains__)
+            parent = spot._replace(checkpoint_id=str(parts.header["parent"]))
+            has_parent = cell.where.beside["parent_checkpoint_id"] is not None
+            if has_parent and parent in lacking and "made" in parts.header:
+                made.setdefault(parent, []).append(parts.header["made"])
+        writes = writes_of(self._store, self._cipher, incomplete | lacking)
         for spot in sorted(incomplete | (lacking & there)):
             # If the checkpoint itself is missing, its children have no parent, which is counted.
             yield from _lost(spot, writes.get(spot, ()), made.get(spot, ()) if spot in there else ())
@@ -218,6 +226,12 @@ def _needed(call: bytes) -> int:
     return sum(1 << (idx + _SHIFT) for idx in (*ordinary, *special))
 
 
+def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
+    """Return the primary key of the row of a write: that of the cell with the number that was sealed."""
+    *task, _, _ = cell.where.key
+    return (*task, claims.idx)
+
+
 def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> Iterator[Failure]:
     try:
         require_whole(writes)
@@ -227,34 +241,27 @@ def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> 
         yield Failure("writes", spot._asdict(), None, error)
 
 
-def checkpoint_of(cell: Cell) -> Spot | None:
-    """Return the checkpoint of a write; ``None`` if savers do not find it."""
-    return spot_of({field: cell.where.names.get(field) for field in Spot._fields})
-
-
+@dataclass(slots=True)
 class LastWrites:
     """The special writes of a database. Holds about 300 bytes for each."""
 
-    def __init__(self) -> None:
-        """Begin."""
-        self.calls = dict[Spot, Calls]()
+    calls: dict[Spot, Calls] = field(default_factory=dict)
 
     def add(self, cell: Cell, parts: Parts) -> None:
         """Add a write that was opened; anything else is skipped."""
         task_id = cell.where.names.get("task_id")
         if parts.claims is not None and (parts.claims.idx < 0 or task_id == NULL_TASK_ID):
-            self._add(checkpoint_of(cell), task_id, parts.claims.idx, parts.claims.call_id)
+            self._add(cell.where.names, parts.claims.idx, parts.claims.call_id)
 
     def add_failure(self, failed: Failure) -> None:
         """Add a write that did not open: it is there, and has been named."""
         idx = WRITES_IDX_MAP.get(failed.place.get("channel", ""))
         if idx is not None or failed.place.get("task_id") == NULL_TASK_ID:
-            spot = spot_of({field: failed.place.get(field) for field in Spot._fields})
-            self._add(spot, failed.place["task_id"], idx, b"")
+            self._add(failed.place, idx, b"")
 
-    def _add(self, spot: Spot | None, task_id: object, idx: int | None, call: bytes) -> None:
-        if spot is not None:
-            self.calls.setdefault(spot, {})[str(task_id), idx] = call
+    def _add(self, names: Mapping[str, Any], idx: int | None, call: bytes) -> None:
+        if (spot := checkpoint_of(names)) is not None:
+            self.calls.setdefault(spot, {})[str(names["task_id"]), idx] = call
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
         """Yield each checkpoint with a special write that is missing or replaced; all of it was read."""
@@ -267,10 +274,13 @@ class LastWrites:
         if not suspects:
             return
         there = rows.find(suspects)  # a checkpoint that is missing itself is a finding of its own
-        writes = WriteRows(rows.database, rows.cipher).writes(suspects.__contains__)
+        writes = writes_of(rows.database, rows.cipher, suspects)
         for spot, events in suspects.items():
             error = not_last(events, writes.get(spot, ()))
-            if error is not None and spot in there and not _may_go(store, spot):
+            if error is None or spot not in there:
+                continue
+            # It may have been deleted meanwhile, or its deletion has begun.
+            if all(head.kind is Kind.PUT for head in store.find([spot]).heads):
                 yield spot, error
 
     def to_adopt(
@@ -287,8 +297,3 @@ class LastWrites:
             gone = [place for place, calls in standing.items() if any(calls) and place not in rows]
             if new := there | dict.fromkeys(gone, b""):
                 yield spot, [Special(0, *place, call, since) for place, call in new.items()]
-
-
-def _may_go(store: ThreadStore, spot: Spot) -> bool:
-    """Whether a checkpoint was deleted meanwhile, or its deletion has begun."""
-    return any(head.kind is not Kind.PUT for head in store.find([spot]).heads)

@@ -3,8 +3,6 @@
 The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
 the source is copied: no schema, index, other table or free page.
 
-Copies that killed runs have left incomplete.
-
 A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
 
     .<name>.partial-<random>
@@ -20,7 +18,7 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from os import PathLike
@@ -28,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, require_decodable
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Failure, Progress, failure, pages
+from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Progress, failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys.lock import holding, is_held
@@ -46,19 +44,14 @@ from sealpoint.errors import (
     stopped_by,
 )
 from sealpoint.keys.files import PrivateFolder
-from sealpoint.sealed.rows import Header, Parts
+from sealpoint.sealed.rows import Parts
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file
 
-KIND: Final = "partial"
-"""Part of the name of a `PrivateFolder` for a copy."""
-
-COPY: Final = "copy.db"
-"""Name of the copy in its folder."""
-
-_FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
-_FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
+_KIND: Final = "partial"  # part of the name of a `PrivateFolder` for a copy
+_COPY: Final = "copy.db"  # name of the copy in its folder
+_PARTIAL: Final = re.compile(r"\.(.+)\.partial(-[0-9a-f]{6})?", re.DOTALL)  # a folder, or an earlier file
 MAGIC: Final = b"SQLite format 3\0"
 
 
@@ -87,7 +80,7 @@ def _remove_folder(path: Path) -> None:
     try:
         for suffix in ("", *COMPANIONS):
             with suppress(FileNotFoundError):
-                os.unlink(COPY + suffix, dir_fd=descriptor)
+                os.unlink(_COPY + suffix, dir_fd=descriptor)
     finally:
         os.close(descriptor)
     path.rmdir()  # refused if there is more in it
@@ -97,24 +90,20 @@ def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield each partial copy in a folder, and the name of its output."""
     with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
         for entry in entries:
-            for form, fits in ((_FOLDER, _is_private), (_FILE, _is_database)):
-                if (match := form.fullmatch(entry.name)) and fits(entry):
-                    yield folder / entry.name, match[1]
+            if (match := _PARTIAL.fullmatch(entry.name)) is None:
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            is_private = stat.S_ISDIR(mode) and not mode & 0o077
+            if is_private if match[2] else stat.S_ISREG(mode) and _is_database(entry.path):
+                yield folder / entry.name, match[1]
 
 
-def _is_private(entry: os.DirEntry[str]) -> bool:
-    mode = entry.stat(follow_symlinks=False).st_mode
-    return stat.S_ISDIR(mode) and not mode & 0o077
-
-
-def _is_database(entry: os.DirEntry[str]) -> bool:
+def _is_database(path: str) -> bool:
     """Whether this is a database that an earlier version left: other programs use such names too."""
-    if not entry.is_file(follow_symlinks=False):
-        return False
     try:
         # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and with
         # O_NONBLOCK a FIFO does not block until a writer opens it.
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError:  # of the account that decrypted the values
         return True
     except OSError:
@@ -125,8 +114,8 @@ def _is_database(entry: os.DirEntry[str]) -> bool:
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
 _MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
-_COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
-    "idx": (int,),
+_COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "task_path": (str,),
     "parent_checkpoint_id": (str, type(None)),
     "metadata": (bytes, str, type(None)),
 }
@@ -158,8 +147,7 @@ def decrypt(
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputError: If ``out`` exists.
-        OutputError: If its name is too long.
+        OutputError: If ``out`` exists, or its name is too long.
         HeldError: If another run writes to ``out``.
         StoppedError: If the disk is full. The run can be repeated.
     """
@@ -168,35 +156,59 @@ def decrypt(
     with holding(out):
         remove_leftovers(out)
         with _make_folder(out) as folder:
-            copy = folder.path / COPY
+            copy = folder.path / _COPY
             with (
                 closing(SqliteRows(source)) as store,
                 closing(create_file(copy, folder.descriptor)) as target,
             ):
-                run = _Copy(store, target, Opener(cipher, allow_plaintext), batch)
+                run = _FileCopy(store, target, Opener(cipher, allow_plaintext), batch)
                 yield from run.events()
-            if run.is_complete:
-                _put_in_place(folder, out)
+            if not run.has_failed:
+                _require_free(out)  # again, because the run took a while
+                try:
+                    folder.publish(_COPY, out)
+                except FileExistsError:
+                    raise OutputError(f"{out} is there already") from None
 
 
-class ThreadIds:
-    """The ids that threads have in a copy: their own in place of pseudonyms.
+class Copy:
+    """A copy in which nothing is sealed: opens its values, names its threads, and counts.
 
     Holds about 100 bytes for each thread.
+
+    Attributes:
+        has_failed: Whether a value did not open. Then there will be no copy, and the others are only opened.
     """
 
-    def __init__(self) -> None:
-        """Begin without any thread."""
+    def __init__(self, opener: Opener, batch: Batch) -> None:
+        self.has_failed = False
+        self._opener, self._batch = opener, batch
+        self._tokens = Tokens(lambda: opener.cipher.ring)
         self._ids = dict[str, str]()  # by pseudonym: only checkpoints have them
         self._columns = dict[str, str]()  # what stands for each in the database
+        self._values = self._total = self._opened = self._size = 0
 
-    def learn(self, column: str, header: Header) -> None:
-        """Remember the thread that a checkpoint names."""
-        if "thread" in header:
-            self._ids[column] = str(header["thread"])
+    def progress(self, column: Column) -> Progress:
+        """Return how far it has come in a column."""
+        return Progress(column.label, self._values, self._total, self._opened, 0, self._size, 0.0)
+
+    def count(self, cell: Cell) -> None:
+        """Count a value that was opened."""
+        self._opened += is_sealed(cell.tag)
+        self._size += len(cell.value)
+
+    def parts(self, cell: Cell) -> Parts:
+        """Open a value, and remember the thread that a checkpoint names."""
+        opened = self._opener.open(cell)
+        if is_sealed(cell.tag) and not opened.authenticated:
+            require_decodable(opened.inner, opened.data)
+        parts = cell.parts(opened)
+        if parts.header is not None and "thread" in parts.header:
+            self._ids[cell.where.names["thread_id"]] = str(parts.header["thread"])
+        return parts
 
     def require_id(self, column: str) -> str:
-        """Return the id of a thread."""
+        """Return the id of a thread in the copy: its own in place of a pseudonym."""
         thread_id = self._ids.get(column, column)
         if self._columns.setdefault(thread_id, column) != column:
             raise RowError(
@@ -206,28 +218,12 @@ class ThreadIds:
         return thread_id
 
 
-class _Copy:
-    """Inserts the rows of a database into another one, with decrypted values.
+class _FileCopy(Copy):
+    """Inserts the rows of a database into another one, with decrypted values."""
 
-    Attributes:
-        is_complete: Whether all of them were inserted.
-    """
-
-    def __init__(
-        self,
-        store: SqliteRows,
-        target: sqlite3.Connection,
-        opener: Opener,
-        batch: Batch,
-    ) -> None:
-        self.is_complete = False
-        self._store = store
-        self._target = target
-        self._opener = opener
-        self._batch = batch
-        self._threads, self._tokens = ThreadIds(), Tokens(lambda: opener.cipher.ring)
-        self._rows = self._total = self._opened = self._size = 0
-        self._failed = False
+    def __init__(self, store: SqliteRows, target: sqlite3.Connection, opener: Opener, batch: Batch) -> None:
+        super().__init__(opener, batch)
+        self._store, self._target = store, target
 
     def events(self) -> Iterator[Event]:
         with translate_errors():
@@ -240,7 +236,6 @@ class _Copy:
                 yield from self._copy_table(table)
         with translate_errors():
             self._target.execute("COMMIT")
-        self.is_complete = not self._failed
 
     def _copy_table(self, table: Column) -> Iterator[Event]:
         more = _MORE_COLUMNS[table]
@@ -248,57 +243,45 @@ class _Copy:
             more = ()
         for page in pages(self._store, replace(table, beside=more), batch=self._batch):
             for cell in page.cells:
-                failed = self._copy_row(cell)
-                if failed is not None:
-                    self._failed = True
-                    yield failed
-            self._rows += len(page.cells)
-            yield Progress(table.label, self._rows, self._total, self._opened, 0, self._size, 0.0)
+                try:
+                    self._copy_row(cell)
+                except StoppedError:  # a full disk ends the run; it is not a failure of this value
+                    raise
+                except SealpointError as error:
+                    self.has_failed = True
+                    yield failure(cell, error)
+            self._values += len(page.cells)
+            yield self.progress(table)
 
-    def _copy_row(self, cell: Cell) -> Failure | None:
-        try:
-            _require_types(cell)
-            row = self._restored(cell)
-            if not self._failed:  # else there will be no copy, and the other values are only opened
+    def _copy_row(self, cell: Cell) -> None:
+        row, table = self._restored(cell), cell.where.column.table
+        if not self.has_failed:
+            names, places = ", ".join(row), ", ".join("?" * len(row))
+            insert = f"INSERT INTO main.{table} ({names}) VALUES ({places})"  # noqa: S608 -- names of columns
+            try:
                 with translate_errors():
-                    self._target.execute(_insert(cell.where.column.table, row), (*row.values(),))
-        except sqlite3.IntegrityError:
-            return failure(cell, RowError("two rows of the table have the same key"))
-        # A full disk ends the run; it is not a failure of this value.
-        except StoppedError:
-            raise
-        except SealpointError as error:
-            return failure(cell, error)
-        self._opened += is_sealed(cell.tag)
-        self._size += len(cell.value)
-        return None
+                    self._target.execute(insert, (*row.values(),))
+            except sqlite3.IntegrityError:
+                raise RowError("two rows of the table have the same key") from None
+        self.count(cell)
 
     def _restored(self, cell: Cell) -> dict[str, Any]:
         """Return all columns of a row, as a saver without `SealedSaver` stores it."""
-        parts, row = open_value(self._opener, cell), cell.where.names | cell.where.beside
-        column = row["thread_id"]
+        for name, column in cell.where.beside.items():
+            if type(column) not in _COLUMN_TYPES[name]:
+                raise RowError(
+                    f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
+                )
+        require_no_frame(cell.where.beside.get("metadata"))
+        parts, row = self.parts(cell), cell.where.names | cell.where.beside
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
-            self._threads.learn(column, parts.header)
             row["metadata"] = encode_metadata(parts.header["metadata"])
         if parts.claims is not None:
             row |= parts.claims.columns
         kind, data = parts.opened.typed
-        row["thread_id"] = self._threads.require_id(column)
+        row["thread_id"] = self.require_id(row["thread_id"])
         return {**row, "type": kind, cell.where.column.name: data}
-
-
-def _insert(table: str, row: Mapping[str, Any]) -> str:
-    names, places = ", ".join(row), ", ".join("?" * len(row))
-    return f"INSERT INTO main.{table} ({names}) VALUES ({places})"  # noqa: S608 -- names of columns
-
-
-def open_value(opener: Opener, cell: Cell) -> Parts:
-    """Return a value for a copy with nothing sealed in it."""
-    opened = opener.open(cell)
-    if is_sealed(cell.tag) and not opened.authenticated:
-        require_decodable(opened.inner, opened.data)
-    return cell.parts(opened)
 
 
 def require_no_frame(metadata: Any) -> None:
@@ -308,17 +291,6 @@ def require_no_frame(metadata: Any) -> None:
             "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
         )
         raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
-
-
-def _require_types(cell: Cell) -> None:
-    """Refuse a row with wrong types, or a row that would remain partly sealed."""
-    columns = cell.where.names | cell.where.beside
-    for name, column in columns.items():
-        if type(column) not in _COLUMN_TYPES.get(name, (str,)):
-            raise RowError(
-                f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
-            )
-    require_no_frame(columns.get("metadata"))
 
 
 def _require_free(out: Path) -> None:
@@ -331,30 +303,21 @@ def _require_free(out: Path) -> None:
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            raise OutputError(
-                f"{excerpt(str(out))} is too long",
-                hint="choose a shorter name: temporary files beside the output have longer ones",
-            ) from None
+            raise _too_long(out) from None
         raise OutputError(f"{file} is there already")
 
 
 def _make_folder(out: Path) -> PrivateFolder:
     try:
-        return PrivateFolder(out, KIND)
+        return PrivateFolder(out, _KIND)
     except AccessError:
         raise
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise OutputError(
-                f"{excerpt(str(out))} is too long",
-                hint="choose a shorter name: temporary files beside the output have longer ones",
-            ) from None
+            raise _too_long(out) from None
         raise stopped_by(error, f"no folder can be made in {out.parent}", _HINT) from None
 
 
-def _put_in_place(folder: PrivateFolder, out: Path) -> None:
-    _require_free(out)  # again, because the run took a while
-    try:
-        folder.publish(COPY, out)
-    except FileExistsError:
-        raise OutputError(f"{out} is there already") from None
+def _too_long(out: Path) -> OutputError:
+    hint = "choose a shorter name: temporary files beside the output have longer ones"
+    return OutputError(f"{excerpt(str(out))} is too long", hint=hint)

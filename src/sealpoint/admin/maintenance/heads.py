@@ -22,7 +22,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -32,7 +32,8 @@ from typing import Any, Final, NamedTuple
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows, LastWrites, spot_of
-from sealpoint.admin.maintenance.result import Reason, write_whole
+from sealpoint.admin.maintenance.result import Reason, applying, write_whole
+from sealpoint.admin.maintenance.verify import Observer
 from sealpoint.crypto import Opened
 from sealpoint.errors import (
     DeletedCheckpointError,
@@ -50,18 +51,14 @@ from sealpoint.sealed.rows import Parts
 from sealpoint.threads.store import Head, Kind, Special, Spot, ThreadStore, line_of
 from sealpoint.utc import now
 
+# How many differences are looked at again in one pass over the database; each takes about 700 bytes.
 MAX_SUSPECTS: Final = 100_000
-"""How many differences are looked at again in one pass over the database; each takes about 700 bytes."""
-
+# How often a checkpoint is looked at again whose head changes each time: an agent is storing it.
 ROUNDS: Final = 5
-"""How often a checkpoint is looked at again whose head changes each time: an agent is storing it."""
-
+# How long a run waits, once, for deletions that have begun.
 DELETION_SECONDS: Final = 0.5
-"""How long a run waits, once, for deletions that have begun."""
-
+# How many heads are asked for at once: a call of a store has a time limit.
 FIND: Final = 500
-"""How many heads are asked for at once: a call of a store has a time limit."""
-
 _HINT: Final = (
     "restore it from a backup; or, if a backup was restored on purpose, take what is there:"
     " `sealpoint heads adopt DB --reason TEXT`"
@@ -79,18 +76,16 @@ class Difference(StrEnum):
     LEAVING = "leaving"
 
 
-class HeadCheck:
+class HeadCheck(Observer):
     """An `Observer` of a verification: takes the checkpoints of a database, then reads the store.
 
     Holds about 200 bytes for each checkpoint until then: a hash of its row, and its MAC.
     """
 
     def __init__(self, rows: CheckpointRows, store: ThreadStore) -> None:
-        """Begin."""
         self.recorded = self.not_recorded = 0
         self.found = Counter[Difference]()
         self._rows, self._store = rows, store
-        self._coordinates = {column.coordinates for column in rows.columns}
         self._labels = {label for column in rows.columns for label in (column.label, column.table)}
         self._seen = dict[bytes, bytes]()
         # Ids may be chosen by an attacker: without a secret two could have the same hash.
@@ -106,7 +101,7 @@ class HeadCheck:
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
         """Add a value that was opened; one that is neither a checkpoint nor a write is skipped."""
         self._writes.add(cell, parts)
-        spot = spot_of(cell.where.names) if cell.where.column.coordinates in self._coordinates else None
+        spot = spot_of(cell.where.names)
         if spot is None:
             return
         self._seen[self._mark(spot)] = self._rows.mac(spot, opened, parts)
@@ -130,18 +125,18 @@ class HeadCheck:
         if identity not in self._identities:
             self._identities = self._store.identities  # `adopt` may have added it meanwhile
         if identity not in self._identities:
-            error: SealpointError = WrongThreadStoreError("it was stored beside another thread store")
-            self._failures.append(self._finding(Difference.OTHER_STORE, spot, error))
+            wrong = WrongThreadStoreError("it was stored beside another thread store")
+            self._failures.append(self._finding(Difference.OTHER_STORE, spot, wrong))
         elif identity == self._identity and at > self._clock:
             self._clock = self._store.find([]).clock
             if at > self._clock:
-                error = ThreadStoreBehindError(f"the thread store is at {self._clock}; it was at {at}")
-                self._failures.append(self._finding(Difference.BEHIND, spot, error))
+                behind = ThreadStoreBehindError(f"the thread store is at {self._clock}; it was at {at}")
+                self._failures.append(self._finding(Difference.BEHIND, spot, behind))
 
-    def findings(self) -> Iterator[Failure]:
-        """Yield a finding for each checkpoint added since that names another store, or a later state."""
-        yield from self._failures
-        self._failures.clear()
+    def findings(self) -> Iterable[Failure]:
+        """Return a finding for each checkpoint added since that names another store, or a later state."""
+        found, self._failures = self._failures, []
+        return found
 
     # --- the store ----------------------------------------------------------------------------
 
@@ -152,50 +147,46 @@ class HeadCheck:
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
             self.recorded += bool(head.spot.checkpoint_id)  # a prune records that it began without one
-            state = self._accepted(head, self._seen.pop(self._mark(head.spot), None))
+            state = self._seen.pop(self._mark(head.spot), None)
             if self._difference(head, state) is not None:
                 suspects[head.spot] = head
-            elif state not in (None, UNOPENED, head.mac):
+            elif state not in (None, UNOPENED, UNBOUND, head.mac):
                 self.not_recorded += 1
             if len(suspects) >= MAX_SUSPECTS:
-                yield from self._settle(suspects)
+                yield from self._resolve(suspects)
                 suspects = {}
-        yield from self._settle(suspects)
+        yield from self._resolve(suspects)
         self.not_recorded += sum(state != UNOPENED for state in self._seen.values())
         for spot, error in self._writes.findings(self._rows, self._store):
             yield self._finding(Difference.EARLIER, spot, error)
-
-    def _accepted(self, head: Head, state: bytes | None) -> bytes | None:
-        """Return the MAC of a row, also if it is not bound and was adopted as such."""
-        is_adopted = state == UNBOUND and head.mac == self._rows.adopted_mac(head.spot, UNBOUND)
-        return head.mac if is_adopted else state
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
         """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
         if head.kind is Kind.DELETED:
             return None if state is None else Difference.PUT_BACK
-        # A content that was never recorded is newer than the head.
-        if state not in (None, UNOPENED, head.mac) and (
-            state == UNBOUND or state in self._store.replaced(head.spot)
-        ):
+        # A content that was never recorded is newer than the head; one that is not bound may be adopted.
+        is_other = state not in (None, UNOPENED) and self._rows.adopted_mac(head.spot, state) != head.mac
+        if is_other and (state == UNBOUND or state in self._store.replaced(head.spot)):
             return Difference.EARLIER
         if head.kind is Kind.LEAVING:
             return Difference.LEAVING
         return Difference.MISSING if state is None else None
 
-    def _settle(self, suspects: Mapping[Spot, Head]) -> Iterator[Failure]:
+    def _resolve(self, suspects: Mapping[Spot, Head]) -> Iterator[Failure]:
         """Look at differences again, and yield those that are found."""
-        for _ in range(ROUNDS):
+        for left in range(ROUNDS, -1, -1):
             if not suspects:
                 return
-            states = self._rows.find(suspects)
-            later = self._find([*suspects])
+            states, spots = self._rows.find(suspects), [*suspects]
+            parts = [spots[start : start + FIND] for start in range(0, len(spots), FIND)]
+            later = {head.spot: head for part in parts for head in self._store.find(part).heads}
             again, may_end = dict[Spot, Head](), False
             for spot, head in suspects.items():
-                kind = self._difference(head, self._accepted(head, states.get(spot)))
-                if later.get(spot) != head:
+                kind = self._difference(head, states.get(spot))
+                # One that has changed at each look is named rather than passed by.
+                if left and later.get(spot) != head:
                     again |= {spot: later[spot]} if spot in later else {}
-                elif kind in (Difference.PUT_BACK, Difference.LEAVING) and not self._has_waited:
+                elif left and kind in (Difference.PUT_BACK, Difference.LEAVING) and not self._has_waited:
                     again[spot], may_end = head, True
                 elif kind is not None:
                     yield from self._report(kind, spot)
@@ -203,27 +194,16 @@ class HeadCheck:
                 self._has_waited = True
                 time.sleep(DELETION_SECONDS)
             suspects = again
-        states = self._rows.find(suspects) if suspects else {}
-        for spot, head in suspects.items():  # changed at each look: named rather than passed by
-            if (kind := self._difference(head, self._accepted(head, states.get(spot)))) is not None:
-                yield from self._report(kind, spot)
-
-    def _find(self, spots: Sequence[Spot]) -> dict[Spot, Head]:
-        parts = [spots[start : start + FIND] for start in range(0, len(spots), FIND)]
-        return {head.spot: head for part in parts for head in self._store.find(part).heads}
 
     def _report(self, kind: Difference, spot: Spot) -> Iterator[Failure]:
+        thread_id, _, checkpoint_id = spot
         if kind is Difference.LEAVING:
             self.found[kind] += 1
-            return
-        thread_id, _, checkpoint_id = spot
-        error: SealpointError
-        if kind is Difference.PUT_BACK:
-            error = DeletedCheckpointError(thread_id, checkpoint_id)
+        elif kind is Difference.PUT_BACK:
+            yield self._finding(kind, spot, DeletedCheckpointError(thread_id, checkpoint_id))
         else:
             have = checkpoint_id if kind is Difference.EARLIER else None
-            error = RolledBackError(thread_id, have, checkpoint_id, hint=_HINT)
-        yield self._finding(kind, spot, error)
+            yield self._finding(kind, spot, RolledBackError(thread_id, have, checkpoint_id, hint=_HINT))
 
     def _finding(self, kind: Difference, spot: Spot, error: SealpointError) -> Failure:
         self.found[kind] += 1
@@ -240,14 +220,15 @@ class HeadCheck:
             **{kind.value: self.found[kind] for kind in Difference},
         }
 
-    def reasons(self) -> Iterator[Reason]:
-        """Yield why the database is not shown to be as the store remembers it."""
-        if any(number and kind is not Difference.LEAVING for kind, number in self.found.items()):
-            yield Reason.HEADS_DIFFER
-        if not self.recorded:
-            yield Reason.NO_HEADS
-        if self.found[Difference.LEAVING]:
-            yield Reason.DELETIONS_INTERRUPTED
+    def reasons(self) -> list[Reason]:
+        """Return why the database is not shown to be as the store remembers it."""
+        return applying(
+            {
+                Reason.HEADS_DIFFER: self.found.total() > self.found[Difference.LEAVING],
+                Reason.NO_HEADS: not self.recorded,
+                Reason.DELETIONS_INTERRUPTED: self.found[Difference.LEAVING],
+            }
+        )
 
 
 def is_finding(failed: Failure) -> bool:
@@ -264,7 +245,7 @@ def is_finding(failed: Failure) -> bool:
 
 
 @dataclass(slots=True)
-class Adoption:
+class Adoption(Observer):
     """An `Observer` of a verification of all checkpoints: finds what is to be recorded.
 
     Holds about 600 bytes for each checkpoint.
@@ -296,18 +277,11 @@ class Adoption:
         if spot is not None:
             self._macs[spot] = self.rows.mac(spot, opened, parts)
 
-    def add_failure(self, failed: Failure) -> None:
-        """Do nothing: with a failure, nothing may be adopted."""
-
-    def findings(self) -> Iterator[Failure]:
-        """Yield nothing."""
-        yield from ()
-
-    def finish(self) -> Iterator[Failure]:
-        """Take the checkpoints that are sealed in no column, and yield nothing."""
+    def finish(self) -> Iterable[Failure]:
+        """Take the checkpoints that are sealed in no column."""
         for spot in self.rows.readable():
             self._macs.setdefault(spot, UNBOUND)
-        yield from ()
+        return ()
 
     def compare(self, store: ThreadStore) -> None:
         """Find what a store lacks, after all checkpoints were read."""
@@ -320,11 +294,11 @@ class Adoption:
                 if head.kind is not Kind.DELETED:
                     gone[head.spot] = head
                 continue
-            mac = self.rows.adopted_mac(head.spot, mac)
-            if head.kind is Kind.PUT and head.mac == mac:
+            now_is = Head(head.spot, Kind.PUT, self.rows.adopted_mac(head.spot, mac))
+            if head == now_is:
                 self.same += 1
             else:
-                self.stored.append(Head(head.spot, Kind.PUT, mac))
+                self.stored.append(now_is)
         for spot, mac in self._macs.items():
             if mac == UNBOUND:
                 self.unbound += 1
@@ -377,19 +351,15 @@ def make_pin(store: ThreadStore) -> Pin:
     """Return the pin of all events of a store."""
     made = now()
     until, trimmed = store.end(), store.trimmed()
-    root = _root(store, until)
+    root = Tree.of(map(line_of, store.events(until)))
     return Pin(store.identity, until, root.size, trimmed, root.root().hex(), made)
-
-
-def _root(store: ThreadStore, until: int) -> Tree:
-    return Tree.of(line_of(event) for event in store.events(until))
 
 
 def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
     """Return why a store is not shown to continue a pin; ``None`` if it does."""
     if pin.store != store.identity or store.end() < pin.until:
         return Reason.PIN_DIFFERS
-    root = _root(store, pin.until)
+    root = Tree.of(map(line_of, store.events(pin.until)))
     if (root.size, root.root().hex()) == (pin.events, pin.root):
         return None if pin.events else Reason.PIN_EMPTY
     # Without the events that were removed, the root cannot be computed.
@@ -398,34 +368,23 @@ def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
 
 def read_pin(path: Path) -> Pin:
     """Read a pin."""
+    problem, found = f"{path} is not a pin of version {_PIN_VERSION}", dict[str, Any]()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # no wait for a FIFO
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(_MAX_PIN_BYTES + 1) or b""
+        found = json.loads(data) if len(data) <= _MAX_PIN_BYTES else {}
     except OSError as error:
-        raise MaintenanceError(
-            f"{path}: {error.strerror}", hint="name a file that `sealpoint heads seal --pin FILE` wrote"
-        ) from None
-    try:
-        found = json.loads(data) if len(data) <= _MAX_PIN_BYTES else None
+        problem = f"{path}: {error.strerror}"
     except (ValueError, RecursionError):
-        found = None
-    if (
-        not isinstance(found, dict)
-        or found.pop("pin", None) != _PIN_VERSION
-        or found.keys() != _PIN_TYPES.keys()
-    ):
-        raise MaintenanceError(
-            f"{path} is not a pin of version {_PIN_VERSION}",
-            hint="name a file that `sealpoint heads seal --pin FILE` wrote",
-        )
-    for name, kind in _PIN_TYPES.items():
-        if type(found[name]) is not kind:
-            raise MaintenanceError(
-                f"{path}: {name!r} is not what a pin has there",
-                hint="name a file that `sealpoint heads seal --pin FILE` wrote",
-            )
-    return Pin(**found)
+        pass
+    is_pin = isinstance(found, dict) and found.pop("pin", None) == _PIN_VERSION
+    if is_pin and found.keys() == _PIN_TYPES.keys():
+        wrong = [name for name, kind in _PIN_TYPES.items() if type(found[name]) is not kind]
+        if not wrong:
+            return Pin(**found)
+        problem = f"{path}: {wrong[0]!r} is not what a pin has there"
+    raise MaintenanceError(problem, hint="name a file that `sealpoint heads seal --pin FILE` wrote")
 
 
 def write_pin(path: Path, pin: Pin) -> None:

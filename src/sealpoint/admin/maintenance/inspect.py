@@ -15,14 +15,16 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Failure, Progress, RowStore, failure, pages
+from sealpoint.admin.databases.rows import BATCH, Batch, Event, Failure, RowStore, failure
+from sealpoint.admin.maintenance.calls import cells_of
+from sealpoint.admin.maintenance.verify import walk
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import KINDS, is_sealed
 from sealpoint.errors import KeyRingError, SealpointError, UnknownTypeError, excerpt
@@ -66,27 +68,20 @@ def inspect(
     batch: Batch = BATCH,
 ) -> Iterator[Readable | Failure]:
     """Yield the values of a thread, column by column in the order of the store."""
-    opener = RingCipher(KeyRing([])) if cipher is None else cipher
-    for column in store.columns:
-        selections = [Selection(thread_id=stored) for stored in _stored_ids(opener, thread_id)]
-        for page in (page for selection in selections for page in pages(store, column, selection, batch)):
-            for cell in page.cells:
-                if cell.is_sentinel:
-                    continue
-                try:
-                    parts = Opener(opener, allow_plaintext=True).parts(cell)
-                    shown = plain(decode_inert(*parts.opened.typed, limits))
-                except SealpointError as error:
-                    yield failure(cell, error)
-                else:
-                    yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
-
-
-def _stored_ids(cipher: RingCipher, thread_id: str) -> Iterator[str]:
-    """Yield what may stand for a thread: its id, and if the ring has an index key its pseudonym."""
-    yield thread_id
-    with suppress(KeyRingError):
-        yield Tokens(lambda: cipher.ring).pseudonym(thread_id)
+    opener, stored = _opener(cipher), [thread_id]
+    with suppress(KeyRingError):  # without an index key there are no pseudonyms
+        stored.append(Tokens(lambda: opener.cipher.ring).pseudonym(thread_id))
+    for column, stored_id in product(store.columns, stored):
+        for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
+            if cell.is_sentinel:
+                continue
+            try:
+                parts = opener.parts(cell)
+                shown = plain(decode_inert(*parts.opened.typed, limits))
+            except SealpointError as error:
+                yield failure(cell, error)
+            else:
+                yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
 
 
 def plain(value: Any) -> Any:
@@ -111,7 +106,7 @@ class _Plain:
         if isinstance(value, dict):
             return self._dict(value)
         if isinstance(value, list | tuple):
-            return self._list(value)
+            return self._members(value, self.show)
         if isinstance(value, float) and not math.isfinite(value):
             return {"$float": str(value)}
         return value
@@ -121,25 +116,17 @@ class _Plain:
             return text
         return {"$text": len(text), "start": text[:MAX_CHARS]}
 
-    def _take(self, members: int) -> int:
-        """Return how many of ``count`` members may be shown."""
-        taken = min(members, self._left)
+    def _members(self, members: Collection[Any], show: Callable[[Any], Any]) -> list[Any]:
+        taken = min(len(members), self._left)
         self._left -= taken
-        return taken
-
-    def _list(self, items: list[Any] | tuple[Any, ...]) -> list[Any]:
-        taken = self._take(len(items))
-        shown = [self.show(item) for item in islice(items, taken)]
-        return shown if taken == len(items) else [*shown, {"$cut": len(items) - taken}]
+        shown = [show(member) for member in islice(members, taken)]
+        return shown if taken == len(members) else [*shown, {"$cut": len(members) - taken}]
 
     def _dict(self, table: dict[Any, Any]) -> Any:
-        taken = self._take(len(table))
-        members = islice(table.items(), taken)
-        ordinary = taken == len(table) and all(map(_is_ordinary, table))
-        if ordinary:
-            return {key: self.show(value) for key, value in members}
-        pairs: list[Any] = [[self.show(key), self.show(value)] for key, value in members]
-        return {"$map": pairs if taken == len(table) else [*pairs, {"$cut": len(table) - taken}]}
+        if len(table) > self._left or not all(map(_is_ordinary, table)):
+            return {"$map": self._members(table.items(), lambda pair: [*map(self.show, pair)])}
+        self._left -= len(table)
+        return {key: self.show(value) for key, value in table.items()}
 
 
 def _is_ordinary(key: object) -> bool:
@@ -195,8 +182,9 @@ class Inventory:
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
             self.other_records += records
             return
-        found = self.constructors.setdefault(pair, Constructor(*pair, _thread(cell)))
-        found.records += records
+        thread: Any = cell.where.names.get("thread_id")
+        thread = _cut(thread) if isinstance(thread, str) else excerpt(thread)
+        self.constructors.setdefault(pair, Constructor(*pair, thread)).records += records
 
 
 def inventory(
@@ -208,45 +196,29 @@ def inventory(
     report: Callable[[Event], None] | None = None,
 ) -> Inventory:
     """Count the types that are named in the values of a database. Nothing is imported or built."""
-    found = Inventory()
-    opener = RingCipher(KeyRing([])) if cipher is None else cipher
+    found, opener = Inventory(), _opener(cipher)
+
+    def look(cell: Cell) -> None:
+        found.values += 1
+        if cipher is None and is_sealed(cell.tag):
+            found.not_opened += 1
+            return
+        opened = opener.parts(cell).opened
+        if opened.inner not in KINDS:
+            raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
+        for (module, name), records in named_types(opened.data, opened.inner, limits).items():
+            found.add(cell, module, name, records)
+
     total = sum(count.rows for count in store.count(damage=[]))  # the walk meets the damage
-    size = 0
-    for column in store.columns:
-        for page in pages(store, column, batch=batch):
-            for cell in page.cells:
-                size += len(cell.value) if isinstance(cell.value, bytes) else 0
-                failure = _take(found, cell, opener, limits, pass_over=cipher is None)
-                if failure and report:
-                    report(failure)
-            if report:
-                report(Progress(column.label, found.values, total, 0, 0, size, 0.0))
+    for event in walk(store, look, total, store.columns, batch=batch):
+        found.failures += isinstance(event, Failure)
+        if report:
+            report(event)
     return found
 
 
-def _take(
-    found: Inventory, cell: Cell, cipher: RingCipher, limits: Limits, *, pass_over: bool
-) -> Failure | None:
-    found.values += 1
-    if pass_over and is_sealed(cell.tag):
-        found.not_opened += 1
-        return None
-    try:
-        opened = Opener(cipher, allow_plaintext=True).parts(cell).opened
-        if opened.inner not in KINDS:
-            raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
-        names = named_types(opened.data, opened.inner, limits)
-    except SealpointError as error:
-        found.failures += 1
-        return failure(cell, error)
-    for (module, name), records in names.items():
-        found.add(cell, module, name, records)
-    return None
-
-
-def _thread(cell: Cell) -> str:
-    thread: Any = cell.where.names.get("thread_id")
-    return _cut(thread) if isinstance(thread, str) else excerpt(thread)
+def _opener(cipher: RingCipher | None) -> Opener:
+    return Opener(RingCipher(KeyRing([])) if cipher is None else cipher, allow_plaintext=True)
 
 
 def _cut(name: str) -> str:

@@ -6,8 +6,8 @@ outcome is returned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -70,21 +70,18 @@ def make_plan(
     """
     shares = status(store, damage=damage)
     active = ring.require_active().id if shares else None
-    return [
-        Step(share, action_of(share, ring, options, is_done=lambda one: one.key_id == active))
-        for share in shares
-    ]
+    return [Step(share, action_of(share, ring, options, is_done=share.key_id == active)) for share in shares]
 
 
-def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: Callable[[Share], bool]) -> Action:
-    """Return what a job does with values; ``is_done`` says whether sealed ones are as they are to be."""
+def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
+    """Return what a job does with values; ``is_done`` if sealed ones are as they are to be."""
     if share.is_skipped:
         return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if options.allow_plaintext else Action.NEEDS_PLAINTEXT
     if share.kind is Kind.UNKNOWN:
         return Action.UNRECOGNISED
-    if is_done(share):
+    if is_done:
         return Action.NONE
     if share.kind is Kind.LEGACY and not options.allow_legacy:
         return Action.NEEDS_LEGACY
@@ -101,22 +98,18 @@ class Phase(StrEnum):
     SCRUB = "scrub"
 
 
+# Called with each phase when it begins, with progress, and once for each value that does not open.
 Report = Callable[[Phase | Event], None]
-"""Called with each phase when it begins, with progress, and once for each value that does not open."""
 
 
 class End(StrEnum):
     """How far a job has come."""
 
     COMPLETE = "complete"
-    STOPPED = "stopped"
-    """Before all values were rotated."""
-    LOCKED = "locked"
-    """Other connections kept rows locked; all other values were rotated."""
-    UNVERIFIED = "unverified"
-    """All values were rotated; the verification was not completed."""
-    UNSCRUBBED = "unscrubbed"
-    """All but the scrub is done."""
+    STOPPED = "stopped"  # before all values were rotated
+    LOCKED = "locked"  # other connections kept rows locked; all other values were rotated
+    UNVERIFIED = "unverified"  # all values were rotated; the verification was not completed
+    UNSCRUBBED = "unscrubbed"  # all but the scrub is done
 
 
 @dataclass(slots=True)
@@ -177,7 +170,8 @@ class Job:
         url: str = "",
     ) -> None:
         """Prepare a job. One that scrubs closes the store; workers connect to ``url``."""
-        self._store = store
+        self._store = self._changed = store
+        self._to_verify = Selection(plaintext=False)
         self._cipher = cipher
         self._options = options
         self._stop = stop
@@ -207,19 +201,20 @@ class Job:
                 self._scrub(self._store.path)
         return outcome
 
-    @property
-    def _changed_store(self) -> RowStore:
-        return self._store
-
     def _rotate(self) -> None:
         start = monotonic()
         self._report(Phase.ROTATE)
         try:
-            with _halting(self._changed_store, self._pace), closing(self._events()) as events:
+            if isinstance(self._changed, SqliteRows):  # the end of the job also ends a running statement
+                self._changed.is_over = lambda: self._pace.is_over
+            with closing(self._events()) as events:
                 for event in events:
                     self._take(event)
         except LockedError as error:  # all other rows are done, and reported
             self._outcome.end, self._outcome.problem = End.LOCKED, error
+        finally:
+            if isinstance(self._changed, SqliteRows):
+                self._changed.is_over = None
         self._outcome.seconds = monotonic() - start
 
     def _events(self) -> Events:
@@ -254,10 +249,6 @@ class Job:
         self._outcome.left = sum(count.rows for count in outstanding(store, ring.require_active().id))
         self._outcome.remaining = make_plan(store, ring, self._options) if self._outcome.left else []
 
-    @property
-    def _to_verify(self) -> Selection:
-        return Selection(plaintext=False)
-
     def _verify(self) -> None:
         """Open sealed values again. Values that the rotation left are already reported."""
         every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
@@ -289,16 +280,3 @@ class Job:
         except (ScrubError, StoppedError) as error:
             outcome.note_lock(getattr(error, "lock_seconds", 0.0))
             outcome.end, outcome.problem = End.UNSCRUBBED, error
-
-
-@contextmanager
-def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
-    """Let the end of a job also end a running SQLite statement."""
-    if not isinstance(store, SqliteRows):
-        yield
-        return
-    store.is_over = lambda: pace.is_over
-    try:
-        yield
-    finally:
-        store.is_over = None

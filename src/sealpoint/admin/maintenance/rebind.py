@@ -6,7 +6,6 @@ Each row is changed by itself, by compare-and-swap over all columns that were re
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -17,25 +16,25 @@ from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_dec
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
     Beside,
-    Change,
     Events,
-    Progress,
     Replacement,
     RowStore,
     WholeRowStore,
-    pages,
 )
+from sealpoint.admin.maintenance.calls import cells_of, parts_of
 from sealpoint.admin.maintenance.job import Action, Job, Report, Step, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
+from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
 from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment, Signal
 from sealpoint.base.checkpoint import require_document
-from sealpoint.base.metadata import MAX_DEPTH, decode_metadata, encode_metadata
+from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
 from sealpoint.crypto import KeyRing, Opened, RingCipher
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import ConfigError, MetadataError, RowError, SealedValueError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, MetadataError, RowError, SealpointError, excerpt
 from sealpoint.sealed.layout import Inline, Sentinels
 from sealpoint.sealed.rows import (
     PLAIN,
@@ -50,25 +49,19 @@ from sealpoint.sealed.rows import (
     require_never_sealed,
     require_same_kind,
     require_same_row,
-    restore_values,
     value_missing,
 )
 from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.serde.jsontext import parse
-from sealpoint.serde.limits import DEFAULT_LIMITS
 from sealpoint.threads.store import Spot
 
-_CHECKPOINTS: Final = "checkpoints"
 _REMEMBERED: Final = (
     "savers beside it refuse them afterwards: start every agent without threads=, then pass"
     " --allow-thread-store; or keep the store, and run `sealpoint heads adopt` at the end"
 )
 
 
-_RANDOM_BYTES: Final = 12
 _INDEXES: Final = range(-(2**31), 2**31)
-_NUL: Final = rb"\u0000"
 
 
 class Visible(NamedTuple):
@@ -76,12 +69,6 @@ class Visible(NamedTuple):
 
     plain: frozenset[str] = frozenset()
     indexed: frozenset[str] = frozenset()  # searched by token
-
-    def require_valid(self) -> None:
-        """Refuse a key that is reserved, or plain and indexed."""
-        both = (self.plain | frozenset(PLAIN)) & self.indexed
-        if both or KEY in self.plain | self.indexed:
-            raise ConfigError("a key of metadata is plain and indexed, or reserved")
 
 
 NOTHING_MORE: Final = Visible()
@@ -98,14 +85,16 @@ class Binder:
         self, cipher: RingCipher, visible: Visible = NOTHING_MORE, *, allow_plaintext: bool = False
     ) -> None:
         """Prepare; values are sealed under the active key, unsealed ones only if that is allowed."""
-        visible.require_valid()
+        plain = visible.plain | frozenset(PLAIN)
+        if plain & visible.indexed or KEY in plain | visible.indexed:
+            raise ConfigError("a key of metadata is plain and indexed, or reserved")
         if visible.indexed:
             cipher.ring.index_key("metadata")  # raises now, not at the first row
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext)
         self._rows = Inline(
             serde=EncryptedSerializer(cipher),
-            plain=visible.plain | frozenset(PLAIN),
+            plain=plain,
             indexed=visible.indexed,
             tokens=Tokens(lambda: cipher.ring),
             allow_unbound=True,
@@ -131,10 +120,9 @@ class Binder:
 
     def _bind_row(self, cell: Cell, beside: Beside) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
-        cell.where.require_key()
         require_readable(cell)
         header = _make_header(cell, beside)
-        document = _parse(beside.document)
+        document = parse_json(beside.document)
         if not isinstance(document, dict):
             raise RowError("the column of a checkpoint holds no object")
         found = document.pop("channel_values", None) or {}
@@ -151,7 +139,8 @@ class Binder:
         kept = {name: document[name] for name in ("v", "id") if name in document}
         marks = {name: True for name in sorted(beside.channels) if found.get(name) is True}
         row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
-        return Replacement(None, None, header["parent"], _to_json(frame), _to_json(row))
+        stored = _to_json("metadata", frame), _to_json("checkpoint", row)
+        return Replacement(None, None, header["parent"], *stored)
 
     def revise(self, cell: Cell) -> Replacement | None:
         """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
@@ -195,13 +184,11 @@ class Binder:
         for channel in channels_apart(header):
             if channel not in beside.channels:
                 raise value_missing(channel)
-        document, row = self._rows.serde.decode(*opened.typed), _parse(beside.document)
-        readable = row["channel_values"] if isinstance(row, dict) else {}
-        values = restore_values(header, readable if isinstance(readable, dict) else {})
-        restored = {**document, "channel_values": values}
-        require_document(restored, cell.where.names["checkpoint_id"])
-        metadata = encode_metadata(header["metadata"]).decode()
-        return Replacement(None, None, parent, _require_storable(metadata), _to_json(restored))
+        document = self._rows.serde.decode(*opened.typed)
+        restored, _ = restore(header, document, beside.document, cell.where.names["checkpoint_id"])
+        metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
+        stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
+        return Replacement(None, None, parent, *stored)
 
     def _opened(self, cell: Cell) -> Parts:
         """Open a bound row, and compare it with what is readable in it."""
@@ -214,17 +201,13 @@ class Binder:
 
 def _make_header(cell: Cell, beside: Beside) -> Header:
     """Return the header of a checkpoint that is not bound."""
-    if not cell.where.names["checkpoint_id"]:
-        raise RowError("the id of a checkpoint is empty")
-    if not isinstance(beside.parent, str | None):
-        raise RowError(f"column 'parent_checkpoint_id' holds {type(beside.parent).__name__}, not text")
-    metadata = decode_metadata(beside.metadata)
+    metadata = require_beside(cell.where.column.table, cell.where.names, beside.parent, beside.metadata)
     if KEY in metadata:
         raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
     return {
         "metadata": metadata,
         "parent": beside.parent or None,
-        "rebound": os.urandom(_RANDOM_BYTES).hex(),
+        "rebound": os.urandom(12).hex(),
     }
 
 
@@ -246,23 +229,10 @@ def _as_stored(metadata: Mapping[str, Any], beside: Beside) -> bytes | str:
     return data.decode() if isinstance(beside.metadata, str) else data
 
 
-def _parse(text: str) -> Any:
-    return parse(text.encode(), MAX_DEPTH, DEFAULT_LIMITS.elements)
-
-
-def _to_json(value: Mapping[str, Any]) -> str:
-    """Return JSON for a column of Postgres."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SealedValueError(f"a value has no form in JSON: {type(error).__name__}") from None
-    _parse(text)
-    return _require_storable(text)
-
-
-def _require_storable(text: str) -> str:
-    if _NUL in text.encode().replace(rb"\\", b"__"):
-        raise SealedValueError("Postgres stores no NUL character in JSON")
+def _to_json(what: str, value: Mapping[str, Any]) -> str:
+    """Return JSON for a column of Postgres that can be read back."""
+    text = as_json(what, value)
+    parse_json(text)
     return text
 
 
@@ -314,22 +284,16 @@ def rebind(
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     cipher.ring.require_active()
     binder = Binder(cipher, options.visible, allow_plaintext=options.allow_plaintext)
+    run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
     if options.unbind:
         require_not_remembered(store, cipher, options)
-        yield from _run(store, binder.unbind, Selection(bound=True), options, before_change)
+        yield from run.events(binder.unbind, bound, before_change)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
-    done: Progress | None = None
-    for event in _run(store, binder.bind, selection, options, before_change):
-        yield event
-        done = event if isinstance(event, Progress) else done
+    yield from run.events(binder.bind, selection, before_change)
     if options.visible != NOTHING_MORE:
-        with (
-            store.narrowed(),
-            closing(_run(store, binder.revise, Selection(bound=True), options, None)) as events,
-        ):
-            for event in events:
-                yield _sum(done, event) if isinstance(event, Progress) else event
+        with store.narrowed():
+            yield from run.events(binder.revise, bound)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
@@ -337,54 +301,16 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
     if not options.unbind or options.allow_thread_store:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
-    for column in store.columns:
-        if not column.has_headers:
-            continue
-        for page in pages(store, column, selection):
-            if any(_names_store(cipher, cell) for cell in page.cells):
-                raise remembered()
+    columns = [column for column in store.columns if column.has_headers]
+    for cell in cells_of(store, columns, selection):
+        parts = parts_of(Opener(cipher), cell)  # one that does not open is named when it is to be changed
+        if parts and "store" in (parts.header or ()):
+            raise remembered()
 
 
 def remembered() -> ConfigError:
     """Return the error of a run that would unbind what a thread store remembers."""
     return ConfigError("a thread store remembers rows that are to be unbound", hint=_REMEMBERED)
-
-
-def _names_store(cipher: RingCipher, cell: Cell) -> bool:
-    try:
-        return "store" in (Opener(cipher).parts(cell).header or ())
-    except SealpointError:  # it is named when it is to be changed
-        return False
-
-
-def _run(
-    store: WholeRowStore,
-    change: Callable[[Cell], Replacement | None],
-    selection: Selection,
-    options: RebindOptions,
-    before_change: BeforeChange | None,
-) -> Events:
-    def changing(cell: Cell) -> Replacement | None:
-        changed = change(cell)
-        if changed is not None and before_change is not None:
-            before_change(cell)
-        return changed
-
-    wanted: Change = changing
-    return Run(store, wanted, selection, options.paced_batch, options.max_lock_seconds).events()
-
-
-def _sum(done: Progress | None, more: Progress) -> Progress:
-    """Return the progress of a second run with what the first one changed."""
-    if done is None:
-        return more
-    return more._replace(
-        changed=done.changed + more.changed,
-        raced=done.raced + more.raced,
-        size_bytes=done.size_bytes + more.size_bytes,
-        plaintext=done.plaintext,
-        legacy=done.legacy,
-    )
 
 
 def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
@@ -420,11 +346,11 @@ def make_plan(
 
 def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
     if is_bound(share) is not options.unbind:
-        examined = is_bound(share) and share.table == _CHECKPOINTS and options.visible != NOTHING_MORE
+        examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
         return Action.INDEX if examined else Action.NONE
     if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
         return Action.ROTATE
-    return action_of(share, ring, options, is_done=lambda _: False)
+    return action_of(share, ring, options, is_done=False)
 
 
 def is_bound(share: Share) -> bool:
@@ -448,18 +374,10 @@ class RebindJob(Job):
         report: Report,
         url: str = "",
     ) -> None:
-        """Prepare a job, see `Job`."""
         super().__init__(store, cipher, options, stop=stop, report=report, url=url)
-        self._rows = rows
+        self._rows = self._changed = rows
         self._wanted = options
-
-    @property
-    def _changed_store(self) -> RowStore:
-        return self._rows
-
-    @property
-    def _to_verify(self) -> Selection:
-        return Selection(plaintext=False, thread_id=self._wanted.thread_id)
+        self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         return rebind(self._rows, self._cipher, replace(self._wanted, allow_thread_store=True), before_change)

@@ -18,23 +18,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from typing import Any, Final, Self
 from uuid import uuid4
 
-from sealpoint.admin.databases.rows import BATCH, Batch
+from sealpoint.admin.databases.rows import BATCH, Batch, RowStore
 from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
+from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.key import active_id
 from sealpoint.utc import now
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.keys.entry import RingEntry
-
-MAX_TABLES: Final = 1_000
-"""How many tables that are not read are named; the others are counted."""
+MAX_TABLES: Final = 1_000  # how many tables that are not read are named; the others are counted
 
 SCHEMA: Final = "urn:sealpoint:result:1"
 
@@ -134,6 +129,11 @@ class Reason(AnyReason):
 REFUTING: Final = frozenset(reason for reason in Reason if reason.refutes)
 
 
+def applying(reasons: Mapping[Reason, object]) -> list[Reason]:
+    """Return the reasons that apply, in their order."""
+    return [reason for reason, applies in reasons.items() if applies]
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file that others read, a pin or a report, in one step; one that is there is replaced.
 
@@ -156,7 +156,6 @@ class Result:
     """One run of one command: what it was asked, what it looked at, and why ``ok`` is not true."""
 
     def __init__(self, command: str, options: Mapping[str, Any] | None = None) -> None:
-        """Begin a run."""
         self.run: str = str(uuid4())
         self._command = command
         self._began = now()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection
@@ -34,11 +35,10 @@ from sealpoint.crypto import Key, KeyRing, RingCipher
 from sealpoint.crypto.tag import Kind, classify
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
 
+# How many values of a column are tried for each key.
 SAMPLE_ROWS: Final = 20
-"""How many values of a column are tried for each key."""
-
+# How many rows under the active key may be damaged or forged, if other keys of the ring open theirs.
 MAX_DAMAGED: Final = 3
-"""How many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
 
 
 def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> None:
@@ -112,13 +112,12 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
 
 # Agents with the old ring could keep a run busy without end. The next run does what is left.
 MAX_PASSES: Final = 8
+# Rows of the first batch of a column, of which it is not known how long they take.
 FIRST_ROWS: Final = 64
-"""Rows of the first batch of a column, of which it is not known how long they take."""
 # Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
 MAX_LOCK_SECONDS: Final = 0.1
 
-BeforeChange = Callable[[Cell], None]
-"""Called with each cell before it is resealed."""
+BeforeChange = Callable[[Cell], None]  # called with each cell before it is resealed
 
 
 def rotate(
@@ -161,16 +160,8 @@ def rotate(
     if check_keys:
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
-    opener = Opener(cipher, allow_plaintext)
-
-    def change(cell: Cell) -> tuple[str, bytes]:
-        changed = opener.reseal(cell)
-        # Last, so that it is not called with a value that is refused and is left as it is.
-        if before_change is not None:
-            before_change(cell)
-        return changed
-
-    return Run(store, change, selection, batch, max_lock_seconds).events()
+    run = Run(store, batch, max_lock_seconds)
+    return run.events(Opener(cipher, allow_plaintext).reseal, selection, before_change)
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
@@ -180,48 +171,39 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
 
 
 class Run:
-    """One run over a store: the counts, and the state that its passes share.
+    """One run over a store: the counts, and the state that its passes share."""
 
-    A `SealpointError` of ``change`` is a failure of that value alone.
-    """
-
-    def __init__(
-        self,
-        store: RowStore,
-        change: Change,
-        selection: Selection,
-        batch: Batch,
-        max_lock_seconds: float,
-    ) -> None:
-        """Prepare a run."""
+    def __init__(self, store: RowStore, batch: Batch, max_lock_seconds: float) -> None:
         self._changed = self._raced = self._size = 0
         self._kinds = Counter[Kind]()
-        self._store = store
-        self._change = change
-        self._selection = selection
-        self._batch = batch
-        self._max_lock_seconds = max_lock_seconds
+        self._store, self._batch, self._max_lock_seconds = store, batch, max_lock_seconds
         self._rows = 1  # of the next batch; each column begins small
         self._failures = Failures(may_repeat=True)
         self._new_failures: list[Failure] = []
 
-    def events(self) -> Events:
-        """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do."""
+    def events(
+        self, change: Change, selection: Selection, before_change: BeforeChange | None = None
+    ) -> Events:
+        """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do.
+
+        A `SealpointError` of ``change`` is a failure of that value alone.
+        """
+        change_one = partial(self._change_one, change, selection, before_change)
         damage: list[SealpointError] = []
         for _ in range(MAX_PASSES):
             # Damaged metadata is reported by the walk itself, once the other values are done.
             counts = self._store.count(damage)
-            total = sum(count.rows for count in counts if self._selection.takes(count.tag))
+            total = sum(count.rows for count in counts if selection.takes(count.tag))
             before = self._changed + self._raced
             if total:
-                yield from self._one_pass(total)
+                yield from self._one_pass(total, change_one, selection)
             # A raced value is not finished: what the other writer stored may be under an old key too.
             if self._changed + self._raced == before:
                 break
         if damage:
             raise damage[0]
 
-    def _one_pass(self, total: int) -> Iterator[Event]:
+    def _one_pass(self, total: int, change: Change, selection: Selection) -> Iterator[Event]:
         """Walk over all columns once; ``total`` values need a change."""
         seen = 0
         for column in self._store.columns:
@@ -230,7 +212,7 @@ class Run:
             while done is None or done.last is not None:
                 batch = replace(self._batch, rows=self._rows)
                 after = None if done is None else done.last
-                done = self._store.rewrite(column, after, self._try, self._selection, batch)
+                done = self._store.rewrite(column, after, change, selection, batch)
                 seen += done.seen
                 self._changed += done.changed
                 self._raced += done.raced
@@ -250,6 +232,23 @@ class Run:
                     self._kinds[Kind.LEGACY],
                 )
 
+    def _change_one(
+        self, change: Change, selection: Selection, before_change: BeforeChange | None, cell: Cell
+    ) -> tuple[Any, ...] | None:
+        try:
+            changed = change(cell)
+        except SealpointError as error:
+            failed = failure(cell, error)
+            if self._failures.add(failed):  # later passes read it again
+                self._new_failures.append(failed)
+            return None
+        if changed is not None:
+            if before_change is not None:  # not before, because a value that is refused is left as it is
+                before_change(cell)
+            if selection.plaintext or selection.legacy:
+                self._kinds[classify(cell.tag)[0]] += 1
+        return changed
+
     def _adapt(self, done: Rewritten) -> None:
         """Shrink batches for which writers waited too long, at least by half, and let them grow again."""
         if done.lock_seconds > self._max_lock_seconds:
@@ -259,15 +258,3 @@ class Run:
         # Only below half of the limit, so that the size does not alternate around it.
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)
-
-    def _try(self, cell: Cell) -> tuple[Any, ...] | None:
-        try:
-            changed = self._change(cell)
-        except SealpointError as error:
-            failed = failure(cell, error)
-            if self._failures.add(failed):  # later passes read it again
-                self._new_failures.append(failed)
-            return None
-        if changed is not None and (self._selection.plaintext or self._selection.legacy):
-            self._kinds[classify(cell.tag)[0]] += 1
-        return changed

@@ -3,8 +3,6 @@
 One transaction creates the schema and its tables, and inserts the rows of one state of the source. Nothing
 else of the source is copied: no index, right, owner, trigger or other table.
 
-The rows of a decrypted copy on Postgres, as LangGraph's plain saver stores them.
-
 `SealedSaver` leaves three things of a checkpoint readable that the plain saver does not store so: a version
 of its own channel, empty text in place of inline values, and pseudonyms.
 """
@@ -13,20 +11,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Where
 from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, StoredRow, nullable_columns
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, Progress, failure
-from sealpoint.admin.maintenance.decrypt import ThreadIds, open_value, require_no_frame
+from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, failure
+from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import KEY, Frame, read_frame
 from sealpoint.crypto import Opened, RingCipher
-from sealpoint.crypto.tag import MSGPACK, is_sealed
+from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
 from sealpoint.sealed.rows import (
     SENTINEL,
@@ -37,7 +35,6 @@ from sealpoint.sealed.rows import (
     value_missing,
     versions_apart,
 )
-from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde.inert import read_outline
 from sealpoint.serde.jsontext import parse
 
@@ -46,79 +43,8 @@ _QUOTED: Final = f'"{KEY}"'  # Postgres writes keys without escapes
 _NO_JSON: Final = "Postgres stores neither NUL characters and lone surrogates nor NaN and infinity as JSON"
 
 
+# A row of the copy, and the values in other rows that it needs; no row if the plain saver has none there.
 Copied = tuple[StoredRow | None, tuple[Need, ...]]
-"""A row of the copy, and the values in other rows that it needs; no row if the plain saver has none there."""
-
-
-class RowOpener:
-    """Turns each stored row into the row of the copy."""
-
-    def __init__(self, opener: Opener) -> None:
-        """Take what opens values; see `decrypt_schema`."""
-        self._opener = opener
-        self._threads = ThreadIds()
-        self._tokens = Tokens(lambda: opener.cipher.ring)
-
-    def learn(self, cell: Cell) -> None:
-        """Remember the thread that the sealed part of a checkpoint names.
-
-        Call it with a cell of each thread with a pseudonym before `open`, which names those that do not open.
-        """
-        try:
-            header = open_value(self._opener, cell).header
-        except SealpointError:
-            return
-        if header is not None:
-            self._threads.learn(cell.where.names["thread_id"], header)
-
-    def open(self, cell: Cell, row: StoredRow) -> Copied:
-        """Return what to store in place of a row: nothing in it is sealed."""
-        column = cell.where.column
-        for name, value in row.items():
-            if value is None and name not in nullable_columns(column.table):
-                raise RowError(f"column {name!r} of table {column.table!r} is NULL")
-        row = row | {"thread_id": self._threads.require_id(row["thread_id"])}
-        if column.in_json:
-            return self._open_checkpoint(cell, row)
-        if not holds_value(cell):
-            return row, ()
-        parts = open_value(self._opener, cell)
-        if parts.is_bound and cell.is_sentinel:
-            return None, ()
-        claims = parts.claims.columns if parts.claims else {}
-        row |= {name: claim for name, claim in claims.items() if name in row}
-        kind, data = parts.opened.typed
-        return row | {"type": kind, column.name: data}, ()
-
-    def _open_checkpoint(self, cell: Cell, row: StoredRow) -> Copied:
-        if not holds_value(cell):
-            if _QUOTED in row["checkpoint"]:
-                checkpoint = _parse(row["checkpoint"])
-                versions = checkpoint.get("channel_versions") if isinstance(checkpoint, dict) else None
-                require_never_sealed(row.get("checkpoint_id"), versions)
-            return row, ()
-        header, opened = self._open_header(cell, row)
-        readable, versions = require_parts(_parse(row["checkpoint"]), row["checkpoint_id"])
-        document = _document_of(cell, opened)
-        cell.require_same(header, self._tokens)
-        key = tuple(row[name] for name in cell.where.column.key)
-        needs = [Need(key, *apart) for apart in versions_apart(header, document, versions)]
-        restored = {**document, "channel_values": restore_values(header, readable)}
-        row["checkpoint"] = _as_json("checkpoint", restored)
-        row["metadata"] = _as_json("metadata", header["metadata"])
-        return row, tuple(need for need in needs if need.channel != SENTINEL)
-
-    def _open_header(self, cell: Cell, row: StoredRow) -> tuple[Header, Opened]:
-        """Open the sealed part of metadata, which another program may have sealed."""
-        try:
-            parts = open_value(self._opener, cell)
-        except DecodeError:
-            require_no_frame(row["metadata"])
-            raise
-        if parts.header is None:
-            require_no_frame(row["metadata"])
-            raise RowError("the sealed part of the metadata is not that of a checkpoint")
-        return parts.header, parts.opened
 
 
 def cell_of(column: Column, row: StoredRow) -> Cell:
@@ -132,7 +58,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     frame = Frame(None, None)
     # Not by `has_frame`: with what is sealed, metadata may be larger than metadata alone may be.
     try:
-        document = _parse(metadata)
+        document = parse_json(metadata)
     except DecodeError:
         document = None
     if isinstance(document, dict):
@@ -153,21 +79,35 @@ def holds_value(cell: Cell) -> bool:
     return bool(cell.tag != _NO_VALUE or cell.value is not None)
 
 
-def _parse(text: str) -> Any:
+def parse_json(text: str) -> Any:
+    """Return what a JSON column of Postgres holds."""
     return parse(text.encode(), MAX_DEPTH, MAX_ELEMENTS)
 
 
-def _document_of(cell: Cell, opened: Opened) -> Any:
-    """Return the sealed document, which lacks the values. Where it has an object, JSON has no form for it."""
-    document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
+def restore(
+    header: Header, document: Any, text: str, checkpoint_id: str
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Restore a checkpoint, of which ``document`` was sealed without the values.
+
+    Args:
+        header: What was sealed with it.
+        document: The document, decoded.
+        text: What is readable in the row, as JSON.
+        checkpoint_id: The id of the row.
+
+    Returns:
+        The document with the values that are stored in it; channel and version of each of the others.
+    """
     if isinstance(document, dict):
-        document["channel_values"] = {}
-    require_document(document, cell.where.names["checkpoint_id"])
-    return document
+        document = {**document, "channel_values": {}}
+    require_document(document, checkpoint_id)
+    readable, versions = require_parts(parse_json(text), checkpoint_id)
+    apart = [*versions_apart(header, document, versions)]
+    return {**document, "channel_values": restore_values(header, readable)}, apart
 
 
-def _as_json(what: str, value: Any) -> str:
-    """Return the text of a JSON column."""
+def as_json(what: str, value: Any) -> str:
+    """Return the text of a JSON column of Postgres."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -206,49 +146,39 @@ def decrypt_schema(
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputError: If ``out`` exists.
-        OutputError: If a schema cannot have this name.
+        OutputError: If ``out`` exists, or a schema cannot have this name.
         AccessError: If the role may not create a schema, or the server is read-only.
         HeldError: If another session is creating ``out``.
         SchemaError: If a table of the saver is missing, or has changed.
         StoppedError: If the disk is full or the server ended the session. The run can be repeated.
     """
-    opener = RowOpener(Opener(cipher, allow_plaintext))
     with closing(store.new_schema(out)) as target:
         with store.snapshot() as snapshot:
-            run = _Copy(store, snapshot, target, opener, batch)
+            run = _SchemaCopy(store, snapshot, target, Opener(cipher, allow_plaintext), batch)
             yield from run.events()
         if not run.has_failed:
             target.commit()
 
 
-class _Copy:
-    """Inserts the rows of a snapshot into a new schema, with decrypted values.
-
-    Attributes:
-        has_failed: Whether a value did not open. Then the other values are only opened.
-    """
+class _SchemaCopy(Copy):
+    """Inserts the rows of a snapshot into a new schema, with decrypted values."""
 
     def __init__(
-        self, store: PostgresRows, snapshot: Snapshot, target: NewSchema, opener: RowOpener, batch: Batch
+        self, store: PostgresRows, snapshot: Snapshot, target: NewSchema, opener: Opener, batch: Batch
     ) -> None:
-        self.has_failed = False
-        self._columns = store.columns
-        self._snapshot = snapshot
-        self._target = target
-        self._opener = opener
-        self._batch = batch
-        self._values = self._total = self._opened = self._size = 0
+        super().__init__(opener, batch)
+        self._read, self._snapshot, self._target = store.columns, snapshot, target
 
     def events(self) -> Iterator[Event]:
         self._total = self._snapshot.count()
         for cell in self._snapshot.pseudonyms():
-            self._opener.learn(cell)
+            with suppress(SealpointError):  # it is named when its row is copied
+                self.parts(cell)
         # Checkpoints come last: their values are there by then.
-        for column in self._columns:
+        for column in self._read:
             for rows in self._snapshot.pages(column.table, self._batch):
                 yield from self._copy_page(column, rows)
-                yield Progress(column.label, self._values, self._total, self._opened, 0, self._size, 0.0)
+                yield self.progress(column)
 
     def _copy_page(self, column: Column, rows: list[StoredRow]) -> Iterator[Event]:
         opened = []
@@ -258,7 +188,7 @@ class _Copy:
             has_value = holds_value(cell)
             self._values += has_value
             try:
-                copied, needed = self._opener.open(cell, row)
+                copied, needed = self._open(cell, row)
             except SealpointError as error:
                 self.has_failed = True
                 yield failure(cell, error)
@@ -267,10 +197,57 @@ class _Copy:
                 opened.append(copied)
             needs |= dict.fromkeys(needed, cell)
             if has_value:
-                self._opened += is_sealed(cell.tag)
-                self._size += len(cell.value)
+                self.count(cell)
         if not self.has_failed:
             self._target.insert(column.table, opened)
             for need in self._target.lost([*needs]):
                 self.has_failed = True
                 yield failure(needs[need], value_missing(need.channel))
+
+    def _open(self, cell: Cell, row: StoredRow) -> Copied:
+        """Return what to store in place of a row: nothing in it is sealed."""
+        column = cell.where.column
+        for name, value in row.items():
+            if value is None and name not in nullable_columns(column.table):
+                raise RowError(f"column {name!r} of table {column.table!r} is NULL")
+        row = row | {"thread_id": self.require_id(row["thread_id"])}
+        if column.in_json:
+            return self._open_checkpoint(cell, row)
+        if not holds_value(cell):
+            return row, ()
+        parts = self.parts(cell)
+        if parts.is_bound and cell.is_sentinel:
+            return None, ()
+        claims = parts.claims.columns if parts.claims else {}
+        row |= {name: claim for name, claim in claims.items() if name in row}
+        kind, data = parts.opened.typed
+        return row | {"type": kind, column.name: data}, ()
+
+    def _open_checkpoint(self, cell: Cell, row: StoredRow) -> Copied:
+        if not holds_value(cell):
+            if _QUOTED in row["checkpoint"]:
+                checkpoint = parse_json(row["checkpoint"])
+                versions = checkpoint.get("channel_versions") if isinstance(checkpoint, dict) else None
+                require_never_sealed(row.get("checkpoint_id"), versions)
+            return row, ()
+        header, opened = self._open_header(cell, row)
+        # Where the document has an object, JSON has no form for it.
+        document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
+        restored, apart = restore(header, document, row["checkpoint"], row["checkpoint_id"])
+        cell.require_same(header, self._tokens)
+        row["checkpoint"] = as_json("checkpoint", restored)
+        row["metadata"] = as_json("metadata", header["metadata"])
+        key = tuple(row[name] for name in cell.where.column.key)
+        return row, tuple(Need(key, *each) for each in apart if each[0] != SENTINEL)
+
+    def _open_header(self, cell: Cell, row: StoredRow) -> tuple[Header, Opened]:
+        """Open the sealed part of metadata, which another program may have sealed."""
+        try:
+            parts = self.parts(cell)
+        except DecodeError:
+            require_no_frame(row["metadata"])
+            raise
+        if parts.header is None:
+            require_no_frame(row["metadata"])
+            raise RowError("the sealed part of the metadata is not that of a checkpoint")
+        return parts.header, parts.opened

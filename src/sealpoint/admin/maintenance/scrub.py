@@ -108,14 +108,11 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
     fragments = tuple(traces)
     size, found = 0, set[tuple[str, int]]()
     path = path.resolve()  # SQLite has its log next to the target of a link
-    for file in (path.with_name(path.name + suffix) for suffix in _FILES):
+    for file in (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")):
         with suppress(FileNotFoundError):  # the last process that closes the database removes the log
             size += file.stat().st_size
             found.update((file.name, place) for place in _search(file, _old_tags(ring, live), fragments))
     return Scrubbed(size, len(fragments), tuple(sorted(found)), lock_seconds)
-
-
-_FILES: Final = ("", "-wal", "-journal")
 
 
 def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.crypto.tag import PICKLE, READABLE, Kind, Tag, classify
 from sealpoint.errors import SealpointError, excerpt
+from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.state import LEGACY
-
-if TYPE_CHECKING:
-    from sealpoint.keys.entry import RingEntry
 
 # Tags are not trusted here: a forged database may name any number of keys and types.
 MAX_KEYS: Final = 100

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.admin.keys import destroy, edit
 from sealpoint.admin.maintenance.rotate import require_opening
 from sealpoint.crypto import Key, KeyState
@@ -76,24 +75,20 @@ def destroy_key(
     def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
         _require_listed(ring, listed)
         require_unused([entry], stores, f"cannot destroy {key_id!r}")
-        is_waived = not stores or (listed is None and bool(ring.databases))
-        waived = [DATABASE_CHECK] if is_waived else []
-        for store in stores:
-            if not is_related(store, ring.entries):
-                if not allow_unrelated:
-                    problem = (
-                        f"cannot destroy {key_id!r}: {store.name} has no value under any key of the ring"
-                    )
-                    raise MaintenanceError(
-                        problem,
-                        hint=(
-                            "name the databases that were sealed under this ring; `sealpoint status DB`"
-                            " shows the keys of one. To accept this one: --allow-unrelated"
-                        ),
-                    )
-                waived.append(RELATION_CHECK)
-                break
-        return waived
+        unrelated = next((store for store in stores if not is_related(store, ring.entries)), None)
+        if unrelated is not None and not allow_unrelated:
+            raise MaintenanceError(
+                f"cannot destroy {key_id!r}: {unrelated.name} has no value under any key of the ring",
+                hint=(
+                    "name the databases that were sealed under this ring; `sealpoint status DB`"
+                    " shows the keys of one. To accept this one: --allow-unrelated"
+                ),
+            )
+        waived = {
+            DATABASE_CHECK: not stores or (listed is None and bool(ring.databases)),
+            RELATION_CHECK: unrelated is not None,
+        }
+        return [check for check, is_waived in waived.items() if is_waived]
 
     return destroy.destroy_key(path, key_id, require, leave_material=leave_material)
 
@@ -107,7 +102,7 @@ def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
 
 def count_rows(store: RowStore, entry: RingEntry) -> int:
     """Return how many values of a store are under a key."""
-    return sum(count.rows for count in store.count() if _is_under(count.tag, entry))
+    return _rows_under(store.count(), entry)
 
 
 def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
@@ -115,15 +110,15 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
     for store in stores:
         counts = store.count()
         for entry in entries:
-            rows = sum(count.rows for count in counts if _is_under(count.tag, entry))
-            if rows:
+            if rows := _rows_under(counts, entry):
                 message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
                 raise KeyInUseError(message, hint=_way_out(entry))
 
 
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
     """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
-    return any(_is_under(count.tag, entry) for count in store.count() for entry in entries)
+    counts = store.count()
+    return any(_rows_under(counts, entry) for entry in entries)
 
 
 def _way_out(entry: RingEntry) -> str:
@@ -135,6 +130,7 @@ def _way_out(entry: RingEntry) -> str:
     return f"{enable}reseal the rows first: {rotate}"
 
 
-def _is_under(tag: Any, entry: RingEntry) -> bool:
-    """Whether a tag names a key. Also for tags of later releases, which this one cannot parse."""
-    return is_under(tag, None if entry.suite == LEGACY else entry.id)
+def _rows_under(counts: Sequence[TagCount], entry: RingEntry) -> int:
+    """Count the values under a key. Also those with tags of later releases, which this one cannot parse."""
+    key_id = None if entry.suite == LEGACY else entry.id
+    return sum(count.rows for count in counts if is_under(count.tag, key_id))

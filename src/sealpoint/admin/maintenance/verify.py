@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count, islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Record, Selection
 from sealpoint.admin.databases.rows import (
@@ -24,15 +25,15 @@ from sealpoint.admin.databases.rows import (
     failure,
     pages,
 )
-from sealpoint.admin.maintenance.calls import CallCheck, WriteRows
-from sealpoint.admin.maintenance.result import Reason
-from sealpoint.base.checkpoint import require_document
+from sealpoint.admin.maintenance.calls import WriteCheck
+from sealpoint.admin.maintenance.result import Reason, applying
+from sealpoint.base.checkpoint import CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
-from sealpoint.sealed.rows import Claims, Header, Parts, value_missing, versions_apart
+from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
@@ -75,24 +76,39 @@ def verify(
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
     except DatabaseCorruptError as error:  # values before the damage are opened nevertheless
         damage = error
-    seen = size = 0
     numbers, opener = count(), Opener(cipher, allow_plaintext)
-    for column in store.columns if columns is None else columns:
+
+    def look(cell: Cell) -> None:
+        if next(numbers) % every == 0:
+            opened = opener.open(cell)
+            if examine is not None:
+                examine(cell, opened)
+
+    yield from walk(store, look, total, store.columns if columns is None else columns, selection, batch)
+    if damage is not None:
+        raise damage
+
+
+def walk(
+    store: RowStore,
+    look: Callable[[Cell], object],
+    total: int,
+    columns: Sequence[Column],
+    selection: Selection = EVERYTHING,
+    batch: Batch = BATCH,
+) -> Iterator[Event]:
+    """Pass values to ``look``: yield a failure for each that it refuses, and progress after each batch."""
+    seen = size = 0
+    for column in columns:
         for page in pages(store, column, selection, batch):
             for cell in page.cells:
                 size += len(cell.value) if isinstance(cell.value, bytes) else 0
-                if next(numbers) % every:
-                    continue
                 try:
-                    opened = opener.open(cell)
-                    if examine is not None:
-                        examine(cell, opened)
+                    look(cell)
                 except SealpointError as error:
                     yield failure(cell, error)
             seen += len(page.cells)
             yield Progress(column.label, seen, total, 0, 0, size, 0.0)
-    if damage is not None:
-        raise damage
 
 
 def require_own_document(cell: Cell, opened: Opened) -> Any:
@@ -101,21 +117,15 @@ def require_own_document(cell: Cell, opened: Opened) -> Any:
     Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
     """
     if opened.inner == MSGPACK and opened.authenticated:
-        document = read_outline(opened.data, lambda *_: _OBJECT)
+        document = read_outline(opened.data, lambda *_: Inert("", "", "", None))
     else:
         document = decode_inert(opened.inner, opened.data)
     if cell.where.column.in_json and isinstance(document, dict):
         document = {**document, "channel_values": {}}
-    if not _is_object(document):
-        require_document(document, cell.where.names["checkpoint_id"], _is_object)
+    if not isinstance(document, Inert):
+        checkpoint_id = cell.where.names["checkpoint_id"]
+        require_document(document, checkpoint_id, lambda value: isinstance(value, Inert))
     return document
-
-
-_OBJECT: Final = Inert("", "", "", None)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Inert)
 
 
 class Places(NamedTuple):
@@ -136,15 +146,17 @@ class Places(NamedTuple):
 
 def check_records(
     store: RowStore, examine: Callable[[Record], object] = lambda _: None
-) -> Iterator[Failure | Places]:
-    """Check the rows of ``checkpoints`` beside their values.
+) -> Generator[Failure, None, Places]:
+    """Check the rows of ``checkpoints`` beside their values, and return those whose parent is not there.
 
     The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
     """
     ids, waiting = set[int](), Counter[int]()
     for record in store.cleartext.records():
         try:
-            _require_readable(record)
+            if record.flaw is not None:
+                raise RowError(record.flaw)
+            require_beside(record.table, record.place, record.parent, record.metadata)
         except SealpointError as error:
             yield Failure(record.table, record.place, None, error.with_traceback(None))
             continue
@@ -154,14 +166,9 @@ def check_records(
         waiting.pop(own, None)
         if parent is not None and parent not in ids:
             waiting[parent] += 1
-    yield Places(waiting.total(), tuple(islice(_orphans(store, waiting), MAX_PLACES)))
-
-
-def _orphans(store: RowStore, missing: Collection[int]) -> Iterator[dict[str, Any]]:
-    """Yield the places of checkpoints whose parent is one of these."""
-    for record in store.cleartext.records() if missing else ():
-        if _marks(record)[1] in missing:
-            yield record.place
+    again = store.cleartext.records() if waiting else ()
+    orphans = (record.place for record in again if _marks(record)[1] in waiting)
+    return Places(waiting.total(), tuple(islice(orphans, MAX_PLACES)))
 
 
 def _marks(record: Record) -> tuple[int, int | None]:
@@ -171,28 +178,24 @@ def _marks(record: Record) -> tuple[int, int | None]:
     return own, hash((*thread, record.parent)) if record.parent else None
 
 
-def _require_readable(record: Record) -> None:
-    """Check a row as a saver does that reads it."""
-    if record.flaw is not None:
-        raise RowError(record.flaw)
-    for name, part in record.place.items():
+def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
+    """Check what is beside a checkpoint as a saver does that reads it, and return its metadata."""
+    for name, part in names.items():
         if type(part) is not str:
-            raise RowError(
-                f"key column {name!r} of table {record.table!r} holds {type(part).__name__}, not str"
-            )
-    if record.place.get("checkpoint_id") == "":
+            raise RowError(f"key column {name!r} of table {table!r} holds {type(part).__name__}, not str")
+    if names.get("checkpoint_id") == "":
         raise RowError("the id of a checkpoint is empty")
-    if record.parent is not None and type(record.parent) is not str:
-        raise RowError(f"the id of the parent is {type(record.parent).__name__}, not text")
-    decode_metadata(record.metadata)
+    if parent is not None and type(parent) is not str:
+        raise RowError(f"the id of the parent is {type(parent).__name__}, not text")
+    return decode_metadata(metadata)
 
 
+# The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times.
 DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-"""The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times."""
 
 
-class Observer(Protocol):
-    """Receives what a verification opens."""
+class Observer:
+    """Receives what a verification opens; here it does nothing with it."""
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
         """Receive a value that opened, and whose row a saver would accept."""
@@ -200,11 +203,13 @@ class Observer(Protocol):
     def add_failure(self, failed: Failure) -> None:
         """Receive a value or a row that is refused."""
 
-    def findings(self) -> Iterator[Failure]:
-        """Yield what was found since the last call; called after each event."""
+    def findings(self) -> Iterable[Failure]:
+        """Return what was found since the last call; called after each event."""
+        return ()
 
-    def finish(self) -> Iterator[Failure]:
-        """Yield what is found when the whole database was read."""
+    def finish(self) -> Iterable[Failure]:
+        """Return what is found when the whole database was read."""
+        return ()
 
 
 class Verification:
@@ -241,13 +246,12 @@ class Verification:
         self._unbound = Places()
         self._require_bound = require_bound
         self._needs: dict[Need, Cell] = {}
-        self._writes = _Writes(store, Opener(cipher))
         read = store.columns if columns is None else columns
         has_writes = any(column.coordinates == WRITE for column in read)
-        self._calls = CallCheck(WriteRows(store, cipher)) if has_writes else None
+        self._writes = WriteCheck(store, cipher) if has_writes else None
         self._store = store
         self._tokens = Tokens(lambda: cipher.ring)
-        self._observer = observer
+        self._observer = Observer() if observer is None else observer
         self._values = verify(
             store,
             cipher,
@@ -271,29 +275,24 @@ class Verification:
 
     def events(self) -> Iterator[Event]:
         """Run: yield progress, and a failure for each value and row that a saver would refuse."""
-        observer = self._observer
         for event in self._database_events():
-            if observer is not None and isinstance(event, Failure):
-                observer.add_failure(event)
+            if isinstance(event, Failure):
+                self._observer.add_failure(event)
             yield event
-            if observer is not None:
-                yield from observer.findings()
-        if observer is not None:
-            yield from observer.finish()
+            yield from self._observer.findings()
+        yield from self._observer.finish()
 
     def _database_events(self) -> Iterator[Event]:
         for event in self._values:
             yield event
             if isinstance(event, Progress):
-                yield from self._find_lost()
-        yield from self._writes.find_copies()
-        if self._calls is not None:
-            yield from self._calls.findings()
-        for found in check_records(self._store, self._examine_record):
-            if isinstance(found, Places):
-                self.orphans = found
-            else:
-                yield found
+                needs, self._needs = self._needs, {}  # of the checkpoints of the batch
+                for need in self._store.lost([*needs]):
+                    yield failure(needs[need], value_missing(need.channel))
+        if self._writes is not None:
+            yield from self._writes.find_copies()
+            yield from self._writes.find_lost()
+        self.orphans = yield from check_records(self._store, self._examine_record)
 
     def counts(self) -> dict[str, Any]:
         """Return what was counted, as JSON."""
@@ -308,20 +307,16 @@ class Verification:
             "orphan_places": list(self.orphans.places),
         }
 
-    def reasons(self) -> Iterator[Reason]:
-        """Yield why the run shows less than that all is as it was written."""
-        yield from self.accepted_reasons()
-        if self.orphans.rows:
-            yield Reason.PARENTS_MISSING
-        if self.unbound.rows:
-            yield Reason.NOT_BOUND if self._require_bound else Reason.UNBOUND
+    def reasons(self) -> list[Reason]:
+        """Return why the run shows less than that all is as it was written."""
+        unbound = Reason.NOT_BOUND if self._require_bound else Reason.UNBOUND
+        more = applying({Reason.PARENTS_MISSING: self.orphans.rows, unbound: self.unbound.rows})
+        return [*self.accepted_reasons(), *more]
 
-    def accepted_reasons(self) -> Iterator[Reason]:
-        """Yield why values were accepted that are not authenticated."""
-        if self.accepted > self.legacy:
-            yield Reason.PLAINTEXT_ALLOWED
-        if self.legacy:
-            yield Reason.LEGACY_ALLOWED
+    def accepted_reasons(self) -> list[Reason]:
+        """Return why values were accepted that are not authenticated."""
+        plaintext = self.accepted > self.legacy
+        return applying({Reason.PLAINTEXT_ALLOWED: plaintext, Reason.LEGACY_ALLOWED: self.legacy})
 
     def _examine(self, cell: Cell, opened: Opened) -> None:
         parts = cell.parts(opened)
@@ -329,12 +324,9 @@ class Verification:
             self._examine_header(cell, parts.header, require_own_document(cell, parts.opened))
         elif cell.where.column.coordinates == CHECKPOINT:
             require_own_document(cell, parts.opened)
-        if self._observer is not None:
-            self._observer.add(cell, opened, parts)
-        if parts.claims is not None:
+        self._observer.add(cell, opened, parts)
+        if parts.claims is not None and self._writes is not None:
             self._writes.add(cell, parts.claims)
-            if self._calls is not None:
-                self._calls.add(cell, parts.claims)
         if parts.is_bound:
             self.bound += 1
         else:
@@ -344,7 +336,9 @@ class Verification:
             self.legacy += is_legacy(cell.tag)
         else:
             self.covered[cell.where.column.label, opened.key_id] += 1
-            self._date(opened.key_id, cell.where.names.get("checkpoint_id"))
+            checkpoint_id = cell.where.names.get("checkpoint_id", "")
+            if checkpoint_id > self.newest.get(opened.key_id, "") and DATED_ID.fullmatch(checkpoint_id):
+                self.newest[opened.key_id] = checkpoint_id
 
     def _examine_header(self, cell: Cell, header: Header, document: Any) -> None:
         cell.require_same(header, self._tokens)
@@ -352,71 +346,12 @@ class Verification:
             readable = decode_metadata(cell.where.beside["channel_versions"])
             needs = versions_apart(header, document, readable)
             self._needs |= {Need(cell.where.key, *need): cell for need in needs}
-        if self._calls is not None:
-            self._calls.add_checkpoint(cell, header)
-
-    def _date(self, key_id: str, checkpoint_id: Any) -> None:
-        is_later = isinstance(checkpoint_id, str) and checkpoint_id > self.newest.get(key_id, "")
-        if is_later and DATED_ID.fullmatch(checkpoint_id):
-            self.newest[key_id] = checkpoint_id
+        if self._writes is not None:
+            self._writes.add_checkpoint(cell, header)
 
     def _examine_record(self, record: Record) -> None:
         if record.is_readable:
             self._unbound = self._unbound.plus(record.place)
-
-    def _find_lost(self) -> Iterator[Failure]:
-        """Yield a failure for each value that a checkpoint of the batch needs, and that is not there."""
-        needs, self._needs = self._needs, {}
-        for need in self._store.lost([*needs]):
-            yield failure(needs[need], value_missing(need.channel))
-
-
-class _Writes:
-    """Finds writes that claim the same place.
-
-    Two of one place cannot both stand in the row of that place, so only those in other rows are remembered:
-    nearly none, because a saver changes the numbers of writes only when it copies a thread.
-    """
-
-    def __init__(self, store: RowStore, opener: Opener) -> None:
-        self._store, self._opener = store, opener
-        self._claimed = dict[tuple[Any, ...], Cell]()
-        self._copies = list[Cell]()
-
-    def add(self, cell: Cell, claims: Claims) -> None:
-        """Add a write that has opened."""
-        place = _claimed_place(cell, claims)
-        if place == cell.where.key[:-1]:
-            return
-        if place in self._claimed:
-            self._copies.append(cell)
-        self._claimed[place] = cell._replace(value=None)
-
-    def find_copies(self) -> Iterator[Failure]:
-        """Yield a failure for each write whose place another one has."""
-        error = "a write of a task is stored twice"
-        for cell in self._copies:
-            yield failure(cell, RowError(error))
-        columns = [column for column in self._store.columns if column.coordinates == WRITE]
-        for column in columns if self._claimed else ():
-            for page in pages(self._store, column):
-                for cell in page.cells:
-                    if (found := self._claimed.get(cell.where.key[:-1])) and self._stands_there(cell):
-                        yield failure(found, RowError(error))
-
-    def _stands_there(self, cell: Cell) -> bool:
-        """Whether a write claims the place where it stands."""
-        try:
-            claims = self._opener.parts(cell).claims
-        except SealpointError:  # it has been named
-            return False
-        return claims is not None and _claimed_place(cell, claims) == cell.where.key[:-1]
-
-
-def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
-    """Return the primary key of the row of a write: that of the cell with the number that was sealed."""
-    *task, _, _ = cell.where.key
-    return (*task, claims.idx)
 
 
 def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) -> Iterator[Event]:
@@ -432,32 +367,23 @@ def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) 
         row of ``checkpoints`` that a saver refuses for its ids or its metadata.
     """
     total = sum(count.rows for count in store.count())
-    seen = size = 0
-    for column in store.columns:
-        for page in pages(store, column, batch=batch):
-            for cell in page.cells:
-                size += len(cell.value) if isinstance(cell.value, bytes) else 0
-                try:
-                    _decode(serde, cell)
-                except SealpointError as error:
-                    yield failure(cell, error)
-                except SystemExit:  # else the exit code of the run would be that of a class
-                    yield failure(cell, DecodeError("a class in the value ends the program"))
-            seen += len(page.cells)
-            yield Progress(column.label, seen, total, 0, 0, size, 0.0)
-    yield from (found for found in check_records(store) if isinstance(found, Failure))
+    yield from walk(store, partial(_decode, serde), total, store.columns, batch=batch)
+    yield from check_records(store)
 
 
 def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
     cell.where.require_key()
     row = cell.row if is_sealed(cell.tag) else None
     header = None
-    if row is None:
-        value = serde.loads_typed((cell.tag, cell.value))
-    else:
-        opened, header, *_ = cell.parts(serde.open(cell.tag, cell.value, row=row))
-        value = serde.decode(*opened.typed)
-    if header and cell.where.column.in_json:
+    try:
+        if row is None:
+            value = serde.loads_typed((cell.tag, cell.value))
+        else:
+            opened, header, *_ = cell.parts(serde.open(cell.tag, cell.value, row=row))
+            value = serde.decode(*opened.typed)
+    except SystemExit:  # else the exit code of the run would be that of a class
+        raise DecodeError("a class in the value ends the program") from None
+    if header and cell.where.column.in_json and isinstance(value, dict):
         value = {**value, "channel_values": {}}  # they are in rows of their own
     if (header or cell.where.column.coordinates == CHECKPOINT) and not is_opaque(serde, value):
         require_document(value, cell.where.names["checkpoint_id"])

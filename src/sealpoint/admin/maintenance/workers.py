@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from time import monotonic, sleep
 from traceback import format_tb
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from sealpoint.admin.databases.rows import Event, Events, Failure, Failures, Progress, RowStore
 from sealpoint.admin.maintenance.result import Options
@@ -39,9 +39,7 @@ class Stop:
     A signal may interrupt the thread that reads it, so it takes no lock as an event would: that may deadlock.
     """
 
-    def __init__(self) -> None:
-        """Create a signal that is not set."""
-        self._is_set = False
+    _is_set = False
 
     def set(self) -> None:
         """Request a stop."""
@@ -66,7 +64,6 @@ class Pace:
     def __init__(
         self, stop: Signal, *, rows_per_second: float | None = None, max_seconds: float | None = None
     ) -> None:
-        """Begin to count the time."""
         self.stopped = False
         self._stop = stop
         self._rate = rows_per_second
@@ -264,19 +261,16 @@ def _end(lines: Sequence[Line]) -> None:
         line.close()
 
 
-class _Halt:
+class _Halt(NamedTuple):
     """A `Signal` for a worker: set by any message from its parent process, or when the parent ends."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    line: Line
 
     def is_set(self) -> bool:
-        """Whether to stop."""
-        return self._line.poll()
+        return self.line.poll()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds, or until it is set."""
-        return self._line.poll(timeout)
+        return self.line.poll(timeout)
 
 
 def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
