@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from sealpoint.admin.cli import render
+from sealpoint.admin.cli import output as render
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.rows import MAX_CAUSES, Failure, Failures
 from sealpoint.admin.maintenance import job, rotate, scrub

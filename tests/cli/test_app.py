@@ -16,8 +16,8 @@ import pytest
 import typer
 
 from sealpoint.admin.cli import app as program_app
-from sealpoint.admin.cli import databases as stores
 from sealpoint.admin.cli import keys, options, output
+from sealpoint.admin.cli import options as stores
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.errors import DatabaseMissingError, PasswordError
 from tests.cli.conftest import CODE, Ended, Run

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.cli import frame
+from sealpoint.admin.cli import app as frame
 from sealpoint.admin.cli.app import COMMANDS
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence import VerifierKey, verify_ledger

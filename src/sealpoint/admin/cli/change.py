@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import open_store
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
-from sealpoint.admin.cli.output import complain, complain_of_damage, progress_bar, put, say, show_table
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.options import open_store
+from sealpoint.admin.cli.output import (
+    Document,
+    ShownFailures,
+    Watch,
+    complain,
+    complain_of_damage,
+    put,
+    say,
+    show_table,
+    values_line,
+    watching,
+)
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import Event, Failure, RowStore
+from sealpoint.admin.databases.rows import Event, RowStore
 from sealpoint.admin.maintenance.job import (
     Action,
     End,
@@ -111,7 +120,6 @@ class Change:
     def __init__(self, run: Run, database: str, cipher: RingCipher, options: Options, words: Words) -> None:
         self._run, self._database, self._cipher = run, database, cipher
         self._options, self._words = options, words
-        self._key_id = cipher.ring.require_active().id
 
     def open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
         """Return the rows that the job changes; here those of the store itself."""
@@ -138,28 +146,27 @@ class Change:
     def say_before_apply(self, plan: list[Step]) -> None:
         """Say what is to be done before the plan is carried out."""
 
-    def show(self) -> Exit:
+    def show(self) -> None:
         """Show the plan."""
         result, damage = self._run.result, list[SealpointError]()
         with ExitStack() as stack:
             store = stack.enter_context(closing(open_store(self._database)))
             rows = self.open_rows(store, stack, writable=False)
             self.require_fitting(store)
-            part, plan = result.looks_at(store), self.make_plan(rows, damage)
+            self._run.looks_at(store)
+            plan = self.make_plan(rows, damage)
         result.add(Reason.NOT_APPLIED)
         result.add(Reason.DAMAGED, when=bool(damage))
         result.add(Reason.NO_ROWS, when=not plan)
         result.add(Reason.KEYS_MISSING, when=any(step.action is Action.NEEDS_KEY for step in plan))
-        members = {**part, "key": self._key_id, "applied": False, "plan": self._plan_members(plan)}
-        code = self._run.end(members, self._show_plan)
+        self._run.end(self._plan_members(plan, applied=False), self._show_plan)
         if not self._run.as_json:
             self.say_before_apply(plan)
             say("--apply carries it out")
-        complain_of_damage(part["database"]["name"], damage)
-        return code
+        complain_of_damage(store.name, damage)
 
-    def _plan_members(self, plan: list[Step]) -> list[dict[str, Any]]:
-        return [
+    def _plan_members(self, plan: list[Step], *, applied: bool) -> dict[str, Any]:
+        steps = [
             {
                 "table": share.table,
                 "kind": share.kind,
@@ -170,33 +177,33 @@ class Change:
             }
             for share, action in plan
         ]
+        return {"key": self._cipher.ring.require_active().id, "applied": applied, "plan": steps}
 
     def _show_plan(self, document: Document) -> None:
-        rows = [list(row.values()) for row in document["plan"]]
-        show_table(("table", "kind", "key", "rows", "bytes", self._words.column), rows)
+        columns = ("table", "kind", "key", "rows", "bytes", self._words.column)
+        show_table(columns, (step.values() for step in document["plan"]))
 
-    def apply(self) -> Exit:
+    def apply(self) -> None:
         """Carry the plan out."""
-        result, failures = self._run.result, render.ShownFailures(shown=not self._run.as_json)
+        result, failures = self._run.result, ShownFailures(shown=not self._run.as_json)
         with ExitStack() as stack:
             store = stack.enter_context(closing(open_store(self._database, writable=True)))
             rows = self.open_rows(store, stack, writable=True)
-            part, plan = result.looks_at(store), self.make_plan(rows, [])
+            self._run.looks_at(store)
+            plan = self.make_plan(rows, [])
             with stopping() as stop, _reporting(failures) as report:
                 outcome = self.make_job(store, rows, stop, report).run()
         if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
             complain(str(outcome.problem), outcome.problem.hint)
-        result.add(*render.failure_reasons(failures))
-        result.add(*self._reasons(outcome, sum(step.share.rows for step in plan)))
-        head = {**part, "key": self._key_id, "applied": True, "plan": self._plan_members(plan)}
-        members = {**head, **self._outcome_members(outcome, failures)}
-        return self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
+        result.add(Reason.NO_ROWS, when=not any(step.share.rows for step in plan))
+        result.add(*self._reasons(outcome))
+        members = {**self._plan_members(plan, applied=True), **self._outcome_members(outcome, failures)}
+        self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
 
-    def _reasons(self, outcome: Outcome, rows: int) -> Iterator[Reason]:
+    def _reasons(self, outcome: Outcome) -> Iterator[Reason]:
         """Yield why an outcome does not show that all values are as they are to be."""
         is_changed = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
         applies = {
-            Reason.NO_ROWS: not rows,
             Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
             self._words.left: outcome.left,
             Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
@@ -209,7 +216,7 @@ class Change:
         if outcome.scrubbed:
             yield from scrub_reasons(outcome.scrubbed)
 
-    def _outcome_members(self, outcome: Outcome, failures: render.ShownFailures) -> dict[str, Any]:
+    def _outcome_members(self, outcome: Outcome, failures: ShownFailures) -> dict[str, Any]:
         scrubbed = outcome.scrubbed
         return {
             self._words.changed: outcome.changed,
@@ -217,8 +224,7 @@ class Change:
             "plaintext": outcome.plaintext,
             "legacy": outcome.legacy,
             "left": outcome.left,
-            "failed": failures.count,
-            "failures": failures.objects(),
+            **failures.end(self._run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
             **({"scrubbed": scrubbed and scrubbed_object(scrubbed)} if self.scrubs else {}),
@@ -226,32 +232,26 @@ class Change:
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
 
-    def _show_outcome(self, outcome: Outcome, failures: render.ShownFailures, document: Document) -> None:
+    def _show_outcome(self, outcome: Outcome, failures: ShownFailures, document: Document) -> None:
         """Print an outcome as a table, and below it how the job ended and what to do about the rest."""
-        failures.show_causes()
         changed = self._words.changed
         columns = (changed, "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
-        names = (changed, "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
+        names = (*columns[:-1], "longest_lock_ms")
         show_table(columns, [[document[name] for name in names]])
         if outcome.end is End.LOCKED and outcome.problem is not None:
             say(f"stopped early: {outcome.problem}; {outcome.problem.hint}")
         elif outcome.end is not End.COMPLETE:
             say(_ENDS[outcome.end].format(done=self._words.done))
         else:
-            self._say_what_is_left(outcome, is_failed=bool(failures.count))
+            late = 0 if failures.count else max(0, self.count_late(outcome))
+            left = [(line, outcome.count(action)) for action, line in self._words.advice.items()]
+            for line, number in (*left, (self._words.late, late)):
+                if number:
+                    say(_sentence(line, number))
         if outcome.scrubbed:
             put(search_result(outcome.scrubbed))
             if outcome.scrubbed.found and outcome.pending:
                 say("rows are still written unsealed or under an old key: end that writer and run again")
-
-    def _say_what_is_left(self, outcome: Outcome, *, is_failed: bool) -> None:
-        """Say why values are left that did not fail, and what takes them to the key, or away."""
-        for action, line in self._words.advice.items():
-            if number := outcome.count(action):
-                say(_sentence(line, number))
-        late = self.count_late(outcome)
-        if late > 0 and not is_failed:
-            say(_sentence(self._words.late, late))
 
 
 _ENDS: Final = {
@@ -270,7 +270,7 @@ def _sentence(line: str, number: int) -> str:
     many = {"are": "are", "have": "have", "stay": "stay", "it": "them", "threads": "those threads"}
     pickles = f"{number:,} pickle" + ("" if number == 1 else "s")
     words = ones if number == 1 else many
-    return line.format(values=render.values_line(number), pickles=pickles, **words)
+    return line.format(values=values_line(number), pickles=pickles, **words)
 
 
 def scrub_reasons(scrubbed: Scrubbed) -> Iterator[Reason]:
@@ -299,20 +299,18 @@ def search_result(scrubbed: Scrubbed) -> str:
 
 
 @contextmanager
-def _reporting(failures: render.ShownFailures) -> Iterator[Report]:
+def _reporting(failures: ShownFailures) -> Iterator[Report]:
     """Show a bar for each phase of a job but the scrub, and collect failures."""
-    move: Callable[[int, int], None] | None = None
+    watch = Watch(lambda *_: None, failures.add)
     with ExitStack() as bar:
 
         def report(event: Phase | Event) -> None:
-            nonlocal move
-            if isinstance(event, Phase):
-                bar.close()
-                if event is not Phase.SCRUB:
-                    move = bar.enter_context(progress_bar(event.value))
-            elif isinstance(event, Failure):
-                failures.add(event)
-            elif move is not None:
-                move(event.rows, event.total)
+            nonlocal watch
+            if not isinstance(event, Phase):
+                watch.take(event)
+                return
+            bar.close()
+            if event is not Phase.SCRUB:
+                watch = bar.enter_context(watching(event.value, failures.add))
 
         yield report

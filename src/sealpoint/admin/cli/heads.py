@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import (
-    ThreadsOption,
-    one_database,
-    open_ring,
-    opened,
-    opened_threads,
-    require_threads,
-)
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     DatabaseArgument,
+    ThreadsOption,
     VariableOption,
+    open_ring,
+    opened_database,
+    opened_threads,
     require_text,
+    require_threads,
 )
 from sealpoint.admin.cli.output import (
-    progress_bar,
+    Document,
+    ShownFailures,
     put,
     require_command,
     say,
     show_verdict,
+    watching,
 )
-from sealpoint.admin.cli.render import Tally, show_heads
-from sealpoint.admin.databases.rows import Progress
+from sealpoint.admin.cli.verify import report_all, show_heads
+from sealpoint.admin.databases.rows import Event
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import Adoption, HeadCheck, check_pin, make_pin, read_pin, write_pin
 from sealpoint.admin.maintenance.result import Reason
@@ -81,47 +78,41 @@ def verify(
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Name each checkpoint that is missing or was put back.
 
     Every checkpoint is compared with the thread store. Exits with 4 if one differs. With --pin, it also finds
     a store that was put back together with the database. `sealpoint verify DB` does the same without the pin,
     and opens all other values too.
     """
-    result = run.result
-    named, remembered = one_database(run, database, variable), require_threads(run, threads)
+    result, remembered = run.result, require_threads(run, threads)
     pinned = None if pin is None else read_pin(pin)
-    tally = Tally()
-    with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads verify") as move:
+    with opened_database(run, database, variable) as store, ExitStack() as stack:
         cipher = RingCipher(open_ring(run))
         checkpoints = CheckpointRows(store, cipher)
         known = stack.enter_context(opened_threads(remembered))
-        check, part = HeadCheck(checkpoints, known), result.looks_at(store)
+        check = HeadCheck(checkpoints, known)
         values = Verification(store, cipher, observer=check, columns=checkpoints.with_writes)
-        report = render.JsonReport(run, {**result.head(), **part}) if run.as_json else HeadLines()
-        try:
+
+        def events() -> Iterator[Event]:
             if pinned is not None:
                 result.add(*filter(None, [check_pin(known, pinned)]))
-            tally.take(values.events(), report, move)
-        finally:  # what was begun on stdout is one object, also if the store is not available further on
-            result.add(*tally.reasons(), *check.reasons())
+            yield from values.events()
+
+        def end(failed: int) -> Document:
+            result.add(*check.reasons())
             result.add(Reason.UNBOUND, when=values.unbound.rows > 0)
-            counts = {"rows": tally.rows, "failed": tally.failures.count, "heads": check.counts()}
-            pin_object = pinned and pinned._asdict()
-            report.end(result.end({**counts, "pin": pin_object, "complete": tally.complete}))
-            tally.show(causes=not run.as_json)
-    return run.code(allow_unproven=allow_unproven)
+            return {"failed": failed, "heads": check.counts(), "pin": pinned and pinned._asdict()}
+
+        report_all(run, "heads verify", events(), end, _show_comparison)
+    run.set_code(allow_unproven=allow_unproven)
 
 
-class HeadLines(render.LineReport):
-    """A line a failure or a finding."""
-
-    def end(self, tail: Mapping[str, Any]) -> None:
-        """Print what was counted."""
-        if tail["failed"]:
-            put(f"checkpoints that do not open: {tail['failed']}")
-        show_heads(tail["heads"])
-        show_verdict(tail)
+def _show_comparison(tail: Document) -> None:
+    if tail["failed"]:
+        put(f"checkpoints that do not open: {tail['failed']}")
+    show_heads(tail["heads"])
+    show_verdict(tail)
 
 
 @app.command()
@@ -137,7 +128,7 @@ def adopt(
     threads: ThreadsOption = None,
     yes: YesOption = False,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Record what a database has as true.
 
     For the first use of a thread store, or after a backup was restored on purpose.
@@ -149,35 +140,28 @@ def adopt(
     if not reason.strip() or len(reason) > MAX_REASON_CHARS:
         raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
     run.asks(reason=reason)
-    result, failures = run.result, render.ShownFailures(shown=not run.as_json)
-    named, remembered = one_database(run, database, variable), require_threads(run, threads)
-    with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads adopt") as move:
+    remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
+    with opened_database(run, database, variable) as store, ExitStack() as stack:
+        watch = stack.enter_context(watching("heads adopt", failures.add))
         cipher = RingCipher(open_ring(run))
-        checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)
+        checkpoints = CheckpointRows(store, cipher)
         adoption = Adoption(checkpoints)
         values = Verification(store, cipher, observer=adoption, columns=checkpoints.with_writes)
-        for event in values.events():
-            if isinstance(event, Progress):
-                move(event.rows, event.total)
-            else:
-                failures.add(event)
+        watch.take_all(values.events())
         known = stack.enter_context(opened_threads(remembered, create=create))
         adoption.compare(known)
-        body = {**part, **adoption.counts(known), "identity": known.identity}
+        body = {**adoption.counts(known), "identity": known.identity}
         if not failures.count:
             lost = len(adoption.deleted) - adoption.unfinished
             what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
-            if lost and not yes and (code := run.confirm(what, "yes", "yes", repeat=True)):
-                return code
+            if lost and not yes:
+                run.confirm(what, "yes", "yes", repeat=True)
             adoption.carry_out(known, reason)
-    failures.show_causes()
-    result.add(*render.failure_reasons(failures))
-    result.add(Reason.UNBOUND, when=adoption.unbound > 0)
-    body |= {"adopted": not failures.count, "failed": failures.count, "failures": failures.objects()}
-    return run.end(body, _show_adoption)
+    run.result.add(Reason.UNBOUND, when=adoption.unbound > 0)
+    run.end({**body, "adopted": not failures.count, **failures.end(run.result)}, _show_adoption)
 
 
-def _show_adoption(document: Mapping[str, Any]) -> None:
+def _show_adoption(document: Document) -> None:
     if document["adopted"]:
         put(
             f"recorded {document['stored']} checkpoints as stored and {document['deleted']} as deleted;"
@@ -199,7 +183,7 @@ def seal(
         Path | None, typer.Option("--pin", metavar="FILE", help="Write the pin to this file.")
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
-) -> Exit:
+) -> None:
     """Print a pin: one hash over all events of a thread store.
 
     Keep it where the agents cannot write. A pin that is in FILE is replaced only if the store continues it.
@@ -219,10 +203,10 @@ def seal(
     elif pin is not None:
         say(f"{pin} is kept as it was{_TRIMMED if result.ok is None else ''}")
     result.stated = {"pin": made._asdict()}
-    return run.end({"pin": made._asdict()}, _show_pin, allow_unproven=allow_unproven)
+    run.end({"pin": made._asdict()}, _show_pin, allow_unproven=allow_unproven)
 
 
-def _show_pin(document: Mapping[str, Any]) -> None:
+def _show_pin(document: Document) -> None:
     pin = document["pin"]
     put(f"thread store {pin['store']}: {pin['events']} events, the last has number {pin['until']}")
     put(f"root {pin['root']}")
@@ -239,7 +223,7 @@ def trim(
         ),
     ] = "",
     yes: YesOption = False,
-) -> Exit:
+) -> None:
     """Forget checkpoints that were deleted before a date.
 
     Then nothing shows any more that one of them was put back, and pins that were made before are no longer
@@ -250,16 +234,13 @@ def trim(
         if not yes:
             deleted = f"checkpoints that were deleted before {format_utc(until)}"
             what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
-            code = run.confirm(
-                f"{what}, and pins that were made before are no longer proven", "yes", "yes", repeat=True
-            )
-            if code:
-                return code
+            what += ", and pins that were made before are no longer proven"
+            run.confirm(what, "yes", "yes", repeat=True)
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
     say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
     body = {"identity": identity, "before": format_utc(until), "forgotten": forgotten}
-    return run.end(body, lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"))
+    run.end(body, lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"))
 
 
 def _read_time(text: str) -> datetime:

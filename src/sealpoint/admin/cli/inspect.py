@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import find_cipher, one_database, opened
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowOption,
     DatabaseArgument,
     VariableOption,
+    find_cipher,
+    opened_database,
     read_allowed,
     require_text,
 )
-from sealpoint.admin.cli.output import complain, progress_bar, put, say, say_how_far, show_table
-from sealpoint.admin.databases.rows import Event, Failure, Failures, Progress
+from sealpoint.admin.cli.output import (
+    Document,
+    ShownFailures,
+    complain,
+    count,
+    failure_line,
+    failure_object,
+    failure_reasons,
+    place_line,
+    put,
+    say,
+    show_table,
+    watching,
+)
+from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance.inspect import Constructor, Inventory, Readable, plain, threads
 from sealpoint.admin.maintenance.inspect import inspect as read_thread
 from sealpoint.admin.maintenance.inspect import inventory as take_inventory
@@ -41,19 +53,20 @@ def inspect(
         int, typer.Option("--limit", min=1, max=100_000, help="How many values, or ids, to show at most.")
     ] = 100,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Show the values of one thread as plain data. Nothing is imported, and what is long is cut.
 
     This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
     """
-    result, named = run.result, one_database(run, database, variable)
+    result = run.result
     result.add(Reason.NOT_ASKED)
     if thread is None:
-        return _list_threads(run, named, limit)
+        with opened_database(run, database, variable) as store:
+            _list_threads(run, store, limit)
+        return
     require_text(thread, "--thread")
     values, shown, failures = [], 0, Failures()
-    with opened([named]) as (store,):
-        part = result.looks_at(store)
+    with opened_database(run, database, variable) as store:
         cipher = find_cipher(run, store)
         found = read_thread(store, cipher, thread)
         for value in islice(found, limit):
@@ -62,26 +75,25 @@ def inspect(
                 failures.add(value)
             if run.as_json:
                 values.append(_value_object(value))
-            elif cipher is not None or not _lacks_key(value):  # that there is no ring was said
-                _show_value(value)
+            elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
+                _show_value(value)  # that there is no ring was said
         more = next(found, None) is not None
-    result.add(*render.failure_reasons(failures))
+    result.add(*failure_reasons(failures))
     result.add(Reason.NO_ROWS, when=not shown)
-    code = run.end({**part, "thread": thread, "values": values, "more": more}, lambda _: None)
+    run.end({"thread": thread, "values": values, "more": more}, lambda _: None)
     if not shown:
         say(f"no thread {excerpt(thread)}: without --thread the ids of all are listed")
-        return Exit.USAGE
+        run.code = Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
-    return code
 
 
 def _show_value(found: Readable | Failure) -> None:
     """Print where a value stands, and the value below; or complain of it."""
     if isinstance(found, Failure):
-        complain(render.failure_line(found))
+        complain(failure_line(found))
         return
-    put(f"{found.table} {render.place_line(found.place)} {found.tag}")
+    put(f"{found.table} {place_line(found.place)} {found.tag}")
     for head, value in (("", found.value), ("sealed with it: ", found.sealed_with)):
         if not head or value is not None:
             for line in f"{head}{json.dumps(value, indent=2, ensure_ascii=False)}".splitlines():
@@ -91,25 +103,19 @@ def _show_value(found: Readable | Failure) -> None:
 def _value_object(found: Readable | Failure) -> dict[str, Any]:
     """One of the values of `inspect --json`."""
     if isinstance(found, Failure):
-        return render.failure_object(found)
+        return failure_object(found)
     shown = {"table": found.table, "place": plain(found.place), "tag": found.tag, "value": found.value}
     return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
 
 
-def _lacks_key(value: Readable | Failure) -> bool:
-    return isinstance(value, Failure) and isinstance(value.error, UnknownKeyError)
-
-
-def _list_threads(run: Run, database: str, limit: int) -> Exit:
-    with opened([database]) as (store,):
-        part, ids = run.result.looks_at(store), list(islice(threads(store), limit + 1))
+def _list_threads(run: Run, store: RowStore, limit: int) -> None:
+    ids = list(islice(threads(store), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
-    members = {**part, "threads": ids[:limit], "more": more}
+    members = {"threads": ids[:limit], "more": more}
     run.end(members, lambda _: show_table(("thread",), [[thread] for thread in ids[:limit]]))
     if more:
         say(f"shown are the first {limit} threads; there are more")
-    return Exit.DONE
 
 
 def types(
@@ -120,7 +126,7 @@ def types(
     ] = False,
     allow: AllowOption = None,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
     Without a ring, sealed values are not opened; they are counted, and the exit code is 5.
@@ -128,17 +134,19 @@ def types(
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
     allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
-    result, failures = run.result, render.ShownFailures(shown=not run.as_json)
-    with opened([one_database(run, database, variable)]) as (store,):
-        part, cipher = result.looks_at(store), find_cipher(run, store)
-        with _watching("types", failures.add) as report:
-            found = take_inventory(store, cipher, report=report)
-    failures.show_causes()
-    result.add(*render.failure_reasons(failures))
-    result.add(*_reasons(found, allowlist))
-    members = {**part, **_types_object(found, failures.objects(), allowlist)}
+    failures = ShownFailures(shown=not run.as_json)
+    with opened_database(run, database, variable) as store:
+        cipher = find_cipher(run, store)
+        with watching("types", failures.add) as watch:
+            try:
+                found = take_inventory(store, cipher, report=watch.take)
+            except BaseException:
+                watch.say_how_far()
+                raise
+    run.result.add(*_reasons(found, allowlist))
+    members = {**_types_object(found, allowlist), **failures.end(run.result)}
     show = (lambda _: _emit_types(found)) if emit else _show_types
-    return run.end(members, show, verdict=not emit)
+    run.end(members, show, verdict=not emit)
 
 
 def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
@@ -150,27 +158,6 @@ def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
         yield Reason.NOT_ASKED
     elif found.other_records or any(pair not in allowlist.types for pair in found.constructors):
         yield Reason.TYPES_NOT_ALLOWED
-
-
-@contextmanager
-def _watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Callable[[Event], None]]:
-    """Show progress, and hand on failures; of a run that ends early, say how far it came."""
-    rows, total = 0, None
-    with progress_bar(title) as move:
-
-        def report(event: Event) -> None:
-            nonlocal rows, total
-            if isinstance(event, Progress):
-                rows, total = event.rows, event.total
-                move(rows, total)
-            else:
-                failed(event)
-
-        try:
-            yield report
-        except BaseException:
-            say_how_far(rows, total)
-            raise
 
 
 def _verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
@@ -191,11 +178,11 @@ def _show_types(document: Document) -> None:
     ]
     show_table(("type", "records", "first thread", "allowed"), rows)
     values = f"of {document['values']} values"
-    render.count(document["not_opened"], f"{values} are sealed and were not opened")
-    render.count(document["failed"], f"{values} could not be read")
+    count(document["not_opened"], f"{values} are sealed and were not opened")
+    count(document["failed"], f"{values} could not be read")
     foreign = sum(part["allowed"] == "no" for part in types)
-    render.count(foreign, "types are not on the allowlist")
-    render.count(document["other_records"], "records name other types, which are not listed")
+    count(foreign, "types are not on the allowlist")
+    count(document["other_records"], "records name other types, which are not listed")
 
 
 def _emit_types(found: Inventory) -> None:
@@ -219,9 +206,7 @@ def _emit_types(found: Inventory) -> None:
         say("the values name these types: allow those that are yours, and no other")
 
 
-def _types_object(
-    found: Inventory, failures: Sequence[dict[str, Any]], allowlist: Allowlist | None
-) -> dict[str, Any]:
+def _types_object(found: Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
     """What `types` found, as JSON."""
     return {
         "types": [
@@ -237,6 +222,4 @@ def _types_object(
         "other_records": found.other_records,
         "values": found.values,
         "not_opened": found.not_opened,
-        "failed": found.failures,
-        "failures": failures,
     }

@@ -13,24 +13,33 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.databases import examined, read_entries
-from sealpoint.admin.cli.exits import Exit, exit_code, message
-from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.exits import exit_code, message
+from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     KeyArgument,
     KeysOption,
     VariablesOption,
     all_databases,
+    examined,
+    read_entries,
 )
-from sealpoint.admin.cli.output import complain, require_command, say, show_table, show_verdict, warn
+from sealpoint.admin.cli.output import (
+    Document,
+    complain,
+    require_command,
+    say,
+    show_table,
+    show_verdict,
+    warn,
+)
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.keys import edit, wrapping
 from sealpoint.admin.keys.edit import KEY_FOLDER, key_file
 from sealpoint.admin.maintenance import transitions
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.errors import KeyRingError
+from sealpoint.errors import ConfigError, KeyRingError
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
     DATES,
@@ -98,7 +107,7 @@ def keys(context: typer.Context) -> None:
 
 
 @app.command()
-def init(run: Run, key_id: NewKeyArgument = None, keys: NewRingOption = None) -> Exit:
+def init(run: Run, key_id: NewKeyArgument = None, keys: NewRingOption = None) -> None:
     """Create a ring file with one new, active key.
 
     --keys or $SEALPOINT_KEYS gives its path; there is no default path. To set when the key expires, add
@@ -107,13 +116,12 @@ def init(run: Run, key_id: NewKeyArgument = None, keys: NewRingOption = None) ->
     named = keys or os.environ.get("SEALPOINT_KEYS")
     if not named:
         hint = f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read"
-        return run.fail(Exit.USAGE, "no path was given for the ring file", hint)
+        raise ConfigError("no path was given for the ring file", hint=hint)
     file = Path(named)
     made = edit.create_ring(file, key_id)
     show_keys(run, file, [made])
     say(f"{file} is the ring, {file.parent / KEY_FOLDER} holds the key itself.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
-    return Exit.DONE
 
 
 @app.command()
@@ -161,7 +169,7 @@ def list_keys(run: Run) -> None:
 
 
 @app.command()
-def check(run: Run) -> Exit:
+def check(run: Run) -> None:
     """Compare every key with its check value, and try every wrapper.
 
     Prints the problem of each key and wrapper. A wrapper is to wrap and unwrap random bytes; one that has
@@ -184,10 +192,11 @@ def check(run: Run) -> Exit:
         "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
         "wrappers": [dataclasses.asdict(each) for each in wrappers],
     }
-    code = run.end(members, _show_check)
+    run.end(members, _show_check)
     for error in errors:
         complain(message(error), error.hint)
-    return exit_code(errors[0]) if errors and not any(needed) else code
+    if errors and not any(needed):
+        run.code = exit_code(errors[0])
 
 
 def _show_check(document: Document) -> None:
@@ -259,7 +268,7 @@ def disable(
         bool,
         typer.Option("--yes", help="Do not ask. Rows in a database that --db names prevent it all the same."),
     ] = False,
-) -> Exit:
+) -> None:
     """Refuse values under a key that only opened. `enable` undoes it.
 
     Refused while a database that --db names has rows under it. Asks first if a database that the ring file
@@ -278,12 +287,8 @@ def disable(
         under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
         if not found.stores:
             under = ["no database is examined for values under the key"]
-        if (
-            not (yes or is_done)
-            and under
-            and (code := run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id))
-        ):
-            return code
+        if under and not (yes or is_done):
+            run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id)
         parts = [result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)
@@ -294,7 +299,6 @@ def disable(
     result.add(Reason.KEY_IN_USE, when=bool(accepted))
     show_keys(run, file, [key_id], {"databases": parts})
     say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', keys)}")
-    return Exit.DONE
 
 
 @app.command()
@@ -343,7 +347,7 @@ def destroy(
     ] = False,
     allow_unproven: AllowUnprovenOption = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> Exit:
+) -> None:
     """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
 
     Refused unless the key is staged, disabled or compromised; if a database that --db names, or the ring
@@ -367,13 +371,10 @@ def destroy(
                 " --no-database-check"
             )
             text = "no database was named that may still have rows under the key"
-            return run.fail(Exit.USAGE, text, hint)
+            raise ConfigError(text, hint=hint)
         if not yes:
-            code = run.confirm(
-                f"Values under {key_id!r} can never be opened again, backups among them", "its id", key_id
-            )
-            if code:
-                return code
+            what = f"Values under {key_id!r} can never be opened again, backups among them"
+            run.confirm(what, "its id", key_id)
     with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
         parts = [result.looks_at(store) for store in found.stores]
         removed = transitions.destroy_key(
@@ -390,7 +391,7 @@ def destroy(
     result.add(Reason.MATERIAL_NOT_REMOVED, when=entry.material not in (None, MATERIAL_REMOVED))
     show_keys(run, file, [key_id], {"databases": parts})
     _say_what_is_left(entry, removed)
-    return run.code(allow_unproven=allow_unproven)
+    run.set_code(allow_unproven=allow_unproven)
 
 
 def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
@@ -423,7 +424,7 @@ def wrap(
     run: Run,
     key_id: KeyArgument,
     wrapper: Annotated[str, typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP)],
-) -> Exit:
+) -> None:
     """Wrap a key that is in a file, and remove the file. No row is touched.
 
     The key is wrapped, unwrapped and compared before the ring names it, and the file is removed after that.
@@ -438,7 +439,6 @@ def wrap(
     elif source not in (None, FileSource.kind, WrappedSource.kind):
         say(f"Its material came from source {source!r} and is still there: remove it there, too.")
     say("Give every host the ring and the right to unwrap. Keep a copy of the ring: a lost one is lost data.")
-    return Exit.DONE
 
 
 @app.command()
@@ -451,7 +451,7 @@ def rewrap(
         str | None,
         typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP + " Default: the wrapper of each key."),
     ] = None,
-) -> Exit:
+) -> None:
     """Unwrap keys and wrap them again. No row is touched.
 
     Use it after the service has rotated its key, or to change to another wrapper. Running processes keep the
@@ -461,7 +461,7 @@ def rewrap(
     changed = wrapping.rewrap_keys(file, key_ids, wrapper)
     _warn_of_files(run, file)
     _show_changed(run, file, changed)
-    return run.code(allow_unproven=False)
+    run.set_code(allow_unproven=False)
 
 
 def _show_changed(run: Run, file: Path, ids: list[str]) -> None:

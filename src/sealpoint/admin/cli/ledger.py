@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.databases import report_keys
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import HEAD_LABEL, Document, Run
-from sealpoint.admin.cli.options import AllowUnprovenOption
+from sealpoint.admin.cli.frame import HEAD_LABEL, Run
+from sealpoint.admin.cli.options import AllowUnprovenOption, report_keys
 from sealpoint.admin.cli.output import (
+    Document,
     complain,
     print_text,
     put,
@@ -146,7 +145,7 @@ def verify(
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
     folder: LedgerOption = None,
-) -> Exit:
+) -> None:
     """Check the signature, every entry, and each earlier head.
 
     Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
@@ -169,10 +168,9 @@ def verify(
         "unended": verdict.unended,
         "problems": list(verdict.problems),
     }
-    code = run.end(members, _show_verification, allow_unproven=allow_unproven)
+    run.end(members, _show_verification, allow_unproven=allow_unproven)
     for problem in verdict.problems:
         complain(problem, LedgerTamperedError.hint)
-    return code
 
 
 def _show_verification(document: Document) -> None:

@@ -9,8 +9,6 @@ from typing import Annotated, Final, cast
 import typer
 
 from sealpoint.admin.cli.change import ACTIONS, Change, Words, require_fitting
-from sealpoint.admin.cli.databases import find_threads, one_database, open_ring, warn_of_leftovers
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowLegacyOption,
@@ -26,7 +24,11 @@ from sealpoint.admin.cli.options import (
     SuiteOption,
     VariableOption,
     WorkersOption,
+    find_threads,
+    one_database,
+    open_ring,
     require_text,
+    warn_of_leftovers,
 )
 from sealpoint.admin.cli.output import say
 from sealpoint.admin.databases.kinds import kind_of
@@ -121,7 +123,7 @@ def rebind(
     no_key_check: NoKeyCheckOption = False,
     suite: SuiteOption = "cobblestone256",
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
 
     First start every agent with SealedSaver(..., unbound="allow"): others refuse rows that are bound, or rows
@@ -169,7 +171,7 @@ def rebind(
         raise remembered()
     Binder(cipher, options.visible)  # which refuses keys of metadata, and a ring without an index key
     change = _Rebinding(run, named, cipher, options)
-    return change.apply() if apply else change.show()
+    (change.apply if apply else change.show)()
 
 
 class _Rebinding(Change):

@@ -13,20 +13,18 @@ from typing import Any, Final
 
 import typer
 
-from sealpoint.admin.cli.databases import (
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.ledger import read_key, read_pin_file
+from sealpoint.admin.cli.options import (
     find_databases,
     find_entries,
     find_threads,
     opened,
     opened_threads,
-)
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
-from sealpoint.admin.cli.ledger import read_key, read_pin_file
-from sealpoint.admin.cli.options import (
     require_text,
 )
-from sealpoint.admin.cli.output import progress_bar, put, say, show_table, warn
+from sealpoint.admin.cli.output import Document, progress_bar, put, say, show_table, warn
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.report import Report, render_page
 from sealpoint.admin.evidence.report.document import load_template, text_of
@@ -61,9 +59,9 @@ def write_report(
     vkey: str | None,
     ledger_pin: Path | None,
     allow_plaintext: bool,
-    unproven: Exit,
-) -> Exit:
-    """Read everything, write the page and the object, and return the exit code."""
+    allow_unproven: bool,
+) -> None:
+    """Read everything, write the page and the object, and set the exit code."""
     repeated = {
         "period": period,
         "threads": threads,
@@ -73,7 +71,7 @@ def write_report(
         "keys": run.keys,
         "allow_plaintext": allow_plaintext,
     }
-    looked = find_databases(run, databases, variables)
+    names, ring_file = find_databases(run, databases, variables)
     run.asks(allow_plaintext=allow_plaintext)
     made = Report(run.result, allow_plaintext, _period(period))
     _prepare_files(out, json_out)  # before an hour of reading
@@ -81,7 +79,7 @@ def write_report(
     pinned = None if pin is None else read_pin(pin)
     cipher = _find_keys(run, made)
     made.changes = _find_changes(run, made, vkey, ledger_pin)
-    with opened(looked.names, ring_file=looked.ring_file) as stores, progress_bar("report") as move:
+    with opened(names, ring_file=ring_file) as stores, progress_bar("report") as move:
         for store in stores:
             part = read_part(
                 store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=move
@@ -100,7 +98,10 @@ def write_report(
         run.print_object(text.removesuffix("\n"))
     else:
         _show(document)
-    return _code(run, document, unproven)
+    run.set_code(allow_unproven=allow_unproven)
+    unproven = Exit.DONE if allow_unproven else Exit.FOUND
+    if run.code in (Exit.DONE, unproven):  # the reasons of all commands have no other code
+        run.code = unproven if document["ok"] is None else Exit.DONE if document["ok"] else Exit.FOUND
 
 
 def _period(text: str | None) -> Period | None:
@@ -208,16 +209,6 @@ def _require_replaceable(path: Path) -> None:
             if _MARK in file.read(_MARK_WITHIN):
                 return
     raise OutputError(f"{path} is there already, and is not a report", hint="name another file")
-
-
-def _code(run: Run, document: Document, unproven: Exit) -> Exit:
-    """Return the exit code: that of the reasons of all commands, then that of the report."""
-    code = run.code(allow_unproven=unproven is Exit.DONE)
-    if code not in (Exit.DONE, unproven):
-        return code
-    if document["ok"] is None:
-        return unproven
-    return Exit.DONE if document["ok"] else Exit.FOUND
 
 
 def _show(document: Document) -> None:

@@ -9,18 +9,26 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import one_database, open_ring, opened
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     DatabaseArgument,
     VariableOption,
+    one_database,
+    open_ring,
+    opened,
     read_allowed,
 )
-from sealpoint.admin.cli.output import progress_bar, put, say, show_table
-from sealpoint.admin.databases.rows import Failure, Failures, Progress
+from sealpoint.admin.cli.output import (
+    Document,
+    failure_reasons,
+    put,
+    say,
+    show_causes,
+    show_table,
+    watching,
+)
+from sealpoint.admin.databases.rows import Failure, Failures
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import RingCipher
@@ -56,7 +64,7 @@ def trial(
     ] = False,
     allow_plaintext: AllowPlaintextOption = False,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Decode every value as an agent would; name threads that raise.
 
     Nothing is written. This command runs the code of the modules that it imports and of the types that
@@ -68,55 +76,42 @@ def trial(
     inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
     allowed = read_allowed(allow or ())
     _import_all(modules or ())
-    result, rows, failures, threads = run.result, 0, Failures(), _Threads()
-    with opened([named]) as (store,), progress_bar("trial") as move:
+    failures = _Threads()
+    with opened([named]) as (store,), watching("trial", failures.add) as watch:
         cipher = RingCipher(open_ring(run))
         serde = EncryptedSerializer(cipher, inner, plaintext="allow" if allow_plaintext else "refuse")
         serde = serde.with_msgpack_allowlist(allowed)
-        part = result.looks_at(store)
-        for event in decode_all(store, serde):
-            if isinstance(event, Progress):
-                rows = event.rows
-                move(rows, event.total)
-            elif failures.add(event):
-                threads.add(event)
-    result.add(*render.failure_reasons(failures))
-    result.add(Reason.NO_ROWS, when=not rows)
-    result.add(Reason.PLAINTEXT_ALLOWED, when=serde.plaintext_count > 0)
-    counts = {"strict": strict, "rows": rows, "failed": failures.count}
-    found = {"threads": threads.found, "other_failures": threads.others}
-    code = run.end({**part, **counts, **found}, _show)
+        run.looks_at(store)
+        watch.take_all(decode_all(store, serde))
+    run.result.add(*failure_reasons(failures))
+    run.result.add(Reason.NO_ROWS, when=not watch.rows)
+    run.result.add(Reason.PLAINTEXT_ALLOWED, when=serde.plaintext_count > 0)
+    counts = {"strict": strict, "rows": watch.rows, "failed": failures.count}
+    found = {"threads": [*failures.threads.values()], "other_failures": failures.others}
+    run.end({**counts, **found}, _show)
     if not run.as_json:
-        render.show_causes(failures)
+        show_causes(failures)
         if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
             say("hint: the allowlist of this command is --allow FILE or --allow MODULE:NAME")
-    return code
 
 
-class _Threads:
-    """The threads whose values raise, with the first error of each."""
+class _Threads(Failures):
+    """Failures, and the threads whose values raise, with the first error of each."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.threads: dict[str, dict[str, Any]] = {}
         self.others = 0
-        self._found: dict[Any, dict[str, Any]] = {}
 
-    @property
-    def found(self) -> list[dict[str, Any]]:
-        return list(self._found.values())
-
-    def add(self, failed: Failure) -> None:
-        thread = repr(failed.place["thread_id"]) if type(failed.place["thread_id"]) is not str else None
-        name = thread or failed.place["thread_id"]
-        if name not in self._found and len(self._found) == MAX_THREADS:
+    def add(self, failed: Failure) -> bool:
+        thread = failed.place["thread_id"]
+        name = thread if type(thread) is str else repr(thread)
+        if name not in self.threads and len(self.threads) == MAX_THREADS:
             self.others += 1
-            return
-        first = {
-            "thread": name,
-            "values": 0,
-            "error": type(failed.error).__name__,
-            "message": str(failed.error),
-        }
-        self._found.setdefault(name, first)["values"] += 1
+        else:
+            error = {"error": type(failed.error).__name__, "message": str(failed.error)}
+            self.threads.setdefault(name, {"thread": name, "values": 0, **error})["values"] += 1
+        return super().add(failed)
 
 
 def _import_all(modules: list[str] | tuple[()]) -> None:
