@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, heads, keys, ledger, rebind, report, rotate, status, trial, verify
+from sealpoint.admin.cli import decrypt, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit, exit_code, message
 from sealpoint.admin.cli.frame import Run
@@ -33,7 +33,7 @@ from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
 from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.recorder import Recorder
@@ -88,18 +88,18 @@ def sealpoint(
 for command in (
     status.status,
     rotate.rotate,
-    rebind.rebind,
+    rotate.rebind,
     rotate.scrub,
     decrypt.decrypt,
     verify.verify,
     status.audit,
     report.report,
     values.types,
-    trial.trial,
+    values.trial,
     values.inspect,
 ):
     app.command()(command)
-GROUPS: Final = {"heads": heads.app, "keys": keys.app, "ledger": ledger.app}
+GROUPS: Final = {"heads": verify.heads, "keys": keys.app, "ledger": ledger.app}
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 
@@ -165,7 +165,7 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
 def _begin(run: Run, options: Mapping[str, Any]) -> Recorder | None:
     """Record that a command begins, and return what records its end; ``None`` without a ledger."""
     try:
-        ring = RingFile(find_ring_file(run.keys))
+        ring = RingFile(run.ring_file)
     except RingFileMissingError:
         # One that needs no ring, and names one that is missing: that may name a ledger.
         if run.command in _WITHOUT_RING and (run.keys is not None or os.environ.get("SEALPOINT_KEYS")):
@@ -266,7 +266,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    this = Run(_command_of(words))
+    # The command that is named, for the object of a run that does not begin.
+    names = [word for word in words if not word.startswith("-")]
+    name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
+    this = Run(name if name in COMMANDS else "sealpoint")
     code = this.finish(_run(this, words))
     try:
         if code and "--json" in words:
@@ -275,13 +278,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError:  # stdout is full, which was reported; the interpreter would try again, and exit with 120
         discard_rest(sys.stdout)
     return code
-
-
-def _command_of(words: Sequence[str]) -> str:
-    """Return the command that a command line names, for the object of a run that does not begin."""
-    names = [word for word in words if not word.startswith("-")]
-    name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
-    return name if name in COMMANDS else "sealpoint"
 
 
 def _run(this: Run, words: Sequence[str]) -> int:

@@ -6,12 +6,13 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import typer
 
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.options import open_store
+from sealpoint.admin.cli.options import one_database, open_store, warn_of_leftovers
 from sealpoint.admin.cli.output import (
     Document,
     ShownFailures,
@@ -59,12 +60,22 @@ ACTIONS: Final = {
 }
 
 
-def require_fitting(database: str, *, workers: int, suite: str) -> None:
-    """Refuse a suite that is not known, and several workers for a SQLite file."""
+def find_database(
+    run: Run, argument: str | None, variable: str | None, *, workers: int, suite: str
+) -> tuple[str, bool]:
+    """Return the database of a job, and whether it is a file.
+
+    Refuses a suite that is not known, and several workers for a SQLite file.
+    """
+    database = one_database(run, argument, variable)
+    is_file = kind_of(database).is_file
     if suite not in SUITES:
         raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
-    if workers > 1 and kind_of(database).is_file:
+    if workers > 1 and is_file:
         raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
+    if is_file:
+        warn_of_leftovers(Path(database))
+    return database, is_file
 
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -121,47 +132,46 @@ class Change:
         self._run, self._database, self._cipher = run, database, cipher
         self._options, self._words = options, words
 
-    def open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
-        """Return the rows that the job changes; here those of the store itself."""
+    def _open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
         del stack, writable
         return store
 
-    def require_fitting(self, store: RowStore) -> None:
-        """Refuse a database that the job would refuse."""
+    def _require_fitting(self, store: RowStore) -> None:
         require_keys(store, self._cipher.ring, self._options)
 
-    def make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
-        """Return the plan."""
+    def _make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
         return make_plan(rows, self._cipher.ring, self._options, damage)
 
-    def make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
-        """Return the job."""
+    def _make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
         del rows
         return Job(store, self._cipher, self._options, stop=stop, report=report, url=self._database)
 
-    def count_late(self, outcome: Outcome) -> int:
-        """Return how many values are left because they were written meanwhile."""
+    def _count_late(self, outcome: Outcome) -> int:
         return outcome.left - outcome.count(*self._words.advice)
 
-    def say_before_apply(self, plan: list[Step]) -> None:
+    def _say_before_apply(self, plan: list[Step]) -> None:
         """Say what is to be done before the plan is carried out."""
 
     def show(self) -> None:
         """Show the plan."""
-        result, damage = self._run.result, list[SealpointError]()
+        damage = list[SealpointError]()
         with ExitStack() as stack:
             store = stack.enter_context(closing(open_store(self._database)))
-            rows = self.open_rows(store, stack, writable=False)
-            self.require_fitting(store)
+            rows = self._open_rows(store, stack, writable=False)
+            self._require_fitting(store)
             self._run.looks_at(store)
-            plan = self.make_plan(rows, damage)
-        result.add(Reason.NOT_APPLIED)
-        result.add(Reason.DAMAGED, when=bool(damage))
-        result.add(Reason.NO_ROWS, when=not plan)
-        result.add(Reason.KEYS_MISSING, when=any(step.action is Action.NEEDS_KEY for step in plan))
+            plan = self._make_plan(rows, damage)
+        self._run.finds(
+            {
+                Reason.NOT_APPLIED: True,
+                Reason.DAMAGED: damage,
+                Reason.NO_ROWS: not plan,
+                Reason.KEYS_MISSING: any(step.action is Action.NEEDS_KEY for step in plan),
+            }
+        )
         self._run.end(self._plan_members(plan, applied=False), self._show_plan)
         if not self._run.as_json:
-            self.say_before_apply(plan)
+            self._say_before_apply(plan)
             say("--apply carries it out")
         complain_of_damage(store.name, damage)
 
@@ -185,36 +195,36 @@ class Change:
 
     def apply(self) -> None:
         """Carry the plan out."""
-        result, failures = self._run.result, ShownFailures(shown=not self._run.as_json)
+        failures = ShownFailures(shown=not self._run.as_json)
         with ExitStack() as stack:
             store = stack.enter_context(closing(open_store(self._database, writable=True)))
-            rows = self.open_rows(store, stack, writable=True)
+            rows = self._open_rows(store, stack, writable=True)
             self._run.looks_at(store)
-            plan = self.make_plan(rows, [])
+            plan = self._make_plan(rows, [])
             with stopping() as stop, _reporting(failures) as report:
-                outcome = self.make_job(store, rows, stop, report).run()
+                outcome = self._make_job(store, rows, stop, report).run()
         if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
             complain(str(outcome.problem), outcome.problem.hint)
-        result.add(Reason.NO_ROWS, when=not any(step.share.rows for step in plan))
-        result.add(*self._reasons(outcome))
+        self._record(outcome, plan)
         members = {**self._plan_members(plan, applied=True), **self._outcome_members(outcome, failures)}
         self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
 
-    def _reasons(self, outcome: Outcome) -> Iterator[Reason]:
-        """Yield why an outcome does not show that all values are as they are to be."""
+    def _record(self, outcome: Outcome, plan: list[Step]) -> None:
+        """Record why an outcome does not show that all values are as they are to be."""
         is_changed = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
-        applies = {
-            Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
-            self._words.left: outcome.left,
-            Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
-            Reason.LEGACY_ALLOWED: outcome.legacy,
-            Reason.KEY_CHECK_WAIVED: not self._options.check_keys,
-            Reason.NOT_VERIFIED: is_changed and self._options.check is Check.NONE,
-            Reason.SAMPLED: is_changed and self._options.check is Check.SAMPLE,
-        }
-        yield from (reason for reason, it_does in applies.items() if it_does)
-        if outcome.scrubbed:
-            yield from scrub_reasons(outcome.scrubbed)
+        self._run.finds(
+            {
+                Reason.NO_ROWS: not any(step.share.rows for step in plan),
+                Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
+                self._words.left: outcome.left,
+                Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
+                Reason.LEGACY_ALLOWED: outcome.legacy,
+                Reason.KEY_CHECK_WAIVED: not self._options.check_keys,
+                Reason.NOT_VERIFIED: is_changed and self._options.check is Check.NONE,
+                Reason.SAMPLED: is_changed and self._options.check is Check.SAMPLE,
+                **(scrub_reasons(outcome.scrubbed) if outcome.scrubbed else {}),
+            }
+        )
 
     def _outcome_members(self, outcome: Outcome, failures: ShownFailures) -> dict[str, Any]:
         scrubbed = outcome.scrubbed
@@ -243,7 +253,7 @@ class Change:
         elif outcome.end is not End.COMPLETE:
             say(_ENDS[outcome.end].format(done=self._words.done))
         else:
-            late = 0 if failures.count else max(0, self.count_late(outcome))
+            late = 0 if failures.count else max(0, self._count_late(outcome))
             left = [(line, outcome.count(action)) for action, line in self._words.advice.items()]
             for line, number in (*left, (self._words.late, late)):
                 if number:
@@ -273,12 +283,9 @@ def _sentence(line: str, number: int) -> str:
     return line.format(values=values_line(number), pickles=pickles, **words)
 
 
-def scrub_reasons(scrubbed: Scrubbed) -> Iterator[Reason]:
-    """Yield why a scrub does not show that nothing old is left in the file."""
-    if scrubbed.found:
-        yield Reason.OLD_CONTENT_FOUND
-    if not scrubbed.fragments:
-        yield Reason.OLD_VALUES_NOT_SEARCHED
+def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
+    """Return when a scrub does not show that nothing old is left in the file."""
+    return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
 
 
 def scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:

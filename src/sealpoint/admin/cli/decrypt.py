@@ -79,9 +79,13 @@ def decrypt(
             run.looks_at(store)
         warn_of_leftovers(Path(database), Path(place))
     is_written = not (failures.count or pace.stopped)
-    run.result.add(Reason.ENDED_EARLY, when=not is_written)
-    run.result.add(Reason.NO_ROWS, when=is_written and not watch.rows)
-    run.result.add(Reason.PLAINTEXT_ALLOWED, when=is_written and watch.rows > watch.changed)
+    run.finds(
+        {
+            Reason.ENDED_EARLY: not is_written,
+            Reason.NO_ROWS: is_written and not watch.rows,
+            Reason.PLAINTEXT_ALLOWED: is_written and watch.rows > watch.changed,
+        }
+    )
     written = {"out": place if is_written else None, "rows": watch.changed}
     run.end({**written, **failures.end(run.result)}, _show)
 

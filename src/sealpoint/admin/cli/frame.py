@@ -7,7 +7,7 @@ with `Run.end`, which is given the members of its object and how they are shown 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +19,7 @@ from sealpoint.admin.cli.output import Document
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.result import Reason, Result
 from sealpoint.errors import ConfigError, SealpointError
+from sealpoint.keys.ringfile import find_ring_file
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.recorder import Recorder
@@ -56,10 +57,19 @@ class Run:
         self._has_object = False
         self._error: dict[str, str] | None = None
 
+    @property
+    def ring_file(self) -> Path:
+        """The path of the ring file that the command line names, or of the first that is found."""
+        return find_ring_file(self.keys)
+
     def asks(self, **options: Any) -> None:
         """State the question: the options that can weaken what the run shows, with their values."""
         run, self.result = self.result.run, Result(self.command, options)
         self.result.run = run
+
+    def finds(self, reasons: Mapping[Reason, object]) -> None:
+        """Record why the result is not true: the reasons whose conditions hold."""
+        self.result.add(*(reason for reason, holds in reasons.items() if holds))
 
     def looks_at(self, store: RowStore) -> None:
         """Record the one database of the command, which its object begins with."""

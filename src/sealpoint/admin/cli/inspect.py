@@ -1,23 +1,33 @@
-"""`sealpoint inspect` and `types`: the values of one thread as plain data, and the types that values name."""
+"""`sealpoint inspect`, `types` and `trial`: what is in the values of a database.
+
+`inspect` shows those of one thread as plain data, `types` counts the types that values name, and `trial`
+decodes all as an agent would, and names the threads that would raise.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
-    AllowOption,
+    AllowPlaintextOption,
     DatabaseArgument,
     VariableOption,
     find_cipher,
+    one_database,
+    open_ring,
+    opened,
     opened_database,
-    read_allowed,
     require_text,
 )
 from sealpoint.admin.cli.output import (
@@ -31,6 +41,7 @@ from sealpoint.admin.cli.output import (
     place_line,
     put,
     say,
+    show_causes,
     show_table,
     watching,
 )
@@ -39,7 +50,10 @@ from sealpoint.admin.maintenance.inspect import Constructor, Inventory, Readable
 from sealpoint.admin.maintenance.inspect import inspect as read_thread
 from sealpoint.admin.maintenance.inspect import inventory as take_inventory
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.errors import UnknownKeyError, excerpt
+from sealpoint.admin.maintenance.verify import trial as decode_all
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.allowlist import Allowlist
 
 
@@ -124,7 +138,15 @@ def types(
     emit: Annotated[
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
-    allow: AllowOption = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="FILE|MODULE:NAME",
+            help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one"
+            " type; can be given several times. What a strict serializer builds by itself is always allowed.",
+        ),
+    ] = None,
     variable: VariableOption = None,
 ) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
@@ -133,7 +155,7 @@ def types(
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
-    allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
+    allowlist = None if allow is None else Allowlist.of(_read_allowed(allow))
     failures = ShownFailures(shown=not run.as_json)
     with opened_database(run, database, variable) as store:
         cipher = find_cipher(run, store)
@@ -147,6 +169,25 @@ def types(
     members = {**_types_object(found, allowlist), **failures.end(run.result)}
     show = (lambda _: _emit_types(found)) if emit else _show_types
     run.end(members, show, verdict=not emit)
+
+
+def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of module and name that the values of ``--allow`` give."""
+    for text in texts:
+        file = Path(text)
+        if file.is_file():
+            try:
+                pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
+                yield from [(str(module), str(name)) for module, name in pairs]
+            except (SyntaxError, TypeError, ValueError):
+                cause = f"{excerpt(text)} is not what --emit prints"
+                raise typer.BadParameter(cause, param_hint="--allow") from None
+        else:
+            module, colon, name = text.rpartition(":")
+            if not (colon and module and name):
+                cause = f"{excerpt(text)} is neither a file nor MODULE:NAME"
+                raise typer.BadParameter(cause, param_hint="--allow")
+            yield module, name
 
 
 def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
@@ -177,12 +218,12 @@ def _show_types(document: Document) -> None:
         for part in types
     ]
     show_table(("type", "records", "first thread", "allowed"), rows)
-    values = f"of {document['values']} values"
+    values = f"{{}} of {document['values']} values"
     count(document["not_opened"], f"{values} are sealed and were not opened")
     count(document["failed"], f"{values} could not be read")
     foreign = sum(part["allowed"] == "no" for part in types)
-    count(foreign, "types are not on the allowlist")
-    count(document["other_records"], "records name other types, which are not listed")
+    count(foreign, "{} types are not on the allowlist")
+    count(document["other_records"], "{} records name other types, which are not listed")
 
 
 def _emit_types(found: Inventory) -> None:
@@ -223,3 +264,105 @@ def _types_object(found: Inventory, allowlist: Allowlist | None) -> dict[str, An
         "values": found.values,
         "not_opened": found.not_opened,
     }
+
+
+MAX_THREADS: Final = 1_000
+
+
+def trial(
+    run: Run,
+    database: DatabaseArgument = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import this module first, as the agent does; also from the current folder."
+            " Give it once for each.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="FILE|MODULE:NAME",
+            help="Types of the agent's allowlist: a file as `types --emit` prints it, or one type."
+            " Give it once for each.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
+    ] = False,
+    allow_plaintext: AllowPlaintextOption = False,
+    variable: VariableOption = None,
+) -> None:
+    """Decode every value as an agent would; name threads that raise.
+
+    Nothing is written. This command runs the code of the modules that it imports and of the types that
+    values name. Run it where the agent runs, with the allowlist and the options that its serializer will
+    have.
+    """
+    run.asks(allow_plaintext=allow_plaintext)
+    named = one_database(run, database, variable)
+    inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
+    allowed = [*_read_allowed(allow or ())]
+    _import_all(modules or ())
+    failures = _Threads()
+    with opened([named]) as (store,), watching("trial", failures.add) as watch:
+        cipher = RingCipher(open_ring(run))
+        serde = EncryptedSerializer(cipher, inner, plaintext="allow" if allow_plaintext else "refuse")
+        serde = serde.with_msgpack_allowlist(allowed)
+        run.looks_at(store)
+        watch.take_all(decode_all(store, serde))
+    run.result.add(*failure_reasons(failures))
+    run.finds({Reason.NO_ROWS: not watch.rows, Reason.PLAINTEXT_ALLOWED: serde.plaintext_count})
+    counts = {"strict": strict, "rows": watch.rows, "failed": failures.count}
+    found = {"threads": [*failures.threads.values()], "other_failures": failures.others}
+    run.end({**counts, **found}, _show_trial)
+    if not run.as_json:
+        show_causes(failures)
+        if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
+            say("hint: the allowlist of this command is --allow FILE or --allow MODULE:NAME")
+
+
+class _Threads(Failures):
+    """Failures, and the threads whose values raise, with the first error of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: dict[str, dict[str, Any]] = {}
+        self.others = 0
+
+    def add(self, failed: Failure) -> bool:
+        thread = failed.place["thread_id"]
+        name = thread if type(thread) is str else repr(thread)
+        if name not in self.threads and len(self.threads) == MAX_THREADS:
+            self.others += 1
+        else:
+            error = {"error": type(failed.error).__name__, "message": str(failed.error)}
+            self.threads.setdefault(name, {"thread": name, "values": 0, **error})["values"] += 1
+        return super().add(failed)
+
+
+def _import_all(modules: list[str] | tuple[()]) -> None:
+    """Import modules by their names, or refuse the command line."""
+    if modules and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # behind all others, so that nothing here stands in for an installed module
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- a module may raise anything, and end programs
+            cause = f"{excerpt(name)} cannot be imported: {type(error).__name__}: {error}"
+            raise typer.BadParameter(cause, param_hint="--import") from None
+
+
+def _show_trial(document: Document) -> None:
+    rows = [
+        (part["thread"], part["values"], f"{part['error']}: {part['message']}")
+        for part in document["threads"]
+    ]
+    if rows:
+        show_table(("thread", "values or rows that raise", "first error"), rows)
+    if document["other_failures"]:
+        put(f"{document['other_failures']} more values or rows raise in other threads")
+    put(f"decoded {document['rows']} values; values and rows that raise: {document['failed']}")

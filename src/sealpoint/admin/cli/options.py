@@ -5,7 +5,6 @@ Databases, keys and thread stores are named by the command line, or else by the 
 
 from __future__ import annotations
 
-import ast
 import math
 import os
 import shlex
@@ -114,15 +113,6 @@ ThreadsOption = Annotated[
         help="The thread store: a SQLite file or a postgresql:// URL; else that of [threads] in the ring.",
     ),
 ]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="FILE|MODULE:NAME",
-        help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one type;"
-        " can be given several times. What a strict serializer builds by itself is always allowed.",
-    ),
-]
 
 
 def require_number(number: float | None) -> float | None:
@@ -165,27 +155,6 @@ MaxSecondsOption = Annotated[
         help="Stop after this time.",
     ),
 ]
-
-
-def read_allowed(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of module and name that the values of ``--allow`` give."""
-    return [pair for text in texts for pair in _read_allowed(text)]
-
-
-def _read_allowed(text: str) -> list[tuple[str, str]]:
-    file = Path(text)
-    if not file.is_file():
-        module, colon, name = text.rpartition(":")
-        if not (colon and module and name):
-            raise typer.BadParameter(
-                f"{excerpt(text)} is neither a file nor MODULE:NAME", param_hint="--allow"
-            )
-        return [(module, name)]
-    try:
-        pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
-        return [(str(module), str(name)) for module, name in pairs]
-    except (SyntaxError, TypeError, ValueError):
-        raise typer.BadParameter(f"{excerpt(text)} is not what --emit prints", param_hint="--allow") from None
 
 
 def require_text(text: str, name: str) -> None:
@@ -255,7 +224,7 @@ def _find(
 def find_ring(run: Run) -> Path | None:
     """Return the ring file; ``None`` if none is named, and none found."""
     try:
-        return find_ring_file(run.keys)
+        return run.ring_file
     except RingFileMissingError:
         if run.keys is not None:
             raise
@@ -384,20 +353,18 @@ def open_ring(run: Run) -> KeyRing:
 
 
 def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
-    """Return what a ring file says about its keys, report them, and record the ring."""
+    """Return what a ring file says about its keys, and record the ring.
+
+    Warns of each key that is compromised, and of an active key that has expired; nothing is refused.
+    """
     entries = read_ring_entries(file)
-    report_keys(entries)
     run.result.uses_ring(file, entries)
-    return entries
-
-
-def report_keys(entries: Iterable[RingEntry]) -> None:
-    """Warn of each key that is compromised, and of an active key that has expired. Nothing is refused."""
     for entry in entries:
         if entry.state is KeyState.COMPROMISED:
             warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
         elif entry.state is KeyState.ACTIVE and entry.is_expired(datetime.now(UTC)):
             warn(f"the active key {entry.id!r} has expired: promote another")
+    return entries
 
 
 def find_entries(run: Run) -> Sequence[RingEntry] | None:

@@ -262,10 +262,10 @@ def show_verdict(document: Mapping[str, Any]) -> None:
         put(f"{'not ok' if ok is False else 'not proven'}: {found}")
 
 
-def count(number: int, what: str) -> None:
-    """Print a number with what it counts, unless it is zero."""
+def count(number: int, line: str) -> None:
+    """Print a line with a number in the place of ``{}``, unless the number is zero."""
     if number:
-        put(f"{number} {what}")
+        put(line.format(number))
 
 
 def place_line(place: Mapping[str, Any]) -> str:

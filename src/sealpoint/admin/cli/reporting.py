@@ -24,7 +24,7 @@ from sealpoint.admin.cli.options import (
     opened_threads,
     require_text,
 )
-from sealpoint.admin.cli.output import Document, progress_bar, put, say, show_table, warn
+from sealpoint.admin.cli.output import Document, count, progress_bar, put, say, show_table, warn
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.report import Report, render_page
 from sealpoint.admin.evidence.report.document import load_template, text_of
@@ -43,7 +43,7 @@ from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin
 from sealpoint.admin.maintenance.result import Reason, write_whole
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import KeyRingError, OutputError
-from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.keys.ringfile import RingFile
 
 
 def write_report(
@@ -124,7 +124,7 @@ def _find_keys(run: Run, made: Report) -> RingCipher | None:
         say("no ring file was found: no value is opened")
         return None
     try:
-        return RingCipher(KeyRing.load(find_ring_file(run.keys)).load_material())
+        return RingCipher(KeyRing.load(run.ring_file).load_material())
     except KeyRingError as error:
         made.keys_problem = type(error).__name__
         warn(f"no value is opened: {error}", error.hint)
@@ -133,7 +133,7 @@ def _find_keys(run: Run, made: Report) -> RingCipher | None:
 
 def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) -> Changes | None:
     """Read the ledger that the ring names."""
-    table = None if made.entries is None else RingFile(find_ring_file(run.keys)).ledger
+    table = None if made.entries is None else RingFile(run.ring_file).ledger
     if table is None or made.entries is None:
         if vkey is not None or pin is not None:
             raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
@@ -224,15 +224,8 @@ def _show(document: Document) -> None:
         opening = part["opening"]
         opened = sum(each["values"] for each in opening["opened"]) if opening else 0
         put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
-    if document["exceptions"]:
-        put(f"exceptions: {len(document['exceptions'])}")
-    put(_last_line(document))
-
-
-def _last_line(document: Document) -> str:
-    counts = Counter(each["verdict"] for each in document["questions"])
-    if document["ok"]:
-        return "ok"
-    found = [f"{counts[word]} {word}" for word in ("refuted", "not shown") if counts[word]]
+    count(len(document["exceptions"]), "exceptions: {}")
+    verdicts = Counter(each["verdict"] for each in questions)
+    found = [f"{verdicts[word]} {word}" for word in ("refuted", "not shown") if verdicts[word]]
     head = "not ok" if document["ok"] is False else "not proven"
-    return f"{head}: of {len(document['questions'])} questions {', '.join(found)}"
+    put("ok" if document["ok"] else f"{head}: of {len(questions)} questions {', '.join(found)}")

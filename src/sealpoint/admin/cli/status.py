@@ -63,7 +63,7 @@ def status(
 
     It believes the tags: that values also open is what `verify` shows.
     """
-    (names, ring_file), result = find_databases(run, databases, variables), run.result
+    names, ring_file = find_databases(run, databases, variables)
     entries = find_entries(run)
     if only is not None and entries is not None and only not in {entry.id for entry in entries}:
         hint = f"name one of these, or use --keys with the ring file that contains {excerpt(only)}"
@@ -71,16 +71,20 @@ def status(
     damage: dict[str, list[SealpointError]] = {}
     with opened(names, ring_file=ring_file) as stores:
         found = [
-            (result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
+            (run.result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
             for store in stores
         ]
     shares = [share for _, each in found for share in each]
     say_if_unknown(entries, shares)
     others = sum(share.rows for share in shares if share.key_id != only)
-    result.add(Reason.NOT_ASKED, when=only is None)
-    result.add(Reason.NO_ROWS, when=not all(each for _, each in found))
-    result.add(Reason.OTHER_KEYS, when=only is not None and others > 0)
-    result.add(Reason.DAMAGED, when=any(damage.values()))
+    run.finds(
+        {
+            Reason.NOT_ASKED: only is None,
+            Reason.NO_ROWS: not all(each for _, each in found),
+            Reason.OTHER_KEYS: only is not None and others,
+            Reason.DAMAGED: any(damage.values()),
+        }
+    )
     parts = [{**part, "shares": [asdict(share) for share in each]} for part, each in found]
     members = {"only": only, "others": None if only is None else others, "databases": parts}
     run.end(members, _show_status)
@@ -89,7 +93,6 @@ def status(
 
 
 def _show_status(document: Document) -> None:
-    """Print the object of `status` as a table."""
     rows = [
         (part["database"]["name"], *_share_row(share))
         for part in document["databases"]
@@ -134,7 +137,6 @@ def audit(
 
 
 def _show_audit(document: Document) -> None:
-    """Print the object of `audit`: a table for each kind of finding."""
     show_table(_SHARES, map(_share_row, document["shares"]))
     metadata = document["metadata"]
     fields = [
@@ -147,22 +149,24 @@ def _show_audit(document: Document) -> None:
         for field in metadata["fields"]
     ]
     _show_more(("metadata key", "rows", "types", "shapes"), fields)
-    count(metadata["unreadable"], f"of {metadata['rows']} checkpoints have metadata that is not strict JSON")
-    count(metadata["other_rows"], "more members of metadata have other keys")
+    unreadable = f"{{}} of {metadata['rows']} checkpoints have metadata that is not strict JSON"
+    count(metadata["unreadable"], unreadable)
+    count(metadata["other_rows"], "{} more members of metadata have other keys")
     addresses = [
         (part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]
     ]
     _show_more(("column with e-mail addresses", "texts", "shapes"), addresses)
     inline = [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]]
     _show_more(("inline channel", "type", "rows"), inline)
-    count(document["other_inline"], "more inline values are of other channels")
-    tables = [(name, _content(name, document)) for name in document["scope"]["not_read"]]
+    count(document["other_inline"], "{} more inline values are of other channels")
+    readable = dict.fromkeys(document["readable_tables"], "LangGraph's, readable")
+    tables = [(name, readable.get(name)) for name in document["scope"]["not_read"]]
     _show_more(("table that was not read", "content"), tables)
     for what, size in (document["residue"] or {}).items():
         if size is None:
             put("the unused space of pages could not be examined")
         else:
-            count(size, f"bytes of {_RESIDUE[what]} were not read")
+            count(size, f"{{}} bytes of {_RESIDUE[what]} were not read")
     put("")
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
     if not document["is_silent"]:
@@ -184,10 +188,6 @@ _RESIDUE: Final = {
     "journal_bytes": "the rollback journal",
     "slack_bytes": "old content in unused space of pages",
 }
-
-
-def _content(table: str, document: Document) -> str | None:
-    return "LangGraph's, readable" if table in document["readable_tables"] else None
 
 
 def _show_more(columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
