@@ -42,13 +42,6 @@ _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, a
 
 _INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
 
-EPILOG: Final = (
-    "To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin with"
-    " `sealpoint status DB`, which needs no key.\n\n"
-    "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
-    " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug."
-)
-
 
 class Commands(TyperGroup):
     """Ends early if its output is no longer read."""
@@ -69,7 +62,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    epilog=EPILOG,
+    epilog="To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin"
+    " with `sealpoint status DB`, which needs no key.\n\n"
+    "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
+    " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug.",
 )
 
 

@@ -90,9 +90,8 @@ def stopping() -> Iterator[Stop]:
     """
     stop, ending = Stop(), False
 
-    def ask(number: int, frame: object) -> None:
+    def ask(number: int, _: object) -> None:
         nonlocal ending
-        del frame
         if stop.is_set():
             if ending:
                 return
@@ -121,6 +120,7 @@ class Words:
     advice: Mapping[Action, str]  # for what is left
     late: str  # for what is left because it was written meanwhile
     left: Reason
+    first: str = ""  # what is to be done before the plan is carried out
 
 
 class Change:
@@ -133,7 +133,6 @@ class Change:
         self._options, self._words = options, words
 
     def _open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
-        del stack, writable
         return store
 
     def _require_fitting(self, store: RowStore) -> None:
@@ -143,14 +142,10 @@ class Change:
         return make_plan(rows, self._cipher.ring, self._options, damage)
 
     def _make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
-        del rows
         return Job(store, self._cipher, self._options, stop=stop, report=report, url=self._database)
 
     def _count_late(self, outcome: Outcome) -> int:
         return outcome.left - outcome.count(*self._words.advice)
-
-    def _say_before_apply(self, plan: list[Step]) -> None:
-        """Say what is to be done before the plan is carried out."""
 
     def show(self) -> None:
         """Show the plan."""
@@ -171,7 +166,8 @@ class Change:
         )
         self._run.end(self._plan_members(plan, applied=False), self._show_plan)
         if not self._run.as_json:
-            self._say_before_apply(plan)
+            if self._words.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
+                say(self._words.first)
             say("--apply carries it out")
         complain_of_damage(store.name, damage)
 

@@ -46,9 +46,7 @@ from sealpoint.admin.cli.output import (
     watching,
 )
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
-from sealpoint.admin.maintenance.inspect import Constructor, Inventory, Readable, plain, threads
-from sealpoint.admin.maintenance.inspect import inspect as read_thread
-from sealpoint.admin.maintenance.inspect import inventory as take_inventory
+from sealpoint.admin.maintenance import inspect as reading
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import RingCipher
@@ -82,7 +80,7 @@ def inspect(
     values, shown, failures = [], 0, Failures()
     with opened_database(run, database, variable) as store:
         cipher = find_cipher(run, store)
-        found = read_thread(store, cipher, thread)
+        found = reading.inspect(store, cipher, thread)
         for value in islice(found, limit):
             shown += 1
             if isinstance(value, Failure):
@@ -102,8 +100,7 @@ def inspect(
         say(f"shown are the first {limit} values; there are more")
 
 
-def _show_value(found: Readable | Failure) -> None:
-    """Print where a value stands, and the value below; or complain of it."""
+def _show_value(found: reading.Readable | Failure) -> None:
     if isinstance(found, Failure):
         complain(failure_line(found))
         return
@@ -114,16 +111,20 @@ def _show_value(found: Readable | Failure) -> None:
                 put(f"  {line}")
 
 
-def _value_object(found: Readable | Failure) -> dict[str, Any]:
-    """One of the values of `inspect --json`."""
+def _value_object(found: reading.Readable | Failure) -> dict[str, Any]:
     if isinstance(found, Failure):
         return failure_object(found)
-    shown = {"table": found.table, "place": plain(found.place), "tag": found.tag, "value": found.value}
+    shown = {
+        "table": found.table,
+        "place": reading.plain(found.place),
+        "tag": found.tag,
+        "value": found.value,
+    }
     return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
 
 
 def _list_threads(run: Run, store: RowStore, limit: int) -> None:
-    ids = list(islice(threads(store), limit + 1))
+    ids = list(islice(reading.threads(store), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
     members = {"threads": ids[:limit], "more": more}
@@ -161,7 +162,7 @@ def types(
         cipher = find_cipher(run, store)
         with watching("types", failures.add) as watch:
             try:
-                found = take_inventory(store, cipher, report=watch.take)
+                found = reading.inventory(store, cipher, report=watch.take)
             except BaseException:
                 watch.say_how_far()
                 raise
@@ -190,7 +191,7 @@ def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield module, name
 
 
-def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
+def _reasons(found: reading.Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
     if not found.values:
         yield Reason.NO_ROWS
     if found.not_opened:  # what they name is not known
@@ -201,7 +202,7 @@ def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
         yield Reason.TYPES_NOT_ALLOWED
 
 
-def _verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
+def _verdict(found: reading.Constructor, allowlist: Allowlist | None) -> str | None:
     """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
         return "built in"
@@ -211,7 +212,6 @@ def _verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
 
 
 def _show_types(document: Document) -> None:
-    """Print the object of `types` as a table, the types named most often first."""
     types = sorted(document["types"], key=lambda part: -part["records"])
     rows = [
         (f"{part['module']}.{part['name']}", part["records"], part["thread"], part["allowed"])
@@ -226,8 +226,7 @@ def _show_types(document: Document) -> None:
     count(document["other_records"], "{} records name other types, which are not listed")
 
 
-def _emit_types(found: Inventory) -> None:
-    """Print the types that need an allowlist as one, in Python."""
+def _emit_types(found: reading.Inventory) -> None:
     needed = sorted((part.pair, part) for part in found.constructors.values() if not part.is_safe)
     print("[")
     for pair, part in needed:
@@ -247,8 +246,7 @@ def _emit_types(found: Inventory) -> None:
         say("the values name these types: allow those that are yours, and no other")
 
 
-def _types_object(found: Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
-    """What `types` found, as JSON."""
+def _types_object(found: reading.Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
     return {
         "types": [
             {
@@ -326,8 +324,6 @@ def trial(
 
 
 class _Threads(Failures):
-    """Failures, and the threads whose values raise, with the first error of each."""
-
     def __init__(self) -> None:
         super().__init__()
         self.threads: dict[str, dict[str, Any]] = {}

@@ -154,8 +154,8 @@ def generate(
         return
     made = edit.stage_key(file, key_id, wrapper, expires=expires, owner=owner)
     show_keys(run, [made])
-    then = command_line(f"keys promote {made}", keys)
     first = "the ring" if wrapper else f"{key_file(file, made)} first, and then the ring"
+    then = command_line(f"keys promote {made}", keys)
     say(f"Give every host {first}. When `keys check` passes on each: {then}")
 
 
@@ -216,8 +216,7 @@ def _show_check(document: Document) -> None:
 def show(run: Run, key_id: KeyArgument) -> None:
     """Show all fields of a key, and its transitions."""
     run.result.add(Reason.NOT_ASKED)
-    entry = require_entry(read_ring_entries(run.ring_file), key_id)
-    read_entries(run, run.ring_file)
+    entry = require_entry(read_entries(run, run.ring_file), key_id)
     run.end({"keys": [key_object(entry)]}, _show_fields)
 
 
@@ -460,7 +459,6 @@ def rewrap(
 
 
 def _warn_of_files(run: Run) -> None:
-    """Warn of key files that an interrupted command has left."""
     left_files = wrapping.find_left_files(run.ring_file)
     run.result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
     for key_id, left in left_files.items():

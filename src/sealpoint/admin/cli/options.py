@@ -12,15 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
 from sealpoint.admin.maintenance.result import Check
+from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
@@ -35,15 +37,11 @@ from sealpoint.errors import (
     ThreadStoreMissingError,
     excerpt,
 )
+from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries, read_thread_store
 from sealpoint.keys.tables import has_password
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
-
-if TYPE_CHECKING:
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.admin.maintenance.status import Share
-    from sealpoint.keys.entry import RingEntry
 
 DatabaseArgument = Annotated[
     str | None,

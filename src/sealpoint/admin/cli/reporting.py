@@ -6,7 +6,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -132,7 +131,6 @@ def _find_keys(run: Run, made: Report) -> RingCipher | None:
 
 
 def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) -> Changes | None:
-    """Read the ledger that the ring names."""
     table = None if made.entries is None else RingFile(run.ring_file).ledger
     if table is None or made.entries is None:
         if vkey is not None or pin is not None:
@@ -156,8 +154,7 @@ def _compare(
         if pin is not None:
             raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
         return
-    with ExitStack() as stack:
-        known = stack.enter_context(opened_threads(name))
+    with opened_threads(name) as known:
         made.threads, made.pin = known.identity, pin
         if pin is not None:
             made.pin_reason = check_pin(known, pin)
@@ -212,7 +209,6 @@ def _require_replaceable(path: Path) -> None:
 
 
 def _show(document: Document) -> None:
-    """Print the verdicts of a report, and what it does not prove."""
     questions = document["questions"]
     rows = [
         (each["label"], each["verdict"], "; ".join(reason["sentence"] for reason in each["reasons"]) or None)

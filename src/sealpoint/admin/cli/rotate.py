@@ -318,6 +318,7 @@ def rebind(
         advice=_REBIND_ADVICE,
         late=_LATE_UNBINDING if unbind else _LATE,
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
+        first=_AGENTS,
     )
     change = _Rebinding(run, named, cipher, options, words)
     (change.apply if apply else change.show)()
@@ -330,7 +331,6 @@ class _Rebinding(Change):
     _options: RebindOptions
 
     def _open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> WholeRowStore:
-        del store
         options = self._options
         sentinel = None if options.unbind else sealing_sentinels(self._cipher)
         kind = kind_of(self._database)
@@ -355,7 +355,3 @@ class _Rebinding(Change):
 
     def _count_late(self, outcome: Outcome) -> int:
         return outcome.pending
-
-    def _say_before_apply(self, plan: list[Step]) -> None:
-        if any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
-            say(_AGENTS)

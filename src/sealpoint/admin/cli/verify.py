@@ -157,7 +157,6 @@ def _report_all(
 
 
 def _show(tail: Document) -> None:
-    """Print how many values open, and under which keys."""
     keys = [f"{part['values']} under {part['key']}" for part in tail["opened"]]
     if plain := tail["accepted"] - tail["legacy"]:
         keys.append(f"{plain} not sealed, and accepted")
