@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -34,9 +34,6 @@ from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
 from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
-
-if TYPE_CHECKING:
-    from sealpoint.admin.evidence.recorder import Recorder
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -135,7 +132,7 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
         run.command, run.keys, run.as_json = command, options["keys"], options["as_json"]
         run.asks()
         if command in EVENTS and options.get("apply", True):  # a plan changes nothing
-            run.recorder = _begin(run, options)
+            _begin(run, options)
         callback(run, **{name: options[name] for name in own})
         return run.code
 
@@ -158,23 +155,23 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _begin(run: Run, options: Mapping[str, Any]) -> Recorder | None:
-    """Record that a command begins, and return what records its end; ``None`` without a ledger."""
+def _begin(run: Run, options: Mapping[str, Any]) -> None:
+    """Record that a command begins, and let its run record the end; without a ledger do nothing."""
     try:
         ring = RingFile(run.ring_file)
     except RingFileMissingError:
         # One that needs no ring, and names one that is missing: that may name a ledger.
         if run.command in _WITHOUT_RING and (run.keys is not None or os.environ.get("SEALPOINT_KEYS")):
             raise
-        return None
+        return
     if ring.ledger is None:
-        return None
+        return
     from sealpoint.admin.evidence.recorder import Act, Recorder
 
     act = Act(*EVENTS[run.command], _subject(ring, options), _waived(options))
     recorder = Recorder(ring, ring.ledger, run.result, act)
     recorder.begin()
-    return recorder
+    run.recorder = recorder
 
 
 def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -229,18 +229,15 @@ def find_ring(run: Run) -> Path | None:
         return None
 
 
-_SUPERUSER: Final = (
-    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is enough"
-    " (docs/postgres.md#a-role-for-maintenance)"
-)
-
-
 def open_store(database: str, *, writable: bool = False) -> RowStore:
     """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
     with naming_other_files(database):
         store = kind_of(database).open(database, writable)
     if getattr(store, "is_superuser", False):
-        warn(_SUPERUSER)
+        warn(
+            "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is"
+            " enough (docs/postgres.md#a-role-for-maintenance)"
+        )
     return store
 
 

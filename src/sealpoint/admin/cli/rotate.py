@@ -209,12 +209,10 @@ _REBIND_ADVICE: Final = {
     Action.OTHER_TYPE: "{values} of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_AGENTS: Final = (
-    'first start every agent with SealedSaver(..., unbound="allow"):'
-    " others refuse rows that are bound, or rows that are not"
-)
-_LATE: Final = "rows are left, or written meanwhile: run again, or end the writers that do not bind"
-_LATE_UNBINDING: Final = "rows are left, or written meanwhile: end the writers that bind, and run again"
+_LATE: Final = {
+    False: "run again, or end the writers that do not bind",
+    True: "end the writers that bind, and run again",
+}
 
 
 def rebind(
@@ -316,9 +314,10 @@ def rebind(
         changed="changed",
         done="rows are changed",
         advice=_REBIND_ADVICE,
-        late=_LATE_UNBINDING if unbind else _LATE,
+        late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
-        first=_AGENTS,
+        first='first start every agent with SealedSaver(..., unbound="allow"):'
+        " others refuse rows that are bound, or rows that are not",
     )
     change = _Rebinding(run, named, cipher, options, words)
     (change.apply if apply else change.show)()
