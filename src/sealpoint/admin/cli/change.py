@@ -60,7 +60,7 @@ ACTIONS: Final = {
 }
 
 
-def find_database(
+def require_database(
     run: Run, argument: str | None, variable: str | None, *, workers: int, suite: str
 ) -> tuple[str, bool]:
     """Return the database of a job, and whether it is a file.

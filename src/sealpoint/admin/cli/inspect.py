@@ -46,7 +46,7 @@ from sealpoint.admin.cli.output import (
     watching,
 )
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
-from sealpoint.admin.maintenance import inspect as reading
+from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import RingCipher
@@ -80,7 +80,7 @@ def inspect(
     values, shown, failures = [], 0, Failures()
     with opened_database(run, database, variable) as store:
         cipher = find_cipher(run, store)
-        found = reading.inspect(store, cipher, thread)
+        found = contents.inspect(store, cipher, thread)
         for value in islice(found, limit):
             shown += 1
             if isinstance(value, Failure):
@@ -100,7 +100,7 @@ def inspect(
         say(f"shown are the first {limit} values; there are more")
 
 
-def _show_value(found: reading.Readable | Failure) -> None:
+def _show_value(found: contents.Readable | Failure) -> None:
     if isinstance(found, Failure):
         complain(failure_line(found))
         return
@@ -111,12 +111,12 @@ def _show_value(found: reading.Readable | Failure) -> None:
                 put(f"  {line}")
 
 
-def _value_object(found: reading.Readable | Failure) -> dict[str, Any]:
+def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
     if isinstance(found, Failure):
         return failure_object(found)
     shown = {
         "table": found.table,
-        "place": reading.plain(found.place),
+        "place": contents.plain(found.place),
         "tag": found.tag,
         "value": found.value,
     }
@@ -124,7 +124,7 @@ def _value_object(found: reading.Readable | Failure) -> dict[str, Any]:
 
 
 def _list_threads(run: Run, store: RowStore, limit: int) -> None:
-    ids = list(islice(reading.threads(store), limit + 1))
+    ids = list(islice(contents.threads(store), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
     members = {"threads": ids[:limit], "more": more}
@@ -162,7 +162,7 @@ def types(
         cipher = find_cipher(run, store)
         with watching("types", failures.add) as watch:
             try:
-                found = reading.inventory(store, cipher, report=watch.take)
+                found = contents.inventory(store, cipher, report=watch.take)
             except BaseException:
                 watch.say_how_far()
                 raise
@@ -191,7 +191,7 @@ def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield module, name
 
 
-def _reasons(found: reading.Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
+def _reasons(found: contents.Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
     if not found.values:
         yield Reason.NO_ROWS
     if found.not_opened:  # what they name is not known
@@ -202,7 +202,7 @@ def _reasons(found: reading.Inventory, allowlist: Allowlist | None) -> Iterator[
         yield Reason.TYPES_NOT_ALLOWED
 
 
-def _verdict(found: reading.Constructor, allowlist: Allowlist | None) -> str | None:
+def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | None:
     """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
         return "built in"
@@ -226,7 +226,7 @@ def _show_types(document: Document) -> None:
     count(document["other_records"], "{} records name other types, which are not listed")
 
 
-def _emit_types(found: reading.Inventory) -> None:
+def _emit_types(found: contents.Inventory) -> None:
     needed = sorted((part.pair, part) for part in found.constructors.values() if not part.is_safe)
     print("[")
     for pair, part in needed:
@@ -246,7 +246,7 @@ def _emit_types(found: reading.Inventory) -> None:
         say("the values name these types: allow those that are yours, and no other")
 
 
-def _types_object(found: reading.Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
+def _types_object(found: contents.Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
     return {
         "types": [
             {

@@ -13,7 +13,7 @@ from sealpoint.admin.cli.change import (
     ACTIONS,
     Change,
     Words,
-    find_database,
+    require_database,
     scrub_reasons,
     scrubbed_object,
     search_result,
@@ -96,7 +96,7 @@ def rotate(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named, is_file = find_database(run, database, variable, workers=workers, suite=suite)
+    named, is_file = require_database(run, database, variable, workers=workers, suite=suite)
     if scrub and not is_file:
         raise typer.BadParameter(_NO_SCRUB, param_hint="--scrub")
     if scrub:
@@ -272,7 +272,7 @@ def rebind(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named, _ = find_database(run, database, variable, workers=workers, suite=suite)
+    named, _ = require_database(run, database, variable, workers=workers, suite=suite)
     if unbind and (plain_metadata or index):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
     if thread is not None:

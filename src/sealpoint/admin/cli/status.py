@@ -22,7 +22,7 @@ from sealpoint.admin.cli.options import (
     say_if_unknown,
 )
 from sealpoint.admin.cli.output import Document, complain_of_damage, count, put, show_table, values_line
-from sealpoint.admin.maintenance import audit as reading
+from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.status import MAX_TYPES, with_states
 from sealpoint.admin.maintenance.status import status as take_shares
@@ -128,11 +128,11 @@ def audit(
     run.asks(strict=strict, allow_metadata=list(allowed))
     entries = find_entries(run)
     with opened_database(run, database, variable) as store:
-        found = reading.audit(store, allowed)
+        found = audits.audit(store, allowed)
     found = replace(found, shares=tuple(with_states(found.shares, entries)))
     say_if_unknown(entries, found.shares)
-    run.result.add(*reading.audit_reasons(found, strict=strict))
-    run.end(reading.audit_object(found), _show_audit, allow_unproven=allow_unproven)
+    run.result.add(*audits.audit_reasons(found, strict=strict))
+    run.end(audits.audit_object(found), _show_audit, allow_unproven=allow_unproven)
 
 
 def _show_audit(document: Document) -> None:
