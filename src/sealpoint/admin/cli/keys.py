@@ -394,9 +394,8 @@ def destroy(
             Reason.MATERIAL_NOT_REMOVED: entry.material not in (None, MATERIAL_REMOVED),
         }
     )
-    show_keys(run, [key_id], {"databases": parts})
+    show_keys(run, [key_id], {"databases": parts}, allow_unproven=allow_unproven)
     _say_what_is_left(entry, removed)
-    run.set_code(allow_unproven=allow_unproven)
 
 
 def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
@@ -454,8 +453,7 @@ def rewrap(
     """
     changed = wrapping.rewrap_keys(run.ring_file, key_ids, wrapper)
     _warn_of_files(run)
-    show_keys(run, changed)
-    run.set_code(allow_unproven=False)
+    show_keys(run, changed, allow_unproven=False)
 
 
 def _warn_of_files(run: Run) -> None:
@@ -469,11 +467,14 @@ def _warn_of_files(run: Run) -> None:
 _IF_ANY: Final = ("wrapper", "version", "compromised", "expires", "owner")  # columns that most rings lack
 
 
-def show_keys(run: Run, ids: list[str] | None, body: Document | None = None) -> None:
+def show_keys(
+    run: Run, ids: list[str] | None, body: Document | None = None, *, allow_unproven: bool = True
+) -> None:
     """Print the keys with these ids, or all, as the ring has them by now; the index key is not among them."""
     shown = [entry for entry in read_entries(run, run.ring_file) if ids is None or entry.id in ids]
     show = _show_table if shown or ids is None else lambda _: None
-    run.end({**(body or {}), "keys": [key_object(entry) for entry in shown]}, show, verdict=False)
+    members = {**(body or {}), "keys": [key_object(entry) for entry in shown]}
+    run.end(members, show, allow_unproven=allow_unproven, verdict=False)
 
 
 def _show_table(document: Document) -> None:

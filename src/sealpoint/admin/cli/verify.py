@@ -377,7 +377,10 @@ def trim(
     Then nothing shows any more that one of them was put back, and pins that were made before are no longer
     proven: make a new one.
     """
-    until = _read_time(before)
+    try:
+        until = as_utc(datetime.fromisoformat(before))
+    except (ValueError, OverflowError):
+        raise typer.BadParameter("give a date, as 2026-01-31", param_hint="--before") from None
     with opened_threads(require_threads(run, name)) as store:
         if not yes:
             deleted = f"checkpoints that were deleted before {format_utc(until)}"
@@ -389,10 +392,3 @@ def trim(
     say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
     body = {"identity": identity, "before": format_utc(until), "forgotten": forgotten}
     run.end(body, lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"))
-
-
-def _read_time(text: str) -> datetime:
-    try:
-        return as_utc(datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
-        raise typer.BadParameter("give a date, as 2026-01-31", param_hint="--before") from None
