@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.keys import programs, softhsm
+from tests.cli.browser import CHROMIUM, MISSING
 from tests.support.runs.extent import VARIABLE, by_extent, is_sample, sample
 from tests.support.runs.forked import forked_program
 from tests.support.servers import containers
-from tests.support.servers.browser import CHROMIUM, MISSING
+from tests.wrap import programs, softhsm
 
 FIRST = ("test_demo.py", "test_attacks.py")
 

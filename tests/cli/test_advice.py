@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from sealpoint.admin.cli import render
+from sealpoint.admin.cli import output
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.rows import MAX_CAUSES, Failure, Failures
 from sealpoint.admin.maintenance import job, rotate, scrub
@@ -175,7 +175,7 @@ def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     causes = Failures()
     for _ in range(12_584):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint="y")))
-    render.show_causes(causes)
+    output.show_causes(causes)
     assert capsys.readouterr().err == "12,584 values: x\nhint: y\n"
 
 
@@ -183,7 +183,7 @@ def test_a_stranger_does_not_fill_the_screen_with_hints(capsys: pytest.CaptureFi
     causes = Failures()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint=str(number))))
-    render.show_causes(causes)
+    output.show_causes(causes)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 * MAX_CAUSES + 1
     assert lines[-1] == f"{1000 - MAX_CAUSES} values: other causes"
@@ -193,7 +193,7 @@ def test_a_stranger_does_not_fill_the_screen_with_causes(capsys: pytest.CaptureF
     causes = Failures()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError(str(number), hint="y")))
-    render.show_causes(causes)
+    output.show_causes(causes)
     *told, rest, hint = capsys.readouterr().err.splitlines()
     assert len(told) == MAX_CAUSES
     assert rest == f"{1000 - MAX_CAUSES} values: other causes"

@@ -16,8 +16,7 @@ import pytest
 import typer
 
 from sealpoint.admin.cli import app as program_app
-from sealpoint.admin.cli import databases as stores
-from sealpoint.admin.cli import keys, options, output
+from sealpoint.admin.cli import frame, options, output
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.errors import DatabaseMissingError, PasswordError
 from tests.cli.conftest import CODE, Ended, Run
@@ -128,8 +127,8 @@ def test_bug_shows_no_values(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         secret = "0123456789abcdef" * 2
         raise ZeroDivisionError(len(secret))
 
-    monkeypatch.setattr(stores, "read_ring_entries", fail)
-    monkeypatch.setattr(keys, "find_ring_file", lambda path: path)
+    monkeypatch.setattr(options, "read_ring_entries", fail)
+    monkeypatch.setattr(frame, "find_ring_file", lambda path: path)
     ended = run("keys", "list")
     assert (ended.code, ended.out) == (Exit.BUG, "")
     assert "ZeroDivisionError: 32" in ended.err
@@ -142,7 +141,7 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(keys, "find_ring_file", interrupt)
+    monkeypatch.setattr(frame, "find_ring_file", interrupt)
     said = "ended by Ctrl-C; the same command can be run again\n"
     assert run("keys", "list") == Ended(Exit.STOPPED, "", said)
 
@@ -275,7 +274,7 @@ def test_every_database_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DatabaseMissingError(name)
         return Store(name)
 
-    monkeypatch.setattr(stores, "open_store", open_store)
-    with pytest.raises(DatabaseMissingError), stores.opened(["a", "b", "no"]):
+    monkeypatch.setattr(options, "open_store", open_store)
+    with pytest.raises(DatabaseMissingError), options.opened(["a", "b", "no"]):
         pass
     assert closed == ["b", "a"]

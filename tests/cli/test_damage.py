@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -11,14 +12,22 @@ from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import Run
-from tests.support.databases.harm import damage_metadata
 
 pytestmark = pytest.mark.usefixtures("keys")
 
 
 @pytest.fixture(autouse=True)
 def damaged(path: Path) -> None:
-    damage_metadata(path, 2)
+    """Let the pages that hold the metadata of the second checkpoint lead to a page that the file lacks."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        text = b"damaged " * page_bytes
+        connection.execute("UPDATE checkpoints SET metadata = ? WHERE rowid = 2", (text,))
+        connection.execute("PRAGMA journal_mode = DELETE")
+    data = bytearray(path.read_bytes())
+    page = data.index(text[: page_bytes // 2], data.index(text[: page_bytes // 2]) + page_bytes) // page_bytes
+    data[page * page_bytes : page * page_bytes + 4] = b"\x7f\xff\xff\xff"
+    path.write_bytes(data)
 
 
 def test_status_counts_all_values(run: Run, path: Path) -> None:

@@ -591,7 +591,7 @@ def test_a_server_that_is_down_may_come_back(run: Run, on_file: Scene, line: str
 
 @pytest.mark.parametrize("line", [line for line in LINES if "verify" not in line and "seal" not in line])
 def test_a_store_that_is_locked(run: Run, on_file: Scene, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealpoint.admin.cli.databases.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("sealpoint.admin.cli.options.TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr("sealpoint.threads.sqlite.MAINTENANCE_SECONDS", 0.1)
     with closing(sqlite3.connect("threads.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -22,7 +22,7 @@ from langchain_core.messages import HumanMessage
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit, result_code
-from sealpoint.admin.cli.render import ShownFailures, failure_reasons
+from sealpoint.admin.cli.output import ShownFailures, failure_reasons
 from sealpoint.admin.databases.rows import Failure, Failures
 from sealpoint.admin.maintenance.result import Result
 from sealpoint.errors import IntegrityError

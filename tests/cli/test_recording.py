@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.cli import frame
+from sealpoint.admin.cli import app
 from sealpoint.admin.cli.app import COMMANDS
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence import VerifierKey, verify_ledger
@@ -63,9 +63,9 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_every_event_has_a_command_and_is_on_the_page() -> None:
-    assert frame.EVENTS.keys() <= COMMANDS
+    assert app.EVENTS.keys() <= COMMANDS
     page = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text(encoding="utf-8")
-    events = {"ring.drift", "ledger.recovered"}.union(*frame.EVENTS.values())
+    events = {"ring.drift", "ledger.recovered"}.union(*app.EVENTS.values())
     assert {event for event in events if f"`{event}`" not in page} == set()
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.browser import CHROMIUM, MISSING, look, print_page
 from tests.cli.conftest import Run
 from tests.cli.test_report import HOSTILE
 from tests.matrix import databases
-from tests.support.servers.browser import CHROMIUM, MISSING, look, print_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 

@@ -25,7 +25,6 @@ from tests.support.databases.postgres import (
     contents,
     end_session,
     opened,
-    pid_of,
     put_blobs,
     put_writes,
     reseal,
@@ -39,6 +38,11 @@ UPSERT = """
     VALUES (%s, %s, %s, %s, %s, %s)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = excluded.type, blob = excluded.blob"""
+
+
+def pid_of(store: PostgresRows) -> int:
+    """The process of the server that serves a store."""
+    return store.connection.info.backend_pid
 
 
 def versions(values: list[Cell]) -> list[str]:

@@ -7,7 +7,6 @@ import json
 import os
 import string
 import sys
-from base64 import b64decode
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
@@ -33,7 +32,7 @@ from sealpoint.errors import (
     UnsupportedTypeError,
 )
 from sealpoint.langgraph import encryption
-from tests.support.keys.rings import NEW, OLD, OTHER, replace, states_text, write
+from tests.support.keys.rings import NEW, OLD, OTHER, states_text, write
 
 sdk: Final = pytest.importorskip("langgraph_sdk")
 if not hasattr(sdk, "DecryptResult"):
@@ -79,13 +78,6 @@ class Server:
         return asyncio.run(decrypt(ctx or at(), blob))
 
 
-def test_all_four_handlers_are_registered() -> None:
-    made = encryption(RING)
-    assert isinstance(made, sdk.Encryption)
-    parts = ("blob_encryptor", "blob_decryptor", "json_encryptor", "json_decryptor")
-    assert repr(made) == f"Encryption(handlers=[{', '.join(parts)}])"
-
-
 # --- objects ----------------------------------------------------------------------------------
 
 
@@ -94,16 +86,8 @@ def test_any_object_comes_back(data: dict[str, Any]) -> None:
     server = Server()
     sealed = server.seal(data)
     assert list(sealed) == list(data)
-    assert all(isinstance(value, str) and value.startswith(PREFIX) for value in sealed.values())
-    assert server.read(sealed) == data
-
-
-def test_nothing_of_a_value_is_readable() -> None:
-    server, value = Server(), {"patient": "Jane Roe", "list": [{"deep": "Jane Roe"}]}
-    sealed = server.seal(value)
-    assert "Jane" not in json.dumps(sealed)
-    assert sealed["patient"].startswith("sealpoint:json+cobblestone256.row@new:")
-    assert server.seal(value) != sealed
+    assert all(value.startswith("sealpoint:json+cobblestone256.row@new:") for value in sealed.values())
+    assert server.read(sealed, at("run", "metadata")) == data  # the server merges an object into another's
 
 
 @given(st.dictionaries(KEYS, JSON, min_size=1, max_size=3), st.data())
@@ -116,29 +100,6 @@ def test_any_changed_character_is_refused(data: dict[str, Any], draw: Any) -> No
     other = draw.draw(st.sampled_from([c for c in string.ascii_letters + ":+/=@" if c != text[at_]]))
     with pytest.raises(SealpointError):
         server.read({**sealed, key: text[:at_] + other + text[at_ + 1 :]})
-
-
-def test_another_text_of_the_same_bytes_is_refused() -> None:
-    """The last letter of base64 may have bits that are not part of the bytes."""
-    server = Server()
-    sealed = server.seal({"a": 1})["a"]
-    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-    last = letters.index(sealed[-3])
-    assert sealed.endswith("==")
-    other = f"{sealed[:-3]}{letters[last ^ 1]}=="
-    assert b64decode(other.rpartition(":")[2]) == b64decode(sealed.rpartition(":")[2])
-    with pytest.raises(SealedValueError):
-        server.read({"a": other})
-
-
-def test_a_merge_into_another_model_is_read() -> None:
-    """The SDK says that the server does this; so a value is not bound to model and field."""
-    server = Server()
-    sealed = server.seal({"note": "n"}, at("cron", "metadata"))
-    assert server.read({**server.seal({"more": 1}), **sealed}, at("run", "metadata")) == {
-        "note": "n",
-        "more": 1,
-    }
 
 
 def test_a_value_belongs_to_its_key_and_is_no_blob() -> None:
@@ -336,16 +297,6 @@ def test_keys_that_do_not_open(ring: KeyRing, error: type[SealpointError]) -> No
     with pytest.raises(error):
         Server(cipher).read_blob(blob)
     assert cipher.stats().refused == {error.__name__: 2}
-
-
-def test_a_rotation_is_followed(tmp_path: Any) -> None:
-    file = write(tmp_path / "keys.toml", states_text(k1="active"))
-    server = Server(KeyRing.load(file))
-    sealed = server.seal({"a": 1})
-    replace(file, states_text(k1="decrypt-only", k2="active"))
-    newer = Server(KeyRing.load(file)).seal({"b": 2})
-    assert server.read(newer) == {"b": 2}  # an unknown key: the file is read
-    assert "@k2:" in server.read(sealed).replacement["a"]
 
 
 # --- the encryption context -------------------------------------------------------------------

@@ -18,10 +18,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from demo import planted, story
 from demo.__main__ import main
-from demo.agent import seal
 from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
-from demo.claims import Claims
-from demo.keys import write_ring
 from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import SealedSaver
 
@@ -100,22 +97,6 @@ def test_secret_is_found_only_without_sealpoint(run: Run) -> None:
     _, _, shown = run.output.partition("7. ")
     for place in planted.PLACES:  # on SQLite, then on Postgres; under SealedSaver, and under a bare saver
         assert cells(shown, place) == ["found", "-"] * 2
-
-
-def test_langgraphs_own_column(run: Run) -> None:
-    """What SECURITY.md and the README say of LangGraph's EncryptedSerializer is what it does here."""
-    langgraphs = {
-        "one bit flipped": "refused",
-        "type changed to null": "ACCEPTED",
-        "plaintext row added": "ACCEPTED",
-        "key k1 missing": "refused",
-        "value of another row": "ACCEPTED",
-        "metadata edited": "ACCEPTED",
-        "rows of another thread": "ACCEPTED",
-        "newest row deleted": "ACCEPTED",
-    }
-    for name, verdict in langgraphs.items():
-        assert cells(run.output, name)[-1] == verdict
 
 
 def test_search_knows_how_a_value_may_be_stored(tmp_path: Path) -> None:
@@ -206,19 +187,6 @@ def test_demo_notices_a_saver_that_does_not_seal(
     assert "it needs pycryptodome, which is not installed" in output
     assert "Postgres is LEFT OUT: RuntimeError: Unsupported Postgres version" in output
     assert "claims of this demo hold" not in output
-
-
-def test_demo_runs_without_the_packages_for_postgres(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.postgres", None)
-    claims = Claims()
-    planted.show_planted(tmp_path, write_ring(tmp_path, "keys.toml", active="k1"), seal, claims)
-    output = capsys.readouterr().out
-    assert "Postgres is LEFT OUT: " in output
-    assert line_of(output, "thread id").split() == ["thread", "id", "found", "-"]
-    assert claims.count == 2 * len(planted.PLACES) + 2
-    assert not claims.broken
 
 
 @pytest.mark.parametrize("held", [True, False])

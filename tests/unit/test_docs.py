@@ -41,6 +41,7 @@ from sealpoint.admin.evidence.report import questions
 from sealpoint.admin.evidence.report.sources import Why
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.keys.ringfile import read_ring_entries
+from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write
 from tests.support.servers.postgres import schema, server
 
@@ -256,15 +257,6 @@ def test_links_lead_somewhere() -> None:
     assert {page.name: dead for page in pages if (dead := dead_links(page))} == {}
 
 
-@pytest.mark.parametrize("link", ["[a](missing.md)", "[a](page.md#missing)", "[a](#missing)", "[a](#kpy)"])
-def test_dead_link_is_noticed(link: str, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n\n[a](#page), [a](page.md#page)\n\n```python\n# k.py\n```\n", encoding="utf-8")
-    assert dead_links(page) == []
-    page.write_text(page.read_text(encoding="utf-8") + link, encoding="utf-8")
-    assert len(dead_links(page)) == 1
-
-
 def test_messages_name_pages_that_exist() -> None:
     """Hints and comments of programs, examples and Makefile name pages by their path in the repository."""
     sources = (
@@ -287,6 +279,10 @@ def test_extras_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {extras for page in PAGES for extras in EXTRA.findall(page.read_text(encoding="utf-8"))}
     assert {name for extras in named for name in extras.split(",")} <= project["optional-dependencies"].keys()
+
+
+def test_command_page_is_what_help_prints() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "run: make commands"
 
 
 def test_page_shows_entries_that_a_ring_takes(tmp_path: Path) -> None:

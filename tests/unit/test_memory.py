@@ -11,9 +11,8 @@ import threading
 
 import pytest
 
-from sealpoint import EncryptedSerializer
 from sealpoint.memory import InMemorySaver
-from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
+from tests.support.databases.checkpoints import at, ids_in, make, put_chain
 
 
 def test_it_is_closed_at_the_end_of_its_block_and_knows_no_other() -> None:
@@ -44,29 +43,6 @@ def test_it_works_without_a_block_and_from_other_threads() -> None:
         thread.join()
     assert sorted(ids_in(saver)) == [f"{n}" for n in range(8)]
     saver.conn.close()
-
-
-def test_values_are_sealed_in_memory_too() -> None:
-    with InMemorySaver(serde=EncryptedSerializer.from_key(bytes(32))) as saver:
-        config = saver.put(at(), make("1", x="planted"), {}, {})
-        saver.put_writes(config, [("x", "planted")], "task")
-        found = saver.get_tuple(at())
-        assert found is not None
-        assert found.checkpoint["channel_values"] == {"x": "planted"}
-        assert b"planted" not in b"".join(
-            cell for row in dump(saver.conn) for cell in row if type(cell) is bytes
-        )
-
-
-def test_what_is_read_is_not_what_was_put() -> None:
-    """As in any database: the caller's objects are not kept."""
-    with InMemorySaver() as saver:
-        checkpoint = make("1", x=[1])
-        saver.put(at(), checkpoint, {}, {})
-        checkpoint["channel_values"]["x"].append(2)
-        found = saver.get_tuple(at())
-        assert found is not None
-        assert found.checkpoint["channel_values"] == {"x": [1]}
 
 
 UNCLOSED = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -270,14 +269,3 @@ def test_rules_use_metrics_and_errors_that_are_exported_from_the_beginning() -> 
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert rule["annotations"]["summary"]
     assert re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE) == [rule["alert"] for rule in found]
-
-
-@pytest.mark.costly
-def test_the_code_of_the_page_type_checks(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks("python")))
-    options = ["--strict", f"--cache-dir={tmp_path}", "--config-file="]
-    command = [sys.executable, "-m", "mypy", *options, os.fspath(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

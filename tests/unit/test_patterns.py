@@ -156,37 +156,18 @@ def test_an_expression_takes_time_in_proportion_to_its_input(use: Use) -> None:
 
 BAD: Final = [
     (r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', "finditer"),  # was in this package, and took 20 s for 80 KB
-    (r"\s+x", "search"),
     (r"(a+)+b", "match"),
     (r"(a|a)*b", "fullmatch"),
-    (r"(a|aa)+b", "match"),
     (r"a*a*b", "match"),
-    (r"a+?a+?b", "match"),
-    (r"(\w+,?)+:", "match"),
     (r".*=", "finditer"),
     (r"-{1,1000}x", "search"),
     (r"(?!.*x)a", "findall"),
-]
-GOOD: Final = [
-    (r"\s++x", "match"),
-    (r"(?>a+)+b", "match"),
-    (r"(a+,)+b", "match"),
-    (r"a*b*c", "match"),
-    (r"a*?b", "fullmatch"),
-    (r"-{1,20}x", "search"),
-    (r"(?:[^\"\\]|\\.)*\"", "match"),
 ]
 
 
 @pytest.mark.parametrize(("pattern", "method"), BAD)
 def test_one_that_does_not_is_found(pattern: str, method: str) -> None:
     assert grows_too_fast(Use("", pattern, 0, method)) is not None
-
-
-@pytest.mark.parametrize(("pattern", "method"), GOOD)
-def test_one_that_does_is_not_named(pattern: str, method: str) -> None:
-    use = Use("", pattern, 0, method)
-    assert (grows_too_fast(use), differing(use)) == (None, None)
 
 
 def differing(use: Use) -> str | None:

@@ -1,10 +1,7 @@
-"""The tools of this repository: the sample of the broad tests, statistics of benchmarks, forks, fuzzing."""
+"""The tools of this repository: the sample of the broad tests, statistics of benchmarks, fuzzing."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +11,7 @@ import pytest
 
 from benchmarks.pairs import Change, interval_rank
 from fuzz.targets import try_one
-from tests.support.runs.extent import Extent, covering, extent, is_sample, sample
+from tests.support.runs.extent import sample
 
 
 def test_what_fuzzing_has_found_is_read_or_refused() -> None:
@@ -48,36 +45,6 @@ def test_a_change_is_slower_only_with_its_whole_interval() -> None:
     assert not Change("untrusted", "list", "strict", ratios).is_slower
 
 
-# --- the `sealpoint` of scripts, which is forked ------------------------------------------------
-
-SCRIPTS = {
-    "exit code and streams": "echo one | sealpoint keys destroy k1 --keys none.toml",
-    "environment, folder and umask": (
-        "umask 027; cd sub && SEALPOINT_KEYS=$PWD/k.toml sealpoint keys init k1 >&2; stat -c '%n %a' *"
-    ),
-}
-
-
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_fork_does_what_a_start_does(script: str, script_path: str, tmp_path: Path) -> None:
-    _, started_path = script_path.split(os.pathsep, 1)
-    ends = []
-    for path in (script_path, started_path):
-        folder = tmp_path / "run"
-        (folder / "sub").mkdir(parents=True)
-        ended = subprocess.run(
-            ["/bin/sh", "-c", script],
-            cwd=folder,
-            env=os.environ | {"PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        ends.append((ended.returncode, ended.stdout, ended.stderr))
-        shutil.rmtree(folder)
-    assert ends[0] == ends[1]
-
-
 # --- the sample of the broad tests: few cases, and in them each value of each parameter -----------
 
 
@@ -92,19 +59,6 @@ def item(name: str, marker: pytest.MarkDecorator | None = None, **params: object
     stand_in = SimpleNamespace(nodeid=f"test_x.py::{name}[{case}]", get_closest_marker=closest)
     stand_in.callspec = SimpleNamespace(params=params)
     return cast(pytest.Item, stand_in)
-
-
-def test_each_value_occurs_in_few_cases() -> None:
-    cases = list(product("abcd", "12345", "xy"))
-    chosen = [cases[place] for place in sorted(covering(cases))]
-    assert set().union(*chosen) == set().union(*cases)
-    assert len(chosen) == 5
-
-
-def test_an_extent_has_a_name() -> None:
-    assert (extent("sample"), extent("ALL")) == (Extent.SAMPLE, Extent.ALL)
-    with pytest.raises(pytest.UsageError, match="'most', and not one of sample, all, exhaustive"):
-        extent("most")
 
 
 def test_only_broad_tests_are_sampled_and_no_costly_one_runs() -> None:
@@ -122,15 +76,3 @@ def test_only_broad_tests_are_sampled_and_no_costly_one_runs() -> None:
 def test_a_marker_that_names_another_parameter_is_refused() -> None:
     with pytest.raises(pytest.UsageError, match="has no parameter server"):
         sample([item("misnamed", pytest.mark.broad("server"), saver="a")])
-
-
-@pytest.mark.parametrize(
-    ("of", "argument", "wanted"),
-    [
-        (Extent.SAMPLE, "tests/unit", True),
-        (Extent.SAMPLE, "tests/a.py::test_b", False),
-        (Extent.ALL, "tests", False),
-    ],
-)
-def test_all_run_where_all_or_one_is_asked_for(of: Extent, argument: str, wanted: bool) -> None:
-    assert is_sample([argument], of) is wanted

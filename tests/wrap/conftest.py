@@ -21,9 +21,10 @@ from sealpoint.keys.wrap import aws
 from sealpoint.keys.wrap.command import Wrapper as Command
 from sealpoint.keys.wrap.pkcs11 import Wrapper as Pkcs11
 from sealpoint.keys.wrap.vault import Wrapper as Vault
-from tests.support.keys import programs, softhsm, transit
-from tests.support.keys.softhsm import Token
+from tests.support.keys import transit
 from tests.support.keys.wrapping import Service, unanswered, unreachable
+from tests.wrap import programs, softhsm
+from tests.wrap.softhsm import Token
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError
 from sealpoint.keys.wrap import WrapContext
 from sealpoint.keys.wrap.wrapper import BUILT_IN, parse_wrapper
-from tests.support.keys import programs, softhsm
 from tests.support.keys.wrapping import CANARY, CONTEXT, Forms
+from tests.wrap import programs, softhsm
 from tests.wrap.conftest import Program
 
 PAGE = programs.PAGE.read_text(encoding="utf-8")

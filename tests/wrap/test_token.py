@@ -12,8 +12,8 @@ import pytest
 from sealpoint.errors import KeyUnavailableError
 from sealpoint.keys.wrap.pkcs11 import Wrapper
 from sealpoint.keys.wrap.wrapper import NamedWrapper
-from tests.support.keys import softhsm
 from tests.support.keys.wrapping import CANARY, CONTEXT, Service
+from tests.wrap import softhsm
 
 
 def test_threads(pkcs11: Service) -> None:

@@ -53,19 +53,6 @@ HARM = {
 }
 
 
-def damage_metadata(path: Path, row_id: int) -> None:
-    """Let the pages that hold the metadata of a checkpoint lead to a page that the file does not have."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-        text = b"damaged " * page_bytes
-        connection.execute("UPDATE checkpoints SET metadata = ? WHERE rowid = ?", (text, row_id))
-        connection.execute("PRAGMA journal_mode = DELETE")
-    data = bytearray(path.read_bytes())
-    page = data.index(text[: page_bytes // 2], data.index(text[: page_bytes // 2]) + page_bytes) // page_bytes
-    data[page * page_bytes : page * page_bytes + 4] = b"\x7f\xff\xff\xff"
-    path.write_bytes(data)
-
-
 def store_raw(path: Path, table: str, column: str, value: Any, rows: str = "1") -> None:
     """Store a value without the conversion that SQLite makes for a column of TEXT or INTEGER."""
     with closing(sqlite3.connect(path)) as connection:

@@ -130,11 +130,6 @@ def reseal(value: Cell) -> tuple[str, bytes]:
     return Opener(K2).reseal(value)
 
 
-def pid_of(store: PostgresRows) -> int:
-    """The process of the server that serves a store."""
-    return store.connection.info.backend_pid
-
-
 def end_session(url: str, pid: int) -> None:
     """Let the server end a session, as when it is shut down."""
     with psycopg.connect(url, autocommit=True) as connection:

@@ -1,10 +1,19 @@
-"""The program: its commands, and how each of them ends."""
+"""The program: its commands, and how each of them begins, is recorded and ends.
+
+The options ``--keys`` and ``--json`` are of the frame: a command without ``keys`` among its options has them
+at the end.
+
+A command of `EVENTS` is recorded in the ledger that the ring file names, if it names one: before the command
+runs, its beginning is in the ledger, or it does not run. Its exit code is recorded at the end.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Final
@@ -13,36 +22,22 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import (
-    audit,
-    decrypt,
-    heads,
-    inspect,
-    keys,
-    ledger,
-    rebind,
-    report,
-    rotate,
-    scrub,
-    status,
-    trial,
-    verify,
-)
-from sealpoint.admin.cli import inspect as types
+from sealpoint.admin.cli import decrypt, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit, exit_code, message
-from sealpoint.admin.cli.frame import Run, framed
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.options import JsonOption, KeysOption, all_databases
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
+from sealpoint.admin.maintenance.result import Check
+from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
+from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
+from sealpoint.keys.key import keyed_hash
+from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.ringfile import RingFile
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
 _INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
-
-EPILOG: Final = (
-    "To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin with"
-    " `sealpoint status DB`, which needs no key.\n\n"
-    "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
-    " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug."
-)
 
 
 class Commands(TyperGroup):
@@ -64,7 +59,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    epilog=EPILOG,
+    epilog="To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin"
+    " with `sealpoint status DB`, which needs no key.\n\n"
+    "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
+    " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug.",
 )
 
 
@@ -83,20 +81,154 @@ def sealpoint(
 for command in (
     status.status,
     rotate.rotate,
-    rebind.rebind,
-    scrub.scrub,
+    rotate.rebind,
+    rotate.scrub,
     decrypt.decrypt,
     verify.verify,
-    audit.audit,
+    status.audit,
     report.report,
-    types.types,
-    trial.trial,
-    inspect.inspect,
+    values.types,
+    values.trial,
+    values.inspect,
 ):
     app.command()(command)
-GROUPS: Final = {"heads": heads.app, "keys": keys.app, "ledger": ledger.app}
+GROUPS: Final = {"heads": verify.heads, "keys": keys.app, "ledger": ledger.app}
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
+
+
+EVENTS: Final[Mapping[str, tuple[str, str]]] = {
+    "rotate": ("rotate.begin", "rotate.end"),
+    "rebind": ("rebind.begin", "rebind.end"),
+    "scrub": ("scrub", "scrub"),
+    "verify": ("verify", "verify"),
+    "report": ("report", "report"),
+    "heads adopt": ("heads.adopt", "heads.adopt"),
+    "heads seal": ("heads.seal", "heads.seal"),
+    "heads trim": ("heads.trim", "heads.trim"),
+    "inspect": ("inspect", "inspect"),
+    "decrypt": ("decrypt", "decrypt"),
+    "keys init": ("ring.create", "ring.create"),
+    "keys generate": ("key.stage", "key.stage"),
+    "keys promote": ("key.promote", "key.promote"),
+    "keys disable": ("key.disable", "key.disable"),
+    "keys enable": ("key.enable", "key.enable"),
+    "keys compromise": ("key.compromise", "key.compromise"),
+    "keys destroy": ("key.destroy", "key.destroy"),
+    "keys wrap": ("key.wrap", "key.wrap"),
+    "keys rewrap": ("key.rewrap", "key.rewrap"),
+}
+"""The events of each command that is recorded: when it begins, and when it has ended."""
+
+_WITHOUT_RING: Final = ("heads seal", "heads trim")
+_CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}
+
+
+def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what typer calls for a command: with its options, those of the frame, and the context."""
+
+    def call(context: typer.Context, **options: Any) -> Exit:
+        run: Run = context.obj
+        run.command, run.keys, run.as_json = command, options["keys"], options["as_json"]
+        run.asks()
+        if command in EVENTS and options.get("apply", True):  # a plan changes nothing
+            _begin(run, options)
+        callback(run, **{name: options[name] for name in own})
+        return run.code
+
+    signature = inspect.signature(callback, eval_str=True)
+    first, *others = signature.parameters.values()
+    own = [parameter.name for parameter in others]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = {"keys": KeysOption, "as_json": JsonOption}
+    parameters = [
+        first.replace(name="context", annotation=typer.Context),
+        *(parameter.replace(kind=kind) for parameter in others),
+        *(
+            inspect.Parameter(name, kind, default=None if name == "keys" else False, annotation=option)
+            for name, option in added.items()
+            if name not in own
+        ),
+    ]
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__doc__, call.__name__ = callback.__doc__, callback.__name__
+    return call
+
+
+def _begin(run: Run, options: Mapping[str, Any]) -> None:
+    """Record that a command begins, and let its run record the end; without a ledger do nothing."""
+    try:
+        ring = RingFile(run.ring_file)
+    except RingFileMissingError:
+        # One that needs no ring, and names one that is missing: that may name a ledger.
+        if run.command in _WITHOUT_RING and (run.keys is not None or os.environ.get("SEALPOINT_KEYS")):
+            raise
+        return
+    if ring.ledger is None:
+        return
+    from sealpoint.admin.evidence.recorder import Act, Recorder
+
+    act = Act(*EVENTS[run.command], _subject(ring, options), _waived(options))
+    recorder = Recorder(ring, ring.ledger, run.result, act)
+    recorder.begin()
+    run.recorder = recorder
+
+
+def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a command happens to: databases as they were named or listed, keys, a thread, a copy."""
+    subject: dict[str, Any] = {}
+    if databases := _databases(ring, options):
+        subject["database"] = databases
+    if "key_id" in options:
+        key_id = "index" if options.get("index") else options["key_id"]
+        subject["key"] = key_id if key_id is None else excerpt(key_id)[1:-1]
+    if options.get("key_ids"):
+        subject["key"] = ", ".join(excerpt(key_id)[1:-1] for key_id in options["key_ids"])
+    if options.get("wrapper") is not None:
+        subject["wrapper"] = excerpt(options["wrapper"])[1:-1]
+    if options.get("thread") is not None:
+        subject["thread"] = _thread(ring, options["thread"])
+    for place in ("out", "out_schema"):
+        if options.get(place) is not None:
+            subject["out"] = str(options[place])
+    return subject
+
+
+def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
+    """Return the databases that a command works on, as the command line and the ring file have them."""
+    arguments = _given(options, "database", "databases")
+    variables = _given(options, "variable", "variables", "db_env")
+    named = [*all_databases(arguments, None), *(f"${name}" for name in variables)]
+    if "key_id" in options:  # a transition, which examines all that are known
+        return named if options.get("no_database_check", True) else [*named, *ring.databases]
+    takes_one = {"database", "databases"} & options.keys()
+    return named or (list(ring.databases) if takes_one else [])
+
+
+def _given(options: Mapping[str, Any], *names: str) -> list[str]:
+    found = [options[name] for name in names if options.get(name) is not None]
+    return [str(each) for one in found for each in (one if isinstance(one, list | tuple) else [one])]
+
+
+def _thread(ring: RingFile, thread: str) -> str | None:
+    """Return the HMAC of a thread's id under the index key; ``None`` without one."""
+    try:
+        key = KeyRing.load(ring.origin.path).index_key("ledger")
+    except KeyRingError:
+        return None
+    return "hmac-sha256:" + keyed_hash(key, thread.encode("utf-8", "surrogatepass")).hex()
+
+
+def _waived(options: Mapping[str, Any]) -> list[str]:
+    """Return the checks that options waive, e.g. ``database-check`` for ``--no-database-check``."""
+    found = []
+    for name, value in options.items():
+        prefix, _, what = name.partition("_")
+        if value is True and prefix in {"allow", "no"}:
+            found.append(_CHECKS.get(name, what.replace("_", "-")))
+        elif isinstance(value, Check) and value is not Check.ALL:
+            found.append(f"{name}-{value.value}")
+    return sorted(found)
 
 
 def _frame(group: typer.Typer, before: str = "") -> Iterator[str]:
@@ -127,7 +259,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    this = Run(_command_of(words))
+    # The command that is named, for the object of a run that does not begin.
+    names = [word for word in words if not word.startswith("-")]
+    name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
+    this = Run(name if name in COMMANDS else "sealpoint")
     code = this.finish(_run(this, words))
     try:
         if code and "--json" in words:
@@ -136,13 +271,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError:  # stdout is full, which was reported; the interpreter would try again, and exit with 120
         discard_rest(sys.stdout)
     return code
-
-
-def _command_of(words: Sequence[str]) -> str:
-    """Return the command that a command line names, for the object of a run that does not begin."""
-    names = [word for word in words if not word.startswith("-")]
-    name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
-    return name if name in COMMANDS else "sealpoint"
 
 
 def _run(this: Run, words: Sequence[str]) -> int:

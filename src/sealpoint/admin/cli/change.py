@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import open_store
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
-from sealpoint.admin.cli.output import complain, complain_of_damage, progress_bar, put, say, show_table
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.options import one_database, open_store, warn_of_leftovers
+from sealpoint.admin.cli.output import (
+    Document,
+    ShownFailures,
+    Watch,
+    complain,
+    complain_of_damage,
+    put,
+    say,
+    show_table,
+    values_line,
+    watching,
+)
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import Event, Failure, RowStore
+from sealpoint.admin.databases.rows import Event, RowStore
 from sealpoint.admin.maintenance.job import (
     Action,
     End,
@@ -50,12 +60,22 @@ ACTIONS: Final = {
 }
 
 
-def require_fitting(database: str, *, workers: int, suite: str) -> None:
-    """Refuse a suite that is not known, and several workers for a SQLite file."""
+def require_database(
+    run: Run, argument: str | None, variable: str | None, *, workers: int, suite: str
+) -> tuple[str, bool]:
+    """Return the database of a job, and whether it is a file.
+
+    Refuses a suite that is not known, and several workers for a SQLite file.
+    """
+    database = one_database(run, argument, variable)
+    is_file = kind_of(database).is_file
     if suite not in SUITES:
         raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
-    if workers > 1 and kind_of(database).is_file:
+    if workers > 1 and is_file:
         raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
+    if is_file:
+        warn_of_leftovers(Path(database))
+    return database, is_file
 
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -70,9 +90,8 @@ def stopping() -> Iterator[Stop]:
     """
     stop, ending = Stop(), False
 
-    def ask(number: int, frame: object) -> None:
+    def ask(number: int, _: object) -> None:
         nonlocal ending
-        del frame
         if stop.is_set():
             if ending:
                 return
@@ -101,6 +120,7 @@ class Words:
     advice: Mapping[Action, str]  # for what is left
     late: str  # for what is left because it was written meanwhile
     left: Reason
+    first: str = ""  # what is to be done before the plan is carried out
 
 
 class Change:
@@ -111,55 +131,48 @@ class Change:
     def __init__(self, run: Run, database: str, cipher: RingCipher, options: Options, words: Words) -> None:
         self._run, self._database, self._cipher = run, database, cipher
         self._options, self._words = options, words
-        self._key_id = cipher.ring.require_active().id
 
-    def open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
-        """Return the rows that the job changes; here those of the store itself."""
-        del stack, writable
+    def _open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
         return store
 
-    def require_fitting(self, store: RowStore) -> None:
-        """Refuse a database that the job would refuse."""
+    def _require_fitting(self, store: RowStore) -> None:
         require_keys(store, self._cipher.ring, self._options)
 
-    def make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
-        """Return the plan."""
+    def _make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
         return make_plan(rows, self._cipher.ring, self._options, damage)
 
-    def make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
-        """Return the job."""
-        del rows
+    def _make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
         return Job(store, self._cipher, self._options, stop=stop, report=report, url=self._database)
 
-    def count_late(self, outcome: Outcome) -> int:
-        """Return how many values are left because they were written meanwhile."""
+    def _count_late(self, outcome: Outcome) -> int:
         return outcome.left - outcome.count(*self._words.advice)
 
-    def say_before_apply(self, plan: list[Step]) -> None:
-        """Say what is to be done before the plan is carried out."""
-
-    def show(self) -> Exit:
+    def show(self) -> None:
         """Show the plan."""
-        result, damage = self._run.result, list[SealpointError]()
+        damage = list[SealpointError]()
         with ExitStack() as stack:
             store = stack.enter_context(closing(open_store(self._database)))
-            rows = self.open_rows(store, stack, writable=False)
-            self.require_fitting(store)
-            part, plan = result.looks_at(store), self.make_plan(rows, damage)
-        result.add(Reason.NOT_APPLIED)
-        result.add(Reason.DAMAGED, when=bool(damage))
-        result.add(Reason.NO_ROWS, when=not plan)
-        result.add(Reason.KEYS_MISSING, when=any(step.action is Action.NEEDS_KEY for step in plan))
-        members = {**part, "key": self._key_id, "applied": False, "plan": self._plan_members(plan)}
-        code = self._run.end(members, self._show_plan)
+            rows = self._open_rows(store, stack, writable=False)
+            self._require_fitting(store)
+            self._run.looks_at(store)
+            plan = self._make_plan(rows, damage)
+        self._run.finds(
+            {
+                Reason.NOT_APPLIED: True,
+                Reason.DAMAGED: damage,
+                Reason.NO_ROWS: not plan,
+                Reason.KEYS_MISSING: any(step.action is Action.NEEDS_KEY for step in plan),
+            }
+        )
+        self._run.end(self._plan_members(plan, applied=False), self._show_plan)
         if not self._run.as_json:
-            self.say_before_apply(plan)
+            if self._words.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
+                say(self._words.first)
             say("--apply carries it out")
-        complain_of_damage(part["database"]["name"], damage)
-        return code
+        complain_of_damage(store.name, damage)
 
-    def _plan_members(self, plan: list[Step]) -> list[dict[str, Any]]:
-        return [
+    def _plan_members(self, plan: list[Step], *, applied: bool) -> dict[str, Any]:
+        steps = [
             {
                 "table": share.table,
                 "kind": share.kind,
@@ -170,46 +183,46 @@ class Change:
             }
             for share, action in plan
         ]
+        return {"key": self._cipher.ring.require_active().id, "applied": applied, "plan": steps}
 
     def _show_plan(self, document: Document) -> None:
-        rows = [list(row.values()) for row in document["plan"]]
-        show_table(("table", "kind", "key", "rows", "bytes", self._words.column), rows)
+        columns = ("table", "kind", "key", "rows", "bytes", self._words.column)
+        show_table(columns, (step.values() for step in document["plan"]))
 
-    def apply(self) -> Exit:
+    def apply(self) -> None:
         """Carry the plan out."""
-        result, failures = self._run.result, render.ShownFailures(shown=not self._run.as_json)
+        failures = ShownFailures(shown=not self._run.as_json)
         with ExitStack() as stack:
             store = stack.enter_context(closing(open_store(self._database, writable=True)))
-            rows = self.open_rows(store, stack, writable=True)
-            part, plan = result.looks_at(store), self.make_plan(rows, [])
+            rows = self._open_rows(store, stack, writable=True)
+            self._run.looks_at(store)
+            plan = self._make_plan(rows, [])
             with stopping() as stop, _reporting(failures) as report:
-                outcome = self.make_job(store, rows, stop, report).run()
+                outcome = self._make_job(store, rows, stop, report).run()
         if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
             complain(str(outcome.problem), outcome.problem.hint)
-        result.add(*render.failure_reasons(failures))
-        result.add(*self._reasons(outcome, sum(step.share.rows for step in plan)))
-        head = {**part, "key": self._key_id, "applied": True, "plan": self._plan_members(plan)}
-        members = {**head, **self._outcome_members(outcome, failures)}
-        return self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
+        self._record(outcome, plan)
+        members = {**self._plan_members(plan, applied=True), **self._outcome_members(outcome, failures)}
+        self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
 
-    def _reasons(self, outcome: Outcome, rows: int) -> Iterator[Reason]:
-        """Yield why an outcome does not show that all values are as they are to be."""
+    def _record(self, outcome: Outcome, plan: list[Step]) -> None:
+        """Record why an outcome does not show that all values are as they are to be."""
         is_changed = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
-        applies = {
-            Reason.NO_ROWS: not rows,
-            Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
-            self._words.left: outcome.left,
-            Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
-            Reason.LEGACY_ALLOWED: outcome.legacy,
-            Reason.KEY_CHECK_WAIVED: not self._options.check_keys,
-            Reason.NOT_VERIFIED: is_changed and self._options.check is Check.NONE,
-            Reason.SAMPLED: is_changed and self._options.check is Check.SAMPLE,
-        }
-        yield from (reason for reason, it_does in applies.items() if it_does)
-        if outcome.scrubbed:
-            yield from scrub_reasons(outcome.scrubbed)
+        self._run.finds(
+            {
+                Reason.NO_ROWS: not any(step.share.rows for step in plan),
+                Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
+                self._words.left: outcome.left,
+                Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
+                Reason.LEGACY_ALLOWED: outcome.legacy,
+                Reason.KEY_CHECK_WAIVED: not self._options.check_keys,
+                Reason.NOT_VERIFIED: is_changed and self._options.check is Check.NONE,
+                Reason.SAMPLED: is_changed and self._options.check is Check.SAMPLE,
+                **(scrub_reasons(outcome.scrubbed) if outcome.scrubbed else {}),
+            }
+        )
 
-    def _outcome_members(self, outcome: Outcome, failures: render.ShownFailures) -> dict[str, Any]:
+    def _outcome_members(self, outcome: Outcome, failures: ShownFailures) -> dict[str, Any]:
         scrubbed = outcome.scrubbed
         return {
             self._words.changed: outcome.changed,
@@ -217,8 +230,7 @@ class Change:
             "plaintext": outcome.plaintext,
             "legacy": outcome.legacy,
             "left": outcome.left,
-            "failed": failures.count,
-            "failures": failures.objects(),
+            **failures.end(self._run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
             **({"scrubbed": scrubbed and scrubbed_object(scrubbed)} if self.scrubs else {}),
@@ -226,32 +238,26 @@ class Change:
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
 
-    def _show_outcome(self, outcome: Outcome, failures: render.ShownFailures, document: Document) -> None:
+    def _show_outcome(self, outcome: Outcome, failures: ShownFailures, document: Document) -> None:
         """Print an outcome as a table, and below it how the job ended and what to do about the rest."""
-        failures.show_causes()
         changed = self._words.changed
         columns = (changed, "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
-        names = (changed, "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
+        names = (*columns[:-1], "longest_lock_ms")
         show_table(columns, [[document[name] for name in names]])
         if outcome.end is End.LOCKED and outcome.problem is not None:
             say(f"stopped early: {outcome.problem}; {outcome.problem.hint}")
         elif outcome.end is not End.COMPLETE:
             say(_ENDS[outcome.end].format(done=self._words.done))
         else:
-            self._say_what_is_left(outcome, is_failed=bool(failures.count))
+            late = 0 if failures.count else max(0, self._count_late(outcome))
+            left = [(line, outcome.count(action)) for action, line in self._words.advice.items()]
+            for line, number in (*left, (self._words.late, late)):
+                if number:
+                    say(_sentence(line, number))
         if outcome.scrubbed:
             put(search_result(outcome.scrubbed))
             if outcome.scrubbed.found and outcome.pending:
                 say("rows are still written unsealed or under an old key: end that writer and run again")
-
-    def _say_what_is_left(self, outcome: Outcome, *, is_failed: bool) -> None:
-        """Say why values are left that did not fail, and what takes them to the key, or away."""
-        for action, line in self._words.advice.items():
-            if number := outcome.count(action):
-                say(_sentence(line, number))
-        late = self.count_late(outcome)
-        if late > 0 and not is_failed:
-            say(_sentence(self._words.late, late))
 
 
 _ENDS: Final = {
@@ -270,15 +276,12 @@ def _sentence(line: str, number: int) -> str:
     many = {"are": "are", "have": "have", "stay": "stay", "it": "them", "threads": "those threads"}
     pickles = f"{number:,} pickle" + ("" if number == 1 else "s")
     words = ones if number == 1 else many
-    return line.format(values=render.values_line(number), pickles=pickles, **words)
+    return line.format(values=values_line(number), pickles=pickles, **words)
 
 
-def scrub_reasons(scrubbed: Scrubbed) -> Iterator[Reason]:
-    """Yield why a scrub does not show that nothing old is left in the file."""
-    if scrubbed.found:
-        yield Reason.OLD_CONTENT_FOUND
-    if not scrubbed.fragments:
-        yield Reason.OLD_VALUES_NOT_SEARCHED
+def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
+    """Return when a scrub does not show that nothing old is left in the file."""
+    return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
 
 
 def scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
@@ -299,20 +302,18 @@ def search_result(scrubbed: Scrubbed) -> str:
 
 
 @contextmanager
-def _reporting(failures: render.ShownFailures) -> Iterator[Report]:
+def _reporting(failures: ShownFailures) -> Iterator[Report]:
     """Show a bar for each phase of a job but the scrub, and collect failures."""
-    move: Callable[[int, int], None] | None = None
+    watch = Watch(lambda *_: None, failures.add)
     with ExitStack() as bar:
 
         def report(event: Phase | Event) -> None:
-            nonlocal move
-            if isinstance(event, Phase):
-                bar.close()
-                if event is not Phase.SCRUB:
-                    move = bar.enter_context(progress_bar(event.value))
-            elif isinstance(event, Failure):
-                failures.add(event)
-            elif move is not None:
-                move(event.rows, event.total)
+            nonlocal watch
+            if not isinstance(event, Phase):
+                watch.take(event)
+                return
+            bar.close()
+            if event is not Phase.SCRUB:
+                watch = bar.enter_context(watching(event.value, failures.add))
 
         yield report

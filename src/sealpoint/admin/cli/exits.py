@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 import sqlite3
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, Result
 from sealpoint.errors import PERMANENT_ERRNOS, SealpointError, excerpt
-
-if TYPE_CHECKING:
-    from sealpoint.admin.maintenance.result import Result
 
 
 class Exit(IntEnum):

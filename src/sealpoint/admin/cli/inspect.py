@@ -1,33 +1,57 @@
-"""`sealpoint inspect` and `types`: the values of one thread as plain data, and the types that values name."""
+"""`sealpoint inspect`, `types` and `trial`: what is in the values of a database.
+
+`inspect` shows those of one thread as plain data, `types` counts the types that values name, and `trial`
+decodes all as an agent would, and names the threads that would raise.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import find_cipher, one_database, opened
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
-    AllowOption,
+    AllowPlaintextOption,
     DatabaseArgument,
     VariableOption,
-    read_allowed,
+    find_cipher,
+    one_database,
+    open_ring,
+    opened,
+    opened_database,
     require_text,
 )
-from sealpoint.admin.cli.output import complain, progress_bar, put, say, say_how_far, show_table
-from sealpoint.admin.databases.rows import Event, Failure, Failures, Progress
-from sealpoint.admin.maintenance.inspect import Constructor, Inventory, Readable, plain, threads
-from sealpoint.admin.maintenance.inspect import inspect as read_thread
-from sealpoint.admin.maintenance.inspect import inventory as take_inventory
+from sealpoint.admin.cli.output import (
+    Document,
+    ShownFailures,
+    complain,
+    count,
+    failure_line,
+    failure_object,
+    failure_reasons,
+    place_line,
+    put,
+    say,
+    show_causes,
+    show_table,
+    watching,
+)
+from sealpoint.admin.databases.rows import Failure, Failures, RowStore
+from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.errors import UnknownKeyError, excerpt
+from sealpoint.admin.maintenance.verify import trial as decode_all
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.allowlist import Allowlist
 
 
@@ -41,75 +65,72 @@ def inspect(
         int, typer.Option("--limit", min=1, max=100_000, help="How many values, or ids, to show at most.")
     ] = 100,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Show the values of one thread as plain data. Nothing is imported, and what is long is cut.
 
     This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
     """
-    result, named = run.result, one_database(run, database, variable)
+    result = run.result
     result.add(Reason.NOT_ASKED)
     if thread is None:
-        return _list_threads(run, named, limit)
+        with opened_database(run, database, variable) as store:
+            _list_threads(run, store, limit)
+        return
     require_text(thread, "--thread")
     values, shown, failures = [], 0, Failures()
-    with opened([named]) as (store,):
-        part = result.looks_at(store)
+    with opened_database(run, database, variable) as store:
         cipher = find_cipher(run, store)
-        found = read_thread(store, cipher, thread)
+        found = contents.inspect(store, cipher, thread)
         for value in islice(found, limit):
             shown += 1
             if isinstance(value, Failure):
                 failures.add(value)
             if run.as_json:
                 values.append(_value_object(value))
-            elif cipher is not None or not _lacks_key(value):  # that there is no ring was said
-                _show_value(value)
+            elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
+                _show_value(value)  # that there is no ring was said
         more = next(found, None) is not None
-    result.add(*render.failure_reasons(failures))
+    result.add(*failure_reasons(failures))
     result.add(Reason.NO_ROWS, when=not shown)
-    code = run.end({**part, "thread": thread, "values": values, "more": more}, lambda _: None)
+    run.end({"thread": thread, "values": values, "more": more}, lambda _: None)
     if not shown:
         say(f"no thread {excerpt(thread)}: without --thread the ids of all are listed")
-        return Exit.USAGE
+        run.code = Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
-    return code
 
 
-def _show_value(found: Readable | Failure) -> None:
-    """Print where a value stands, and the value below; or complain of it."""
+def _show_value(found: contents.Readable | Failure) -> None:
     if isinstance(found, Failure):
-        complain(render.failure_line(found))
+        complain(failure_line(found))
         return
-    put(f"{found.table} {render.place_line(found.place)} {found.tag}")
+    put(f"{found.table} {place_line(found.place)} {found.tag}")
     for head, value in (("", found.value), ("sealed with it: ", found.sealed_with)):
         if not head or value is not None:
             for line in f"{head}{json.dumps(value, indent=2, ensure_ascii=False)}".splitlines():
                 put(f"  {line}")
 
 
-def _value_object(found: Readable | Failure) -> dict[str, Any]:
-    """One of the values of `inspect --json`."""
+def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
     if isinstance(found, Failure):
-        return render.failure_object(found)
-    shown = {"table": found.table, "place": plain(found.place), "tag": found.tag, "value": found.value}
+        return failure_object(found)
+    shown = {
+        "table": found.table,
+        "place": contents.plain(found.place),
+        "tag": found.tag,
+        "value": found.value,
+    }
     return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
 
 
-def _lacks_key(value: Readable | Failure) -> bool:
-    return isinstance(value, Failure) and isinstance(value.error, UnknownKeyError)
-
-
-def _list_threads(run: Run, database: str, limit: int) -> Exit:
-    with opened([database]) as (store,):
-        part, ids = run.result.looks_at(store), list(islice(threads(store), limit + 1))
+def _list_threads(run: Run, store: RowStore, limit: int) -> None:
+    ids = list(islice(contents.threads(store), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
-    members = {**part, "threads": ids[:limit], "more": more}
+    members = {"threads": ids[:limit], "more": more}
     run.end(members, lambda _: show_table(("thread",), [[thread] for thread in ids[:limit]]))
     if more:
         say(f"shown are the first {limit} threads; there are more")
-    return Exit.DONE
 
 
 def types(
@@ -118,30 +139,59 @@ def types(
     emit: Annotated[
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
-    allow: AllowOption = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="FILE|MODULE:NAME",
+            help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one"
+            " type; can be given several times. What a strict serializer builds by itself is always allowed.",
+        ),
+    ] = None,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
     Without a ring, sealed values are not opened; they are counted, and the exit code is 5.
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
-    allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
-    result, failures = run.result, render.ShownFailures(shown=not run.as_json)
-    with opened([one_database(run, database, variable)]) as (store,):
-        part, cipher = result.looks_at(store), find_cipher(run, store)
-        with _watching("types", failures.add) as report:
-            found = take_inventory(store, cipher, report=report)
-    failures.show_causes()
-    result.add(*render.failure_reasons(failures))
-    result.add(*_reasons(found, allowlist))
-    members = {**part, **_types_object(found, failures.objects(), allowlist)}
+    allowlist = None if allow is None else Allowlist.of(_read_allowed(allow))
+    failures = ShownFailures(shown=not run.as_json)
+    with opened_database(run, database, variable) as store:
+        cipher = find_cipher(run, store)
+        with watching("types", failures.add) as watch:
+            try:
+                found = contents.inventory(store, cipher, report=watch.take)
+            except BaseException:
+                watch.say_how_far()
+                raise
+    run.result.add(*_reasons(found, allowlist))
+    members = {**_types_object(found, allowlist), **failures.end(run.result)}
     show = (lambda _: _emit_types(found)) if emit else _show_types
-    return run.end(members, show, verdict=not emit)
+    run.end(members, show, verdict=not emit)
 
 
-def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
+def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of module and name that the values of ``--allow`` give."""
+    for text in texts:
+        file = Path(text)
+        if file.is_file():
+            try:
+                pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
+                yield from [(str(module), str(name)) for module, name in pairs]
+            except (SyntaxError, TypeError, ValueError):
+                cause = f"{excerpt(text)} is not what --emit prints"
+                raise typer.BadParameter(cause, param_hint="--allow") from None
+        else:
+            module, colon, name = text.rpartition(":")
+            if not (colon and module and name):
+                cause = f"{excerpt(text)} is neither a file nor MODULE:NAME"
+                raise typer.BadParameter(cause, param_hint="--allow")
+            yield module, name
+
+
+def _reasons(found: contents.Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
     if not found.values:
         yield Reason.NO_ROWS
     if found.not_opened:  # what they name is not known
@@ -152,28 +202,7 @@ def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
         yield Reason.TYPES_NOT_ALLOWED
 
 
-@contextmanager
-def _watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Callable[[Event], None]]:
-    """Show progress, and hand on failures; of a run that ends early, say how far it came."""
-    rows, total = 0, None
-    with progress_bar(title) as move:
-
-        def report(event: Event) -> None:
-            nonlocal rows, total
-            if isinstance(event, Progress):
-                rows, total = event.rows, event.total
-                move(rows, total)
-            else:
-                failed(event)
-
-        try:
-            yield report
-        except BaseException:
-            say_how_far(rows, total)
-            raise
-
-
-def _verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
+def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | None:
     """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
         return "built in"
@@ -183,23 +212,21 @@ def _verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
 
 
 def _show_types(document: Document) -> None:
-    """Print the object of `types` as a table, the types named most often first."""
     types = sorted(document["types"], key=lambda part: -part["records"])
     rows = [
         (f"{part['module']}.{part['name']}", part["records"], part["thread"], part["allowed"])
         for part in types
     ]
     show_table(("type", "records", "first thread", "allowed"), rows)
-    values = f"of {document['values']} values"
-    render.count(document["not_opened"], f"{values} are sealed and were not opened")
-    render.count(document["failed"], f"{values} could not be read")
+    values = f"{{}} of {document['values']} values"
+    count(document["not_opened"], f"{values} are sealed and were not opened")
+    count(document["failed"], f"{values} could not be read")
     foreign = sum(part["allowed"] == "no" for part in types)
-    render.count(foreign, "types are not on the allowlist")
-    render.count(document["other_records"], "records name other types, which are not listed")
+    count(foreign, "{} types are not on the allowlist")
+    count(document["other_records"], "{} records name other types, which are not listed")
 
 
-def _emit_types(found: Inventory) -> None:
-    """Print the types that need an allowlist as one, in Python."""
+def _emit_types(found: contents.Inventory) -> None:
     needed = sorted((part.pair, part) for part in found.constructors.values() if not part.is_safe)
     print("[")
     for pair, part in needed:
@@ -219,10 +246,7 @@ def _emit_types(found: Inventory) -> None:
         say("the values name these types: allow those that are yours, and no other")
 
 
-def _types_object(
-    found: Inventory, failures: Sequence[dict[str, Any]], allowlist: Allowlist | None
-) -> dict[str, Any]:
-    """What `types` found, as JSON."""
+def _types_object(found: contents.Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
     return {
         "types": [
             {
@@ -237,6 +261,104 @@ def _types_object(
         "other_records": found.other_records,
         "values": found.values,
         "not_opened": found.not_opened,
-        "failed": found.failures,
-        "failures": failures,
     }
+
+
+MAX_THREADS: Final = 1_000
+
+
+def trial(
+    run: Run,
+    database: DatabaseArgument = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import this module first, as the agent does; also from the current folder."
+            " Give it once for each.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="FILE|MODULE:NAME",
+            help="Types of the agent's allowlist: a file as `types --emit` prints it, or one type."
+            " Give it once for each.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
+    ] = False,
+    allow_plaintext: AllowPlaintextOption = False,
+    variable: VariableOption = None,
+) -> None:
+    """Decode every value as an agent would; name threads that raise.
+
+    Nothing is written. This command runs the code of the modules that it imports and of the types that
+    values name. Run it where the agent runs, with the allowlist and the options that its serializer will
+    have.
+    """
+    run.asks(allow_plaintext=allow_plaintext)
+    named = one_database(run, database, variable)
+    inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
+    allowed = [*_read_allowed(allow or ())]
+    _import_all(modules or ())
+    failures = _Threads()
+    with opened([named]) as (store,), watching("trial", failures.add) as watch:
+        cipher = RingCipher(open_ring(run))
+        serde = EncryptedSerializer(cipher, inner, plaintext="allow" if allow_plaintext else "refuse")
+        serde = serde.with_msgpack_allowlist(allowed)
+        run.looks_at(store)
+        watch.take_all(decode_all(store, serde))
+    run.result.add(*failure_reasons(failures))
+    run.finds({Reason.NO_ROWS: not watch.rows, Reason.PLAINTEXT_ALLOWED: serde.plaintext_count})
+    counts = {"strict": strict, "rows": watch.rows, "failed": failures.count}
+    found = {"threads": [*failures.threads.values()], "other_failures": failures.others}
+    run.end({**counts, **found}, _show_trial)
+    if not run.as_json:
+        show_causes(failures)
+        if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
+            say("hint: the allowlist of this command is --allow FILE or --allow MODULE:NAME")
+
+
+class _Threads(Failures):
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: dict[str, dict[str, Any]] = {}
+        self.others = 0
+
+    def add(self, failed: Failure) -> bool:
+        thread = failed.place["thread_id"]
+        name = thread if type(thread) is str else repr(thread)
+        if name not in self.threads and len(self.threads) == MAX_THREADS:
+            self.others += 1
+        else:
+            error = {"error": type(failed.error).__name__, "message": str(failed.error)}
+            self.threads.setdefault(name, {"thread": name, "values": 0, **error})["values"] += 1
+        return super().add(failed)
+
+
+def _import_all(modules: list[str] | tuple[()]) -> None:
+    """Import modules by their names, or refuse the command line."""
+    if modules and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # behind all others, so that nothing here stands in for an installed module
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- a module may raise anything, and end programs
+            cause = f"{excerpt(name)} cannot be imported: {type(error).__name__}: {error}"
+            raise typer.BadParameter(cause, param_hint="--import") from None
+
+
+def _show_trial(document: Document) -> None:
+    rows = [
+        (part["thread"], part["values"], f"{part['error']}: {part['message']}")
+        for part in document["threads"]
+    ]
+    if rows:
+        show_table(("thread", "values or rows that raise", "first error"), rows)
+    if document["other_failures"]:
+        put(f"{document['other_failures']} more values or rows raise in other threads")
+    put(f"decoded {document['rows']} values; values and rows that raise: {document['failed']}")

@@ -13,24 +13,33 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.databases import examined, read_entries
-from sealpoint.admin.cli.exits import Exit, exit_code, message
-from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.exits import exit_code, message
+from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     KeyArgument,
     KeysOption,
     VariablesOption,
     all_databases,
+    examined,
+    read_entries,
 )
-from sealpoint.admin.cli.output import complain, require_command, say, show_table, show_verdict, warn
+from sealpoint.admin.cli.output import (
+    Document,
+    complain,
+    require_command,
+    say,
+    show_table,
+    show_verdict,
+    warn,
+)
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.keys import edit, wrapping
 from sealpoint.admin.keys.edit import KEY_FOLDER, key_file
 from sealpoint.admin.maintenance import transitions
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.errors import KeyRingError
+from sealpoint.errors import ConfigError, KeyRingError
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
     DATES,
@@ -46,24 +55,24 @@ from sealpoint.keys.ringfile import SYSTEM_PATH, RingFile, find_ring_file, read_
 from sealpoint.keys.sources import FileSource
 from sealpoint.utc import as_utc
 
-EPILOG: Final = (
-    'With --json: one object, see docs/results.md, with "keys": [{"id", "state", "suite", "check",'
+app = typer.Typer(
+    callback=require_command,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    help="""Show the keys of a ring, and change their states.
+
+    staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
+    compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
+    """,
+    epilog='With --json: one object, see docs/results.md, with "keys": [{"id", "state", "suite", "check",'
     ' "source", "location", "wrapper", "version", "material", "owner", "created", "activated", "retired",'
     ' "disabled", "compromised", "destroyed", "expires", "waived", "transitions"}]}: the keys that the'
     ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, and'
-    " never passed as an argument."
+    " never passed as an argument.",
 )
-
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
 
 WRAPPER_HELP: Final = "Id of a [[wrapper]] of the ring."
 
-WrapWithOption = Annotated[
-    str | None,
-    typer.Option(
-        "--wrap-with", metavar="WRAPPER", help="Wrap the new key; it is in no file. " + WRAPPER_HELP
-    ),
-]
 DatabaseOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -82,23 +91,17 @@ NewKeyArgument = Annotated[
         metavar="ID", help="Id of the new key. Default: year, letter and a random part, e.g. k26b-4f7c."
     ),
 ]
-NewRingOption = Annotated[
-    Path | None, typer.Option("--keys", metavar="FILE", help="The ring file to create; else $SEALPOINT_KEYS.")
-]
-
-
-@app.callback()
-def keys(context: typer.Context) -> None:
-    """Show the keys of a ring, and change their states.
-
-    staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
-    compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
-    """
-    require_command(context)
 
 
 @app.command()
-def init(run: Run, key_id: NewKeyArgument = None, keys: NewRingOption = None) -> Exit:
+def init(
+    run: Run,
+    key_id: NewKeyArgument = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", metavar="FILE", help="The ring file to create; else $SEALPOINT_KEYS."),
+    ] = None,
+) -> None:
     """Create a ring file with one new, active key.
 
     --keys or $SEALPOINT_KEYS gives its path; there is no default path. To set when the key expires, add
@@ -107,13 +110,12 @@ def init(run: Run, key_id: NewKeyArgument = None, keys: NewRingOption = None) ->
     named = keys or os.environ.get("SEALPOINT_KEYS")
     if not named:
         hint = f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read"
-        return run.fail(Exit.USAGE, "no path was given for the ring file", hint)
+        raise ConfigError("no path was given for the ring file", hint=hint)
     file = Path(named)
     made = edit.create_ring(file, key_id)
-    show_keys(run, file, [made])
+    show_keys(run, [made])
     say(f"{file} is the ring, {file.parent / KEY_FOLDER} holds the key itself.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
-    return Exit.DONE
 
 
 @app.command()
@@ -127,7 +129,12 @@ def generate(
     owner: Annotated[
         str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for the key.")
     ] = None,
-    wrapper: WrapWithOption = None,
+    wrapper: Annotated[
+        str | None,
+        typer.Option(
+            "--wrap-with", metavar="WRAPPER", help="Wrap the new key; it is in no file. " + WRAPPER_HELP
+        ),
+    ] = None,
     index: Annotated[
         bool,
         typer.Option(
@@ -136,20 +143,19 @@ def generate(
     ] = False,
 ) -> None:
     """Add a staged key: it opens values, but does not seal yet."""
-    file = find_ring_file(keys)
+    file = run.ring_file
     if index:
         if key_id or expires or owner:
             raise typer.BadParameter("an index key has no ID, --expires or --owner", param_hint="--index")
         made = edit.add_index(file, wrapper)
-        if run.as_json:
-            show_keys(run, file, [])
+        show_keys(run, [])
         place = key_file(file, made) if wrapper is None else f"{made} in {file}"
         say(f"{place} is the index key: give it to every host, and keep a copy.")
         return
     made = edit.stage_key(file, key_id, wrapper, expires=expires, owner=owner)
-    show_keys(run, file, [made])
-    then = command_line(f"keys promote {made}", keys)
+    show_keys(run, [made])
     first = "the ring" if wrapper else f"{key_file(file, made)} first, and then the ring"
+    then = command_line(f"keys promote {made}", keys)
     say(f"Give every host {first}. When `keys check` passes on each: {then}")
 
 
@@ -157,37 +163,42 @@ def generate(
 def list_keys(run: Run) -> None:
     """Show all keys, destroyed ones too. No key material is needed."""
     run.result.add(Reason.NOT_ASKED)
-    show_keys(run, find_ring_file(run.keys), None)
+    show_keys(run, None)
 
 
 @app.command()
-def check(run: Run) -> Exit:
+def check(run: Run) -> None:
     """Compare every key with its check value, and try every wrapper.
 
     Prints the problem of each key and wrapper. A wrapper is to wrap and unwrap random bytes; one that has
     just unwrapped a key need not wrap. Exits with 5 if a key that may open values is not available, or a
     wrapper fails or says that it soon will; disabled keys do not count.
     """
-    result, file = run.result, find_ring_file(run.keys)
+    file = run.ring_file
     found = edit.check_ring(file)
     entries = [entry for entry in read_entries(run, file) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     needed = [found[entry.id] for entry in entries if entry.state.opens]
     errors = [error for error in (*needed, edit.check_index(file)) if error is not None]
-    result.add(Reason.KEYS_MISSING, when=bool(errors))
-    result.add(Reason.NO_KEYS, when=not needed)
-    _warn_of_files(run, file)
+    _warn_of_files(run)
     unwrapped = {str(entry.wrapper) for entry in entries if found[entry.id] is None}
     wrappers = wrapping.check_wrappers(file, unwrapped)
-    result.add(Reason.WRAPPERS_FAILING, when=any(each.is_failing for each in wrappers))
+    run.finds(
+        {
+            Reason.KEYS_MISSING: errors,
+            Reason.NO_KEYS: not needed,
+            Reason.WRAPPERS_FAILING: any(each.is_failing for each in wrappers),
+        }
+    )
     members = {
         "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
         "wrappers": [dataclasses.asdict(each) for each in wrappers],
     }
-    code = run.end(members, _show_check)
+    run.end(members, _show_check)
     for error in errors:
         complain(message(error), error.hint)
-    return exit_code(errors[0]) if errors and not any(needed) else code
+    if errors and not any(needed):
+        run.code = exit_code(errors[0])
 
 
 def _show_check(document: Document) -> None:
@@ -204,10 +215,8 @@ def _show_check(document: Document) -> None:
 @app.command()
 def show(run: Run, key_id: KeyArgument) -> None:
     """Show all fields of a key, and its transitions."""
-    file = find_ring_file(run.keys)
     run.result.add(Reason.NOT_ASKED)
-    entry = require_entry(read_ring_entries(file), key_id)
-    read_entries(run, file)
+    entry = require_entry(read_entries(run, run.ring_file), key_id)
     run.end({"keys": [key_object(entry)]}, _show_fields)
 
 
@@ -232,19 +241,23 @@ def promote(
     than these two.
     """
     run.asks(no_database_check=no_database_check)
-    file, named = find_ring_file(keys), all_databases(databases, variables)
+    file, named = run.ring_file, all_databases(databases, variables)
     with examined(file, named, with_listed=not no_database_check) as found:
         parts = [run.result.looks_at(store) for store in found.stores]
         before = transitions.promote_key(file, key_id, found.stores, listed=found.entries)
         _warn_of_unrelated(run, file, found.stores)
     changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
-    show_keys(run, file, changed, {"databases": parts})
+    show_keys(run, changed, {"databases": parts})
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
         then = command_line("rotate DB --apply", keys)
         say(f"Existing rows remain under their old key until you run: {then}")
-    _warn_unless_others_load(file, None if before == key_id else key_id)
+    try:  # the material of a key that was promoted has just been loaded
+        ring = KeyRing.of_file(RingFile(file))
+        ring.with_keys(key for key in ring.keys if before == key_id or key.id != key_id).load_material()
+    except KeyRingError as error:
+        warn(f"the ring does not load: {message(error)}", error.hint)
 
 
 @app.command()
@@ -259,14 +272,14 @@ def disable(
         bool,
         typer.Option("--yes", help="Do not ask. Rows in a database that --db names prevent it all the same."),
     ] = False,
-) -> Exit:
+) -> None:
     """Refuse values under a key that only opened. `enable` undoes it.
 
     Refused while a database that --db names has rows under it. Asks first if a database that the ring file
     lists has some, or if none is examined.
     """
     run.asks(no_database_check=no_database_check)
-    result, file, named = run.result, find_ring_file(keys), all_databases(databases, variables)
+    result, file, named = run.result, run.ring_file, all_databases(databases, variables)
     entry = require_entry(read_ring_entries(file), key_id)
     is_done = entry.state is KeyState.DISABLED
     if not is_done:
@@ -278,31 +291,24 @@ def disable(
         under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
         if not found.stores:
             under = ["no database is examined for values under the key"]
-        if (
-            not (yes or is_done)
-            and under
-            and (code := run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id))
-        ):
-            return code
+        if under and not (yes or is_done):
+            run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id)
         parts = [result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)
         _warn_of_unrelated(run, file, found.stores)
     for store, rows in accepted:
         warn(f"{store.name} has {rows} rows under {key_id!r}, which do not open now")
-    result.add(Reason.NO_DATABASE, when=not found.stores)
-    result.add(Reason.KEY_IN_USE, when=bool(accepted))
-    show_keys(run, file, [key_id], {"databases": parts})
+    run.finds({Reason.NO_DATABASE: not found.stores, Reason.KEY_IN_USE: accepted})
+    show_keys(run, [key_id], {"databases": parts})
     say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', keys)}")
-    return Exit.DONE
 
 
 @app.command()
 def enable(run: Run, key_id: KeyArgument) -> None:
     """Let a disabled key open values again."""
-    file = find_ring_file(run.keys)
-    edit.enable_key(file, key_id)
-    show_keys(run, file, [key_id])
+    edit.enable_key(run.ring_file, key_id)
+    show_keys(run, [key_id])
 
 
 @app.command()
@@ -311,9 +317,8 @@ def compromise(run: Run, key_id: KeyArgument) -> None:
 
     Every command that reads the ring reports it. Refused while the key is active: promote another key first.
     """
-    file = find_ring_file(run.keys)
-    edit.compromise_key(file, key_id)
-    show_keys(run, file, [key_id])
+    edit.compromise_key(run.ring_file, key_id)
+    show_keys(run, [key_id])
     say(f"Reseal its rows: {command_line('rotate DB --apply', run.keys)}")
     say(f"Then refuse it at once: {command_line(f'keys disable {key_id} --db DB', run.keys)}")
     say("Copies and backups made before can still be read with it.")
@@ -343,7 +348,7 @@ def destroy(
     ] = False,
     allow_unproven: AllowUnprovenOption = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> Exit:
+) -> None:
     """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
 
     Refused unless the key is staged, disabled or compromised; if a database that --db names, or the ring
@@ -367,13 +372,10 @@ def destroy(
                 " --no-database-check"
             )
             text = "no database was named that may still have rows under the key"
-            return run.fail(Exit.USAGE, text, hint)
+            raise ConfigError(text, hint=hint)
         if not yes:
-            code = run.confirm(
-                f"Values under {key_id!r} can never be opened again, backups among them", "its id", key_id
-            )
-            if code:
-                return code
+            what = f"Values under {key_id!r} can never be opened again, backups among them"
+            run.confirm(what, "its id", key_id)
     with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
         parts = [result.looks_at(store) for store in found.stores]
         removed = transitions.destroy_key(
@@ -385,12 +387,15 @@ def destroy(
             leave_material=leave_material,
         )
     entry = require_entry(read_ring_entries(file), key_id)
-    result.add(Reason.DATABASE_CHECK_WAIVED, when=DATABASE_CHECK in entry.waived)
-    result.add(Reason.UNRELATED_ALLOWED, when=RELATION_CHECK in entry.waived)
-    result.add(Reason.MATERIAL_NOT_REMOVED, when=entry.material not in (None, MATERIAL_REMOVED))
-    show_keys(run, file, [key_id], {"databases": parts})
+    run.finds(
+        {
+            Reason.DATABASE_CHECK_WAIVED: DATABASE_CHECK in entry.waived,
+            Reason.UNRELATED_ALLOWED: RELATION_CHECK in entry.waived,
+            Reason.MATERIAL_NOT_REMOVED: entry.material not in (None, MATERIAL_REMOVED),
+        }
+    )
+    show_keys(run, [key_id], {"databases": parts}, allow_unproven=allow_unproven)
     _say_what_is_left(entry, removed)
-    return run.code(allow_unproven=allow_unproven)
 
 
 def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
@@ -409,36 +414,25 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
         say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
 
 
-def _warn_unless_others_load(file: Path, loaded: str | None) -> None:
-    """Warn of keys that are not available, apart from one whose material was loaded to promote it."""
-    try:
-        ring = KeyRing.of_file(RingFile(file))
-        ring.with_keys(key for key in ring.keys if key.id != loaded).load_material()
-    except KeyRingError as error:
-        warn(f"the ring does not load: {message(error)}", error.hint)
-
-
 @app.command()
 def wrap(
     run: Run,
     key_id: KeyArgument,
     wrapper: Annotated[str, typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP)],
-) -> Exit:
+) -> None:
     """Wrap a key that is in a file, and remove the file. No row is touched.
 
     The key is wrapped, unwrapped and compared before the ring names it, and the file is removed after that.
     The index key can be wrapped by its id, too.
     """
-    file = find_ring_file(run.keys)
-    source = {entry.id: entry.source for entry in read_ring_entries(file)}.get(key_id)
-    removed = wrapping.wrap_key(file, key_id, wrapper)
-    _show_changed(run, file, [key_id])
+    source = {entry.id: entry.source for entry in read_ring_entries(run.ring_file)}.get(key_id)
+    removed = wrapping.wrap_key(run.ring_file, key_id, wrapper)
+    show_keys(run, [key_id])
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     elif source not in (None, FileSource.kind, WrappedSource.kind):
         say(f"Its material came from source {source!r} and is still there: remove it there, too.")
     say("Give every host the ring and the right to unwrap. Keep a copy of the ring: a lost one is lost data.")
-    return Exit.DONE
 
 
 @app.command()
@@ -451,28 +445,19 @@ def rewrap(
         str | None,
         typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP + " Default: the wrapper of each key."),
     ] = None,
-) -> Exit:
+) -> None:
     """Unwrap keys and wrap them again. No row is touched.
 
     Use it after the service has rotated its key, or to change to another wrapper. Running processes keep the
     keys that they have; their services are not asked again.
     """
-    file = find_ring_file(run.keys)
-    changed = wrapping.rewrap_keys(file, key_ids, wrapper)
-    _warn_of_files(run, file)
-    _show_changed(run, file, changed)
-    return run.code(allow_unproven=False)
+    changed = wrapping.rewrap_keys(run.ring_file, key_ids, wrapper)
+    _warn_of_files(run)
+    show_keys(run, changed, allow_unproven=False)
 
 
-def _show_changed(run: Run, file: Path, ids: list[str]) -> None:
-    """Show keys that were changed; the index key is not among the keys of a ring."""
-    if run.as_json or any(entry.id in ids for entry in read_ring_entries(file)):
-        show_keys(run, file, ids)
-
-
-def _warn_of_files(run: Run, file: Path) -> None:
-    """Warn of key files that an interrupted command has left."""
-    left_files = wrapping.find_left_files(file)
+def _warn_of_files(run: Run) -> None:
+    left_files = wrapping.find_left_files(run.ring_file)
     run.result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
     for key_id, left in left_files.items():
         hint = f"run `sealpoint keys wrap {key_id}` again, with its wrapper"
@@ -482,10 +467,14 @@ def _warn_of_files(run: Run, file: Path) -> None:
 _IF_ANY: Final = ("wrapper", "version", "compromised", "expires", "owner")  # columns that most rings lack
 
 
-def show_keys(run: Run, file: Path, ids: list[str] | None, body: Document | None = None) -> None:
-    """Print the keys with these ids, or all, as the ring has them by now."""
-    shown = [entry for entry in read_entries(run, file) if ids is None or entry.id in ids]
-    run.end({**(body or {}), "keys": [key_object(entry) for entry in shown]}, _show_table, verdict=False)
+def show_keys(
+    run: Run, ids: list[str] | None, body: Document | None = None, *, allow_unproven: bool = True
+) -> None:
+    """Print the keys with these ids, or all, as the ring has them by now; the index key is not among them."""
+    shown = [entry for entry in read_entries(run, run.ring_file) if ids is None or entry.id in ids]
+    show = _show_table if shown or ids is None else lambda _: None
+    members = {**(body or {}), "keys": [key_object(entry) for entry in shown]}
+    run.end(members, show, allow_unproven=allow_unproven, verdict=False)
 
 
 def _show_table(document: Document) -> None:

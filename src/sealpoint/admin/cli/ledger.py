@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.databases import report_keys
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import HEAD_LABEL, Document, Run
-from sealpoint.admin.cli.options import AllowUnprovenOption
+from sealpoint.admin.cli.frame import HEAD_LABEL, Run
+from sealpoint.admin.cli.options import AllowUnprovenOption, read_entries
 from sealpoint.admin.cli.output import (
+    Document,
     complain,
+    count,
     print_text,
     put,
     require_command,
@@ -23,7 +23,7 @@ from sealpoint.admin.cli.output import (
 )
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
-from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.note import VerifierKey
@@ -32,22 +32,18 @@ if TYPE_CHECKING:
 MAX_SHOWN: Final = 100_000
 _SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table
 
-EPILOG: Final = (
-    "A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it is"
-    " that of [ledger] in the ring file."
+app = typer.Typer(
+    callback=require_command,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    help="Create, show and check the ledger of what commands have done.",
+    epilog="A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it is"
+    " that of [ledger] in the ring file.",
 )
-
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
 
 LedgerOption = Annotated[
     Path | None, typer.Option("--ledger", metavar="DIR", help="The folder of a ledger; no ring is read.")
 ]
-
-
-@app.callback()
-def ledger(context: typer.Context) -> None:
-    """Create, show and check the ledger of what commands have done."""
-    require_command(context)
 
 
 @app.command()
@@ -71,12 +67,10 @@ def init(
     """
     from sealpoint.admin.evidence.recorder import create_ledger
 
-    result, file = run.result, find_ring_file(run.keys)
-    ring = RingFile(file)
-    table = _require_table(ring.ledger, file)
-    report_keys(ring.entries)
-    result.uses_ring(file, ring.entries)
-    head, made = create_ledger(table, ring, result, vkey=vkey, previous=previous)
+    ring = RingFile(run.ring_file)
+    table = _require_table(ring)
+    read_entries(run, run.ring_file)
+    head, made = create_ledger(table, ring, run.result, vkey=vkey, previous=previous)
     key = _own_key(table.folder)
     members = {"folder": str(table.folder), "vkey": str(key), "head": head.line}
     run.end(members, lambda _: put(str(key)), verdict=False)
@@ -122,8 +116,8 @@ def _row(entry: dict[str, Any]) -> list[object]:
 def _subject_text(name: str, value: object) -> str:
     if isinstance(value, dict) and name in _SHOWN:
         value = value.get(_SHOWN[name])
-    texts = [str(each) for each in value] if isinstance(value, list) else [str(value)]
-    return f"{name} " + ", ".join(excerpt(text)[1:-1] for text in texts)
+    texts = value if isinstance(value, list) else [value]
+    return f"{name} " + ", ".join(excerpt(str(text))[1:-1] for text in texts)
 
 
 @app.command()
@@ -146,7 +140,7 @@ def verify(
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
     folder: LedgerOption = None,
-) -> Exit:
+) -> None:
     """Check the signature, every entry, and each earlier head.
 
     Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
@@ -169,10 +163,9 @@ def verify(
         "unended": verdict.unended,
         "problems": list(verdict.problems),
     }
-    code = run.end(members, _show_verification, allow_unproven=allow_unproven)
+    run.end(members, _show_verification, allow_unproven=allow_unproven)
     for problem in verdict.problems:
         complain(problem, LedgerTamperedError.hint)
-    return code
 
 
 def _show_verification(document: Document) -> None:
@@ -181,8 +174,7 @@ def _show_verification(document: Document) -> None:
         f"entries: {document['entries']}, pins that agree: {document['pins']},"
         f" documents that are unchanged: {document['documents']}"
     )
-    if document["unended"]:
-        put(f"runs that have begun and are not recorded to have ended: {document['unended']}")
+    count(document["unended"], "runs that have begun and are not recorded to have ended: {}")
 
 
 @app.command()
@@ -206,18 +198,15 @@ def prove(
     run.end(members, lambda _: print_text(text))
 
 
-def _require_table(table: LedgerTable | None, file: Path) -> LedgerTable:
-    if table is None:
+def _require_table(ring: RingFile) -> LedgerTable:
+    if ring.ledger is None:
         hint = "name one in the ring file as [ledger] dir and origin, then create it: sealpoint ledger init"
-        raise LedgerMissingError(f"{file} names no ledger", hint=hint)
-    return table
+        raise LedgerMissingError(f"{ring.origin.path} names no ledger", hint=hint)
+    return ring.ledger
 
 
 def _folder(run: Run, folder: Path | None) -> Path:
-    if folder is not None:
-        return folder
-    file = find_ring_file(run.keys)
-    return _require_table(RingFile(file).ledger, file).folder
+    return folder or _require_table(RingFile(run.ring_file)).folder
 
 
 def _own_key(folder: Path) -> VerifierKey:

@@ -1,20 +1,46 @@
-"""Arguments and options that several commands take, each declared once."""
+"""What command lines name: arguments and options that several commands take, and what they stand for.
+
+Databases, keys and thread stores are named by the command line, or else by the ring file.
+"""
 
 from __future__ import annotations
 
-import ast
 import math
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.output import say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
 from sealpoint.admin.maintenance.result import Check
-from sealpoint.errors import DatabaseMissingError, PasswordError, excerpt
-from sealpoint.keys.entry import has_password
+from sealpoint.admin.maintenance.status import Share
+from sealpoint.crypto import KeyRing, KeyState, RingCipher
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.errors import (
+    ConfigError,
+    DatabaseCorruptError,
+    DatabaseMissingError,
+    PasswordError,
+    RingFileMissingError,
+    SchemaError,
+    SealpointError,
+    ThreadStoreDownError,
+    ThreadStoreMissingError,
+    excerpt,
+)
+from sealpoint.keys.entry import RingEntry, has_password
+from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries, read_thread_store
+from sealpoint.threads import open_thread_store
+from sealpoint.threads.store import ThreadStore
 
 DatabaseArgument = Annotated[
     str | None,
@@ -76,38 +102,14 @@ NoKeyCheckOption = Annotated[
 SuiteOption = Annotated[
     str, typer.Option("--suite", help="The suite to seal with: cobblestone256 or xaes256gcm.")
 ]
-
-
-AllowOption = Annotated[
-    list[str] | None,
+ThreadsOption = Annotated[
+    str | None,
     typer.Option(
-        "--allow",
-        metavar="FILE|MODULE:NAME",
-        help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one type;"
-        " can be given several times. What a strict serializer builds by itself is always allowed.",
+        "--threads",
+        metavar="STORE",
+        help="The thread store: a SQLite file or a postgresql:// URL; else that of [threads] in the ring.",
     ),
 ]
-
-
-def read_allowed(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of module and name that the values of ``--allow`` give."""
-    return [pair for text in texts for pair in _read_allowed(text)]
-
-
-def _read_allowed(text: str) -> list[tuple[str, str]]:
-    file = Path(text)
-    if not file.is_file():
-        module, colon, name = text.rpartition(":")
-        if not (colon and module and name):
-            raise typer.BadParameter(
-                f"{excerpt(text)} is neither a file nor MODULE:NAME", param_hint="--allow"
-            )
-        return [(module, name)]
-    try:
-        pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
-        return [(str(module), str(name)) for module, name in pairs]
-    except (SyntaxError, TypeError, ValueError):
-        raise typer.BadParameter(f"{excerpt(text)} is not what --emit prints", param_hint="--allow") from None
 
 
 def require_number(number: float | None) -> float | None:
@@ -115,39 +117,6 @@ def require_number(number: float | None) -> float | None:
     if number is not None and math.isnan(number):
         raise typer.BadParameter("it is not a number")
     return number
-
-
-def require_text(text: str, name: str) -> None:
-    """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
-
-
-def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | None) -> list[str]:
-    """Return all databases that a command line names."""
-    for argument in arguments or ():
-        # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
-        if has_password(argument):
-            raise PasswordError("a password stands in the name of the database")
-        kind = find_kind(argument)
-        if kind is None:
-            raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")
-        if not kind.is_file:
-            require_text(argument, "DB")
-    return [*(arguments or ()), *map(_from_environment, variables or ())]
-
-
-def _from_environment(variable: str) -> str:
-    url = os.environ.get(variable)
-    if url is None:
-        hint = f"export {variable}=postgresql://..., in the environment of this command alone"
-        raise DatabaseMissingError(f"the environment variable {excerpt(variable)} is not set", hint=hint)
-    if kind_of(url).is_file:  # what it holds is not shown: it may have a password
-        hint = "it must begin with postgresql://; a SQLite file is named as DB"
-        raise DatabaseMissingError(f"{excerpt(variable)} does not hold a URL of Postgres", hint=hint)
-    return url
 
 
 RateOption = Annotated[
@@ -183,3 +152,268 @@ MaxSecondsOption = Annotated[
         help="Stop after this time.",
     ),
 ]
+
+
+def require_text(text: str, name: str) -> None:
+    """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
+
+
+def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | None) -> list[str]:
+    """Return all databases that a command line names."""
+    for argument in arguments or ():
+        # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
+        if has_password(argument):
+            raise PasswordError("a password stands in the name of the database")
+        kind = find_kind(argument)
+        if kind is None:
+            raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")
+        if not kind.is_file:
+            require_text(argument, "DB")
+    return [*(arguments or ()), *map(_from_environment, variables or ())]
+
+
+def _from_environment(variable: str) -> str:
+    url = os.environ.get(variable)
+    if url is None:
+        hint = f"export {variable}=postgresql://..., in the environment of this command alone"
+        raise DatabaseMissingError(f"the environment variable {excerpt(variable)} is not set", hint=hint)
+    if kind_of(url).is_file:  # what it holds is not shown: it may have a password
+        hint = "it must begin with postgresql://; a SQLite file is named as DB"
+        raise DatabaseMissingError(f"{excerpt(variable)} does not hold a URL of Postgres", hint=hint)
+    return url
+
+
+def one_database(run: Run, argument: str | None, variable: str | None) -> str:
+    """Return the one database that a command line names, or else the one that the ring file lists."""
+    names, ring_file = _find(run, *([] if one is None else [one] for one in (argument, variable)))
+    if len(names) != 1:
+        more = f"; the ring file lists {len(names)}" if ring_file and names else ""
+        raise typer.BadParameter(f"name one database: DB, or --db-env NAME{more}", param_hint="DB")
+    return names[0]
+
+
+def find_databases(
+    run: Run, arguments: Sequence[str] | None, variables: Sequence[str] | None
+) -> tuple[Sequence[str], Path | None]:
+    """Return all databases that a command line names; if it names none, those that the ring file lists.
+
+    With them comes the ring file, if it lists them.
+    """
+    found = _find(run, arguments, variables)
+    if not found[0]:
+        raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
+    return found
+
+
+def _find(
+    run: Run, arguments: Sequence[str] | None, variables: Sequence[str] | None
+) -> tuple[Sequence[str], Path | None]:
+    if named := all_databases(arguments, variables):
+        return named, None
+    file = find_ring(run)
+    return (RingFile(file).databases, file) if file else ((), None)
+
+
+def find_ring(run: Run) -> Path | None:
+    """Return the ring file; ``None`` if none is named, and none found."""
+    try:
+        return run.ring_file
+    except RingFileMissingError:
+        if run.keys is not None:
+            raise
+        return None
+
+
+def open_store(database: str, *, writable: bool = False) -> RowStore:
+    """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
+    with naming_other_files(database):
+        store = kind_of(database).open(database, writable=writable)
+    if getattr(store, "is_superuser", False):
+        warn(
+            "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is"
+            " enough (docs/postgres.md#a-role-for-maintenance)"
+        )
+    return store
+
+
+@contextmanager
+def naming_other_files(database: str) -> Iterator[None]:
+    """Refuse an empty file, which SQLite takes for a database without tables, and what is no database."""
+    is_file = kind_of(database).is_file
+    try:
+        yield
+    except DatabaseCorruptError:
+        if not is_file or _has_header(Path(database)):
+            raise
+        hint = "name a SQLite file that LangGraph or sealpoint wrote; if this was one, restore it from backup"
+        raise SchemaError(f"{database} is not a SQLite database", hint=hint) from None
+    except SchemaError:
+        if not is_file or Path(database).stat().st_size:
+            raise
+        hint = "is it the right file? SQLite makes an empty one of every name that is not there"
+        raise SchemaError(f"{database} is empty: it has no checkpoints", hint=hint) from None
+
+
+def warn_of_leftovers(*files: Path) -> None:
+    """Warn of each folder that a killed run of `decrypt` left beside these files."""
+    for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
+        for left in find_leftovers(folder):
+            hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"
+            warn(f"{left} is from a decrypt that was killed, and may hold opened values", hint)
+
+
+def _has_header(file: Path) -> bool:
+    """Whether a file begins as every SQLite database does, or has a log from which it may be recovered."""
+    if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        return True
+    with file.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+@contextmanager
+def opened(
+    databases: Sequence[str], *, ring_file: Path | None = None, others: Sequence[RowStore] = ()
+) -> Iterator[list[RowStore]]:
+    """Open several databases, each once, and close them at the end.
+
+    Those of ``others`` are open already, and are not opened again under another name. ``ring_file`` is the
+    ring file that lists the databases, for the hint of an error.
+    """
+    warn_of_leftovers(*(Path(database) for database in databases if kind_of(database).is_file))
+    with ExitStack() as stack:
+        stores: list[RowStore] = []
+        for database in databases:
+            try:
+                store = stack.enter_context(closing(open_store(database)))
+            except SealpointError as error:
+                if ring_file is not None:
+                    listed = (
+                        f"{ring_file} lists {database}: if it no longer exists, remove its [[database]] entry"
+                    )
+                    error.hint = f"{error.hint}; {listed}" if error.hint else listed
+                raise
+            if all(_place(store) != _place(other) for other in (*others, *stores)):
+                stores.append(store)
+        yield stores
+
+
+@contextmanager
+def opened_database(run: Run, argument: str | None, variable: str | None) -> Iterator[RowStore]:
+    """Open the one database of a command line, and close it at the end; the command's object has it."""
+    with opened([one_database(run, argument, variable)]) as (store,):
+        run.looks_at(store)
+        yield store
+
+
+def _place(store: RowStore) -> object:
+    """Return what two names of one database have in common."""
+    # Copies of a Postgres cluster have the numbers of the original, so that the URL counts there too.
+    return store.name if store.kind == "postgres" else store.kind, store.identity
+
+
+class Examined(NamedTuple):
+    """Open databases that are examined before a key changes its state, each once."""
+
+    named: list[RowStore]  # by the command line
+    listed: list[RowStore]  # by the ring file alone
+    entries: tuple[str, ...] | None  # all that the ring file lists; `None` if these are not examined
+
+    @property
+    def stores(self) -> list[RowStore]:
+        """All of them."""
+        return [*self.named, *self.listed]
+
+
+@contextmanager
+def examined(file: Path, named: Sequence[str], *, with_listed: bool) -> Iterator[Examined]:
+    """Open the databases to examine before a key changes its state, and close them at the end."""
+    entries = RingFile(file).databases if with_listed else None
+    with (
+        opened(named) as stores,
+        opened(entries or (), ring_file=file, others=stores) as listed,
+    ):
+        yield Examined(stores, listed, entries)
+
+
+def open_ring(run: Run) -> KeyRing:
+    """Load the ring with all its material, report its keys, and record it."""
+    ring = KeyRing.load(run.keys).load_material()
+    read_entries(run, find_ring_file(ring.path))
+    return ring
+
+
+def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
+    """Return what a ring file says about its keys, and record the ring.
+
+    Warns of each key that is compromised, and of an active key that has expired; nothing is refused.
+    """
+    entries = read_ring_entries(file)
+    run.result.uses_ring(file, entries)
+    for entry in entries:
+        if entry.state is KeyState.COMPROMISED:
+            warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
+        elif entry.state is KeyState.ACTIVE and entry.is_expired(datetime.now(UTC)):
+            warn(f"the active key {entry.id!r} has expired: promote another")
+    return entries
+
+
+def find_entries(run: Run) -> Sequence[RingEntry] | None:
+    """Return what the ring says about its keys, and record it; ``None`` if none is named, and none found."""
+    file = find_ring(run)
+    return None if file is None else read_entries(run, file)
+
+
+def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:
+    """Say that the states of keys are not known, if sealed values were found and no ring."""
+    if entries is None and any(share.suite for share in shares):
+        say("no ring file was found: the states of keys are not known")
+
+
+def find_cipher(run: Run, store: RowStore) -> RingCipher | None:
+    """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
+    if run.keys is None and not any(is_sealed(count.tag) for count in store.count()):
+        return None
+    try:
+        return RingCipher(open_ring(run))
+    except RingFileMissingError as error:
+        if run.keys is not None:
+            raise
+        say(f"{error}: sealed values are not opened (--keys FILE)")
+        return None
+
+
+TIMEOUT_SECONDS: Final = 10.0  # of a call to a thread store: agents write to it meanwhile
+
+
+def find_threads(named: str | None, keys: Path | None) -> str | None:
+    """Return the name of the thread store: that of the command line, or that of the ring file."""
+    store = read_thread_store(keys) if named is None else named
+    return None if store is None else all_databases([store], None)[0]
+
+
+def require_threads(run: Run, named: str | None) -> str:
+    """Return the name of the thread store, or refuse the command line."""
+    store = None if named is None and find_ring(run) is None else find_threads(named, run.keys)
+    if store is None:
+        raise typer.BadParameter(
+            "name the thread store, or add [threads] to the ring file", param_hint="STORE"
+        )
+    return store
+
+
+@contextmanager
+def opened_threads(name: str, *, create: bool = False) -> Iterator[ThreadStore]:
+    """Open a thread store, and close it at the end."""
+    try:
+        store = open_thread_store(name, create=create, timeout=TIMEOUT_SECONDS)
+    except ThreadStoreDownError as error:
+        is_server = not kind_of(name).is_file or name.startswith("service=")
+        if is_server and not isinstance(error, ThreadStoreMissingError):  # it may be started again
+            raise
+        raise ConfigError(str(error), hint=error.hint) from None
+    with closing(store):
+        yield store

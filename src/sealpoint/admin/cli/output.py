@@ -17,13 +17,21 @@ from typing import Any, Final, TextIO
 import typer
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.maintenance.result import REFUTING, Reason
-from sealpoint.errors import SealpointError
+from sealpoint.admin.databases.rows import Event, Failure, Failures
+from sealpoint.admin.maintenance.inspect import plain
+from sealpoint.admin.maintenance.result import REFUTING, Reason, Result
+from sealpoint.errors import SealpointError, excerpt
+
+Document = Mapping[str, Any]
+"""An object of `sealpoint.admin.maintenance.result`, or a part of one."""
+
+MAX_SHOWN: Final = 100
 
 _PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
 _MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
@@ -158,14 +166,9 @@ def _print_message(text: str) -> None:
         discard_rest(sys.stderr)
 
 
-def say_how_far(rows: int, total: int | None) -> None:
-    """Say that a run has not come to its end, and how far it came."""
-    say(f"stopped early: {rows} of {'?' if total is None else total} values were checked")
-
-
-def complain(text: str, hint: str = "") -> None:
+def complain(text: str, hint: str = "", kind: str = "error") -> None:
     """Print an error and what to do about it, on stderr."""
-    say(f"error: {text}")
+    say(f"{kind}: {text}")
     if hint:
         say(f"hint: {hint}")
 
@@ -178,9 +181,7 @@ def complain_of_damage(database: str, damage: Iterable[SealpointError]) -> None:
 
 def warn(text: str, hint: str = "") -> None:
     """Print a warning, on stderr; the command continues."""
-    say(f"warning: {text}")
-    if hint:
-        say(f"hint: {hint}")
+    complain(text, hint, "warning")
 
 
 def require_command(context: typer.Context) -> None:
@@ -200,13 +201,52 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     # Data keeps its own stream while the bar is on the other.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
-        def move(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
 
-        yield move
+class Watch:
+    """Follows a run over values.
+
+    Attributes:
+        rows: How many it has examined.
+        total: How many there are, as far as is known.
+        changed: How many it has changed.
+        is_complete: Whether it came to its end.
+    """
+
+    def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
+        self.rows = self.changed = 0
+        self.total: int | None = None
+        self.is_complete = False
+        self._move, self._failed = move, failed
+
+    def take(self, event: Event) -> None:
+        """Move the bar, or hand on a failure."""
+        if isinstance(event, Failure):
+            self._failed(event)
+        else:
+            self.rows, self.total, self.changed = event.rows, event.total, event.changed
+            self._move(event.rows, event.total)
+
+    def take_all(self, events: Iterable[Event]) -> None:
+        """Follow a run to its end."""
+        for event in events:
+            self.take(event)
+        self.is_complete = True
+
+    def say_how_far(self) -> None:
+        """Say that the run has not come to its end, and how far it came."""
+        total = "?" if self.total is None else self.total
+        say(f"stopped early: {self.rows} of {total} values were checked")
+
+
+@contextmanager
+def watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Watch]:
+    """Show a bar, and yield what follows a run."""
+    with progress_bar(title) as move:
+        yield Watch(move, failed)
 
 
 def show_verdict(document: Mapping[str, Any]) -> None:
@@ -220,3 +260,81 @@ def show_verdict(document: Mapping[str, Any]) -> None:
     elif ok is False or Reason.NOT_ASKED not in reasons:
         found = "; ".join(reason.sentence for reason in reasons if (reason in REFUTING) is (ok is False))
         put(f"{'not ok' if ok is False else 'not proven'}: {found}")
+
+
+def count(number: int, line: str) -> None:
+    """Print a line with a number in the place of ``{}``, unless the number is zero."""
+    if number:
+        put(line.format(number))
+
+
+def place_line(place: Mapping[str, Any]) -> str:
+    """The columns of a row on one line, each escaped and not too long."""
+    return " ".join(f"{name}={text if type(text) is int else excerpt(text)}" for name, text in place.items())
+
+
+def failure_line(failure: Failure) -> str:
+    """A failure on one line."""
+    error = f"{type(failure.error).__name__}: {failure.error}"
+    return f"{failure.table} {place_line(failure.place)}: {error}"
+
+
+def failure_object(failure: Failure) -> dict[str, Any]:
+    """A failure as JSON."""
+    return {
+        "table": failure.table,
+        "place": plain(failure.place),
+        "tag": plain(failure.tag),
+        "error": type(failure.error).__name__,
+        "message": str(failure.error),
+        "hint": getattr(failure.error, "hint", ""),
+    }
+
+
+def failure_reasons(failures: Failures) -> Iterator[Reason]:
+    """Yield why a result with these is not true: with another ring, values whose key is missing may open."""
+    if failures.count:
+        yield Reason.KEYS_MISSING if failures.lacks_keys_only else Reason.VALUES_FAILED
+
+
+def show_causes(failures: Failures) -> None:
+    """Print each cause with its count, and below what to do."""
+    for hint, counts in failures.causes.items():
+        for cause, number in counts.items():
+            say(f"{values_line(number)}: {cause}")
+        if hint:
+            say(f"hint: {hint}")
+
+
+def values_line(number: int) -> str:
+    """How many values, for people."""
+    return f"{number:,} value" + ("" if number == 1 else "s")
+
+
+class ShownFailures(Failures):
+    """Failures of a run, of which the first `MAX_SHOWN` are printed as they come, if they are to be shown."""
+
+    def __init__(self, *, shown: bool) -> None:
+        super().__init__()
+        self._shown = shown
+
+    def add(self, failed: Failure) -> bool:
+        """Count a failure, and print it."""
+        is_new = super().add(failed)
+        if is_new and self._shown:
+            if self.count <= MAX_SHOWN:
+                complain(failure_line(failed))
+            elif self.count == MAX_SHOWN + 1:
+                say("there are more; `sealpoint verify DB` names all of them")
+        return is_new
+
+    def end(self, result: Result) -> dict[str, Any]:
+        """Print what to do about them, record why a result is not true, and return the members of an object.
+
+        Those that were printed one by one are not members.
+        """
+        if self._shown:
+            show_causes(self)
+        result.add(*failure_reasons(self))
+        kept = [] if self._shown else [failure_object(failed) for failed in self.kept]
+        return {"failed": self.count, "failures": kept}

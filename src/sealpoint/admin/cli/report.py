@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from sealpoint.admin.cli.databases import ThreadsOption
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     AllowUnprovenOption,
     DatabasesArgument,
+    ThreadsOption,
     VariablesOption,
 )
 
@@ -57,7 +56,7 @@ def report(
         ),
     ] = None,
     variables: VariablesOption = None,
-) -> Exit:
+) -> None:
     """Answer what an assessor asks, on one page.
 
     Each question has a verdict: shown, refuted or not shown. Every value is opened, all from one state of
@@ -66,7 +65,7 @@ def report(
     """
     from sealpoint.admin.cli.reporting import write_report  # which reads the ledger, as no other command does
 
-    return write_report(
+    write_report(
         run,
         databases or (),
         variables or (),
@@ -78,5 +77,5 @@ def report(
         vkey=vkey,
         ledger_pin=ledger_pin,
         allow_plaintext=allow_plaintext,
-        unproven=Exit.DONE if allow_unproven else Exit.FOUND,
+        allow_unproven=allow_unproven,
     )

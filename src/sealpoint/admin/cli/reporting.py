@@ -6,27 +6,24 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from sealpoint.admin.cli.databases import (
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.ledger import read_key, read_pin_file
+from sealpoint.admin.cli.options import (
     find_databases,
     find_entries,
     find_threads,
     opened,
     opened_threads,
-)
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
-from sealpoint.admin.cli.ledger import read_key, read_pin_file
-from sealpoint.admin.cli.options import (
     require_text,
 )
-from sealpoint.admin.cli.output import progress_bar, put, say, show_table, warn
+from sealpoint.admin.cli.output import Document, count, progress_bar, put, say, show_table, warn
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.report import Report, render_page
 from sealpoint.admin.evidence.report.document import load_template, text_of
@@ -45,7 +42,7 @@ from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin
 from sealpoint.admin.maintenance.result import Reason, write_whole
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import KeyRingError, OutputError
-from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.keys.ringfile import RingFile
 
 
 def write_report(
@@ -61,9 +58,9 @@ def write_report(
     vkey: str | None,
     ledger_pin: Path | None,
     allow_plaintext: bool,
-    unproven: Exit,
-) -> Exit:
-    """Read everything, write the page and the object, and return the exit code."""
+    allow_unproven: bool,
+) -> None:
+    """Read everything, write the page and the object, and set the exit code."""
     repeated = {
         "period": period,
         "threads": threads,
@@ -73,7 +70,7 @@ def write_report(
         "keys": run.keys,
         "allow_plaintext": allow_plaintext,
     }
-    looked = find_databases(run, databases, variables)
+    names, ring_file = find_databases(run, databases, variables)
     run.asks(allow_plaintext=allow_plaintext)
     made = Report(run.result, allow_plaintext, _period(period))
     _prepare_files(out, json_out)  # before an hour of reading
@@ -81,7 +78,7 @@ def write_report(
     pinned = None if pin is None else read_pin(pin)
     cipher = _find_keys(run, made)
     made.changes = _find_changes(run, made, vkey, ledger_pin)
-    with opened(looked.names, ring_file=looked.ring_file) as stores, progress_bar("report") as move:
+    with opened(names, ring_file=ring_file) as stores, progress_bar("report") as move:
         for store in stores:
             part = read_part(
                 store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=move
@@ -100,7 +97,10 @@ def write_report(
         run.print_object(text.removesuffix("\n"))
     else:
         _show(document)
-    return _code(run, document, unproven)
+    run.set_code(allow_unproven=allow_unproven)
+    unproven = Exit.DONE if allow_unproven else Exit.FOUND
+    if run.code in (Exit.DONE, unproven):  # the reasons of all commands have no other code
+        run.code = unproven if document["ok"] is None else Exit.DONE if document["ok"] else Exit.FOUND
 
 
 def _period(text: str | None) -> Period | None:
@@ -123,7 +123,7 @@ def _find_keys(run: Run, made: Report) -> RingCipher | None:
         say("no ring file was found: no value is opened")
         return None
     try:
-        return RingCipher(KeyRing.load(find_ring_file(run.keys)).load_material())
+        return RingCipher(KeyRing.load(run.ring_file).load_material())
     except KeyRingError as error:
         made.keys_problem = type(error).__name__
         warn(f"no value is opened: {error}", error.hint)
@@ -131,8 +131,7 @@ def _find_keys(run: Run, made: Report) -> RingCipher | None:
 
 
 def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) -> Changes | None:
-    """Read the ledger that the ring names."""
-    table = None if made.entries is None else RingFile(find_ring_file(run.keys)).ledger
+    table = None if made.entries is None else RingFile(run.ring_file).ledger
     if table is None or made.entries is None:
         if vkey is not None or pin is not None:
             raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
@@ -155,8 +154,7 @@ def _compare(
         if pin is not None:
             raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
         return
-    with ExitStack() as stack:
-        known = stack.enter_context(opened_threads(name))
+    with opened_threads(name) as known:
         made.threads, made.pin = known.identity, pin
         if pin is not None:
             made.pin_reason = check_pin(known, pin)
@@ -210,18 +208,7 @@ def _require_replaceable(path: Path) -> None:
     raise OutputError(f"{path} is there already, and is not a report", hint="name another file")
 
 
-def _code(run: Run, document: Document, unproven: Exit) -> Exit:
-    """Return the exit code: that of the reasons of all commands, then that of the report."""
-    code = run.code(allow_unproven=unproven is Exit.DONE)
-    if code not in (Exit.DONE, unproven):
-        return code
-    if document["ok"] is None:
-        return unproven
-    return Exit.DONE if document["ok"] else Exit.FOUND
-
-
 def _show(document: Document) -> None:
-    """Print the verdicts of a report, and what it does not prove."""
     questions = document["questions"]
     rows = [
         (each["label"], each["verdict"], "; ".join(reason["sentence"] for reason in each["reasons"]) or None)
@@ -233,15 +220,8 @@ def _show(document: Document) -> None:
         opening = part["opening"]
         opened = sum(each["values"] for each in opening["opened"]) if opening else 0
         put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
-    if document["exceptions"]:
-        put(f"exceptions: {len(document['exceptions'])}")
-    put(_last_line(document))
-
-
-def _last_line(document: Document) -> str:
-    counts = Counter(each["verdict"] for each in document["questions"])
-    if document["ok"]:
-        return "ok"
-    found = [f"{counts[word]} {word}" for word in ("refuted", "not shown") if counts[word]]
+    count(len(document["exceptions"]), "exceptions: {}")
+    verdicts = Counter(each["verdict"] for each in questions)
+    found = [f"{verdicts[word]} {word}" for word in ("refuted", "not shown") if verdicts[word]]
     head = "not ok" if document["ok"] is False else "not proven"
-    return f"{head}: of {len(document['questions'])} questions {', '.join(found)}"
+    put("ok" if document["ok"] else f"{head}: of {len(questions)} questions {', '.join(found)}")

@@ -1,21 +1,53 @@
-"""`sealpoint status`: what is sealed under which key, read from the tags alone."""
+"""`sealpoint status` and `audit`: what is sealed under which key, and what is readable without one."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import find_databases, find_entries, opened, say_if_unknown
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.cli.frame import Document, Run
-from sealpoint.admin.cli.options import DatabasesArgument, VariablesOption
-from sealpoint.admin.cli.output import complain_of_damage, put, show_table
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.options import (
+    AllowUnprovenOption,
+    DatabaseArgument,
+    DatabasesArgument,
+    VariableOption,
+    VariablesOption,
+    find_databases,
+    find_entries,
+    opened,
+    opened_database,
+    say_if_unknown,
+)
+from sealpoint.admin.cli.output import Document, complain_of_damage, count, put, show_table, values_line
+from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.status import MAX_TYPES, with_states
 from sealpoint.admin.maintenance.status import status as take_shares
-from sealpoint.errors import SealpointError, UnknownKeyError, excerpt
+from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
+
+_SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
+
+
+def _share_row(share: Document) -> tuple[object, ...]:
+    suite = None if share["suite"] is None else ".".join((share["suite"], *share["flags"]))
+    key = share["key_id"]
+    if share["kind"] == "sealed" and key is None:
+        key = f"{share['tags']} others"
+    more = ("...",) if share["tags"] > MAX_TYPES else ()
+    shown = ", ".join(dict.fromkeys((*share["types"], *more)))
+    return (
+        share["table"],
+        share["kind"],
+        suite,
+        key,
+        share["state"],
+        share["rows"],
+        share["size_bytes"],
+        shown,
+    )
 
 
 def status(
@@ -25,46 +57,139 @@ def status(
         str | None, typer.Option("--only", metavar="ID", help="Exit with 3 if a value is not under this key.")
     ] = None,
     variables: VariablesOption = None,
-) -> Exit:
+) -> None:
     """Show what is sealed under which key, and what is not. Needs no key, and reads no value.
 
     It believes the tags: that values also open is what `verify` shows.
     """
-    looked, result = find_databases(run, databases, variables), run.result
+    names, ring_file = find_databases(run, databases, variables)
     entries = find_entries(run)
     if only is not None and entries is not None and only not in {entry.id for entry in entries}:
         hint = f"name one of these, or use --keys with the ring file that contains {excerpt(only)}"
-        unknown = UnknownKeyError(only, tuple(entry.id for entry in entries), hint=hint)
-        return run.fail(Exit.USAGE, str(unknown), unknown.hint)
+        raise ConfigError(str(UnknownKeyError(only, tuple(entry.id for entry in entries))), hint=hint)
     damage: dict[str, list[SealpointError]] = {}
-    with opened(looked.names, ring_file=looked.ring_file) as stores:
+    with opened(names, ring_file=ring_file) as stores:
         found = [
-            (result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
+            (run.result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
             for store in stores
         ]
     shares = [share for _, each in found for share in each]
     say_if_unknown(entries, shares)
     others = sum(share.rows for share in shares if share.key_id != only)
-    result.add(Reason.NOT_ASKED, when=only is None)
-    result.add(Reason.NO_ROWS, when=not all(each for _, each in found))
-    result.add(Reason.OTHER_KEYS, when=only is not None and others > 0)
-    result.add(Reason.DAMAGED, when=any(damage.values()))
+    run.finds(
+        {
+            Reason.NOT_ASKED: only is None,
+            Reason.NO_ROWS: not all(each for _, each in found),
+            Reason.OTHER_KEYS: only is not None and others,
+            Reason.DAMAGED: any(damage.values()),
+        }
+    )
     parts = [{**part, "shares": [asdict(share) for share in each]} for part, each in found]
     members = {"only": only, "others": None if only is None else others, "databases": parts}
-    code = run.end(members, _show)
+    run.end(members, _show_status)
     for name, errors in damage.items():
         complain_of_damage(name, errors)
-    return code
 
 
-def _show(document: Document) -> None:
-    """Print the object of `status` as a table."""
+def _show_status(document: Document) -> None:
     rows = [
-        (part["database"]["name"], *render.share_row(share))
+        (part["database"]["name"], *_share_row(share))
         for part in document["databases"]
         for share in part["shares"]
     ]
-    show_table(("database", *render.SHARES), rows)
+    show_table(("database", *_SHARES), rows)
     if document["others"]:
         verb = "is" if document["others"] == 1 else "are"
-        put(f"{render.values_line(document['others'])} {verb} not under {excerpt(document['only'])}")
+        put(f"{values_line(document['others'])} {verb} not under {excerpt(document['only'])}")
+
+
+def audit(
+    run: Run,
+    database: DatabaseArgument = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also exit with 3 for what is readable beside the values.")
+    ] = False,
+    allow_metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-metadata",
+            metavar="KEY",
+            help="With --strict, accept this key of metadata. Give it once for each.",
+        ),
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+    variable: VariableOption = None,
+) -> None:
+    """Show what is readable without a key. No value is shown, only shapes.
+
+    Exits with 3 if there are values that are not sealed, or tables in which LangGraph keeps values unsealed.
+    """
+    allowed = tuple(allow_metadata or ())
+    run.asks(strict=strict, allow_metadata=list(allowed))
+    entries = find_entries(run)
+    with opened_database(run, database, variable) as store:
+        found = audits.audit(store, allowed)
+    found = replace(found, shares=tuple(with_states(found.shares, entries)))
+    say_if_unknown(entries, found.shares)
+    run.result.add(*audits.audit_reasons(found, strict=strict))
+    run.end(audits.audit_object(found), _show_audit, allow_unproven=allow_unproven)
+
+
+def _show_audit(document: Document) -> None:
+    show_table(_SHARES, map(_share_row, document["shares"]))
+    metadata = document["metadata"]
+    fields = [
+        (
+            field["key"],
+            field["rows"],
+            ", ".join(field["types"]),
+            _KNOWN[field["known"]] if field["known"] else "|".join(field["examples"]),
+        )
+        for field in metadata["fields"]
+    ]
+    _show_more(("metadata key", "rows", "types", "shapes"), fields)
+    unreadable = f"{{}} of {metadata['rows']} checkpoints have metadata that is not strict JSON"
+    count(metadata["unreadable"], unreadable)
+    count(metadata["other_rows"], "{} more members of metadata have other keys")
+    addresses = [
+        (part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]
+    ]
+    _show_more(("column with e-mail addresses", "texts", "shapes"), addresses)
+    inline = [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]]
+    _show_more(("inline channel", "type", "rows"), inline)
+    count(document["other_inline"], "{} more inline values are of other channels")
+    readable = dict.fromkeys(document["readable_tables"], "LangGraph's, readable")
+    tables = [(name, readable.get(name)) for name in document["scope"]["not_read"]]
+    _show_more(("table that was not read", "content"), tables)
+    for what, size in (document["residue"] or {}).items():
+        if size is None:
+            put("the unused space of pages could not be examined")
+        else:
+            count(size, f"{{}} bytes of {_RESIDUE[what]} were not read")
+    put("")
+    put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
+    if not document["is_silent"]:
+        put("more is readable beside the values, where a serializer cannot seal it")
+    elif document["rows"]:
+        put("beside the values only ids, names and known keys of metadata are readable")
+
+
+_KNOWN: Final = {
+    "langgraph": "LangGraph's",
+    "framework": "a framework's",
+    "sealed": "sealed",
+    "token": "tokens of SealedSaver",
+    "allowed": "allowed",
+}
+_RESIDUE: Final = {
+    "free_bytes": "free pages",
+    "log_bytes": "the write-ahead log",
+    "journal_bytes": "the rollback journal",
+    "slack_bytes": "old content in unused space of pages",
+}
+
+
+def _show_more(columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
+    if rows:
+        put("")
+        show_table(columns, rows)

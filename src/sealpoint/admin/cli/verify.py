@@ -1,35 +1,66 @@
-"""`sealpoint verify`: every value opened, and each one named that does not open."""
+"""`sealpoint verify` and `heads`: values opened, and checkpoints compared with a thread store.
+
+Each value that does not open, and each checkpoint that is missing or was put back, is named.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Annotated
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
-from sealpoint.admin.cli import render
-from sealpoint.admin.cli.databases import (
-    ThreadsOption,
-    find_threads,
-    one_database,
-    open_ring,
-    opened,
-    opened_threads,
-)
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     AllowUnprovenOption,
     DatabaseArgument,
+    ThreadsOption,
     VariableOption,
+    find_threads,
+    open_ring,
+    opened_database,
+    opened_threads,
+    require_text,
+    require_threads,
 )
-from sealpoint.admin.cli.output import progress_bar, say
-from sealpoint.admin.cli.render import Tally
+from sealpoint.admin.cli.output import (
+    Document,
+    ShownFailures,
+    count,
+    failure_line,
+    failure_object,
+    failure_reasons,
+    place_line,
+    put,
+    require_command,
+    say,
+    show_causes,
+    show_verdict,
+    watching,
+)
+from sealpoint.admin.databases.rows import Event, Failure, Failures
 from sealpoint.admin.maintenance.calls import CheckpointRows
-from sealpoint.admin.maintenance.heads import HeadCheck
+from sealpoint.admin.maintenance.heads import (
+    Adoption,
+    Difference,
+    HeadCheck,
+    check_pin,
+    is_finding,
+    make_pin,
+    read_pin,
+    write_pin,
+)
+from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import RingCipher
+from sealpoint.errors import excerpt
+from sealpoint.utc import as_utc, format_utc
 
 
 def verify(
@@ -46,7 +77,7 @@ def verify(
         bool, typer.Option("--no-threads", help="Do not use the thread store of the ring file.")
     ] = False,
     variable: VariableOption = None,
-) -> Exit:
+) -> None:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.
 
     Exits with 4 if there is one, or with 5 if only keys are missing. A value that is not sealed counts as
@@ -56,27 +87,308 @@ def verify(
     if threads is not None and no_threads:
         raise typer.BadParameter("--threads names a store", param_hint="--no-threads")
     run.asks(allow_plaintext=allow_plaintext, bound=bound, no_threads=no_threads)
-    named, result, tally = one_database(run, database, variable), run.result, Tally()
-    with opened([named]) as (store,), progress_bar("verify") as move, ExitStack() as stack:
+    with opened_database(run, database, variable) as store, ExitStack() as stack:
         ring = open_ring(run)
         cipher, remembered = RingCipher(ring), None if no_threads else find_threads(threads, ring.path)
-        heads = None
+        known = None
         if remembered is not None:
             checkpoints = CheckpointRows(store, cipher, allow_plaintext=allow_plaintext)
-            heads = HeadCheck(checkpoints, stack.enter_context(opened_threads(remembered)))
-        part = result.looks_at(store)
-        report = render.JsonReport(run, {**result.head(), **part}) if run.as_json else render.LineReport()
+            known = HeadCheck(checkpoints, stack.enter_context(opened_threads(remembered)))
         check = Verification(
-            store, cipher, allow_plaintext=allow_plaintext, observer=heads, require_bound=bound
+            store, cipher, allow_plaintext=allow_plaintext, observer=known, require_bound=bound
         )
+
+        def end(failed: int) -> Document:
+            run.result.add(*check.reasons(), *(known.reasons() if known else ()))
+            return {**check.counts(), "failed": failed, "heads": known and known.counts()}
+
         try:
-            tally.take(check.events(), report, move)
-        finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            result.add(*tally.reasons(), *check.reasons(), *(heads.reasons() if heads else ()))
-            counts = {"rows": tally.rows, **check.counts(), "failed": tally.failures.count}
-            counts["heads"] = heads and heads.counts()
-            report.end(result.end({**counts, "complete": tally.complete}))
-            tally.show(causes=not run.as_json)
+            _report_all(run, "verify", check.events(), end, _show)
+        finally:
             if check.unbound.rows and not run.as_json:
                 say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
-    return run.code(allow_unproven=allow_unproven)
+    run.set_code(allow_unproven=allow_unproven)
+
+
+def _report_all(
+    run: Run,
+    title: str,
+    events: Iterable[Event],
+    end: Callable[[int], Document],
+    show: Callable[[Document], None],
+) -> None:
+    """Follow a run, and print each failure as it comes: there may be more than fit into memory.
+
+    At the end, also if that is early, ``end`` takes the number of values and rows that are refused; it
+    records reasons, and returns members of the object. ``show`` prints the object as text.
+    """
+    refused, differing = Failures(), Failures()  # from what a thread store remembers
+    separator = ""
+
+    def take(failed: Failure) -> None:
+        nonlocal separator
+        (differing if is_finding(failed) else refused).add(failed)
+        if run.as_json:
+            run.print_object(separator + json.dumps(failure_object(failed)), end="")
+            separator = ",\n"
+        else:
+            put(failure_line(failed))
+
+    with watching(title, take) as watch:
+        if run.as_json:
+            run.print_object(f'{json.dumps(run.head())[:-1]}, "failures": [')
+        try:
+            watch.take_all(events)
+        finally:  # what was begun on stdout is one object, also if the file is damaged further on
+            run.result.add(*failure_reasons(refused))
+            run.finds({Reason.NO_ROWS: not watch.rows, Reason.ENDED_EARLY: not watch.is_complete})
+            document = run.result.end(
+                {"rows": watch.rows, **end(refused.count), "complete": watch.is_complete}
+            )
+            if run.as_json:
+                run.print_object(f"\n], {json.dumps(document)[1:]}")
+            else:
+                show(document)
+                show_causes(refused)
+                for hint in filter(None, differing.causes):
+                    say(f"hint: {hint}")
+            if not watch.is_complete:
+                watch.say_how_far()
+
+
+def _show(tail: Document) -> None:
+    keys = [f"{part['values']} under {part['key']}" for part in tail["opened"]]
+    if plain := tail["accepted"] - tail["legacy"]:
+        keys.append(f"{plain} not sealed, and accepted")
+    if tail["legacy"]:
+        keys.append(f"{tail['legacy']} under LANGGRAPH_AES_KEY, and accepted")
+    opened = sum(part["values"] for part in tail["opened"]) + tail["accepted"]
+    so_far = "" if tail["complete"] else " read so far"
+    put(f"{opened} of {tail['rows']} values{so_far} open{': ' if keys else ''}{', '.join(keys)}")
+    count(tail["failed"], "refused values and rows: {}")
+    for what, number, places in (
+        ("values and checkpoints that are not bound to their rows", "unbound", "unbound_places"),
+        ("checkpoints whose parent is not there", "orphans", "orphan_places"),
+    ):
+        count(tail[number], f"{what}: {{}}")
+        for place in tail[places][:1]:
+            put(f"the first is {place_line(place)}")
+    if tail["heads"]:
+        _show_heads(tail["heads"])
+    show_verdict(tail)
+
+
+_LINES: Final = {
+    Difference.MISSING: "missing",
+    Difference.EARLIER: "in an earlier state",
+    Difference.PUT_BACK: "deleted, and put back",
+    Difference.OTHER_STORE: "stored beside another thread store",
+    Difference.BEHIND: "stored beside a later state of the thread store",
+    Difference.LEAVING: "whose deletion began and did not end",
+}
+
+
+def _show_heads(heads: Document) -> None:
+    """Print the member ``heads`` of an object."""
+    put(f"the thread store remembers {heads['recorded']} checkpoints")
+    count(heads["not_recorded"], "checkpoints that it does not know: {}")
+    for kind, line in _LINES.items():
+        count(heads[kind], f"checkpoints {line}: {{}}")
+
+
+MAX_REASON_CHARS: Final = 1000
+_TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
+
+heads = typer.Typer(
+    callback=require_command,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    help="Compare a database with its thread store, and maintain the store.",
+    epilog="A thread store remembers which checkpoints a database must have; docs/threads.md. Without"
+    " --threads or STORE, it is that of [threads] in the ring file.",
+)
+
+StoreArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="STORE", help="A SQLite file or a postgresql:// URL; else that of [threads] in the ring file."
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@heads.command("verify")
+def verify_heads(
+    run: Run,
+    database: DatabaseArgument = None,
+    threads: ThreadsOption = None,
+    pin: Annotated[
+        Path | None,
+        typer.Option("--pin", metavar="FILE", help="An earlier pin, which the store must continue."),
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+    variable: VariableOption = None,
+) -> None:
+    """Name each checkpoint that is missing or was put back.
+
+    Every checkpoint is compared with the thread store. Exits with 4 if one differs. With --pin, it also finds
+    a store that was put back together with the database. `sealpoint verify DB` does the same without the pin,
+    and opens all other values too.
+    """
+    result, remembered = run.result, require_threads(run, threads)
+    pinned = None if pin is None else read_pin(pin)
+    with opened_database(run, database, variable) as store, ExitStack() as stack:
+        cipher = RingCipher(open_ring(run))
+        checkpoints = CheckpointRows(store, cipher)
+        known = stack.enter_context(opened_threads(remembered))
+        check = HeadCheck(checkpoints, known)
+        values = Verification(store, cipher, observer=check, columns=checkpoints.with_writes)
+
+        def events() -> Iterator[Event]:
+            if pinned is not None:
+                result.add(*filter(None, [check_pin(known, pinned)]))
+            yield from values.events()
+
+        def end(failed: int) -> Document:
+            result.add(*check.reasons())
+            result.add(Reason.UNBOUND, when=values.unbound.rows > 0)
+            return {"failed": failed, "heads": check.counts(), "pin": pinned and pinned._asdict()}
+
+        _report_all(run, "heads verify", events(), end, _show_comparison)
+    run.set_code(allow_unproven=allow_unproven)
+
+
+def _show_comparison(tail: Document) -> None:
+    count(tail["failed"], "checkpoints that do not open: {}")
+    _show_heads(tail["heads"])
+    show_verdict(tail)
+
+
+@heads.command()
+def adopt(
+    run: Run,
+    database: DatabaseArgument = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", show_default=False, help="Why, for the record.")
+    ] = "",
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the thread store if there is none.")
+    ] = False,
+    threads: ThreadsOption = None,
+    yes: YesOption = False,
+    variable: VariableOption = None,
+) -> None:
+    """Record what a database has as true.
+
+    For the first use of a thread store, or after a backup was restored on purpose.
+
+    Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
+    agents before; nothing is recorded if a checkpoint does not open.
+    """
+    require_text(reason, "--reason")
+    if not reason.strip() or len(reason) > MAX_REASON_CHARS:
+        raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
+    run.asks(reason=reason)
+    remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
+    with opened_database(run, database, variable) as store, ExitStack() as stack:
+        watch = stack.enter_context(watching("heads adopt", failures.add))
+        cipher = RingCipher(open_ring(run))
+        checkpoints = CheckpointRows(store, cipher)
+        adoption = Adoption(checkpoints)
+        values = Verification(store, cipher, observer=adoption, columns=checkpoints.with_writes)
+        watch.take_all(values.events())
+        known = stack.enter_context(opened_threads(remembered, create=create))
+        adoption.compare(known)
+        body = {**adoption.counts(known), "identity": known.identity}
+        if not failures.count:
+            lost = len(adoption.deleted) - adoption.unfinished
+            what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
+            if lost and not yes:
+                run.confirm(what, "yes", "yes", repeat=True)
+            adoption.carry_out(known, reason)
+    run.result.add(Reason.UNBOUND, when=adoption.unbound > 0)
+    run.end({**body, "adopted": not failures.count, **failures.end(run.result)}, _show_adoption)
+
+
+def _show_adoption(document: Document) -> None:
+    if document["adopted"]:
+        put(
+            f"recorded {document['stored']} checkpoints as stored and {document['deleted']} as deleted;"
+            f" {document['same']} were recorded already"
+        )
+        for identity in document["other_stores"]:
+            put(f"checkpoints that name the thread store {identity} are accepted")
+    else:
+        put("nothing was recorded")
+    count(document["unbound"], "checkpoints that are not bound to their rows, and were not recorded: {}")
+
+
+@heads.command()
+def seal(
+    run: Run,
+    name: StoreArgument = None,
+    pin: Annotated[
+        Path | None, typer.Option("--pin", metavar="FILE", help="Write the pin to this file.")
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+) -> None:
+    """Print a pin: one hash over all events of a thread store.
+
+    Keep it where the agents cannot write. A pin that is in FILE is replaced only if the store continues it.
+    After `sealpoint heads trim` that is not shown: exits with 3, and keeps the pin without --allow-unproven.
+    """
+    result, remembered = run.result, require_threads(run, name)
+    # Not `exists`: a link to a volume that is not mounted is no first pin.
+    before = read_pin(pin) if pin is not None and os.path.lexists(pin) else None
+    with opened_threads(remembered) as store:
+        why = None if before is None else check_pin(store, before)
+        if why not in (None, Reason.PIN_EMPTY):  # a pin of no events has nothing to lose
+            result.add(why)
+        made = make_pin(store)
+    # An attacker who can write the store can make it say that events were trimmed.
+    if pin is not None and (not result.reasons or (allow_unproven and Reason.PIN_TRIMMED in result.reasons)):
+        write_pin(pin, made)
+    elif pin is not None:
+        say(f"{pin} is kept as it was{_TRIMMED if result.ok is None else ''}")
+    result.stated = {"pin": made._asdict()}
+    run.end({"pin": made._asdict()}, _show_pin, allow_unproven=allow_unproven)
+
+
+def _show_pin(document: Document) -> None:
+    pin = document["pin"]
+    put(f"thread store {pin['store']}: {pin['events']} events, the last has number {pin['until']}")
+    put(f"root {pin['root']}")
+
+
+@heads.command()
+def trim(
+    run: Run,
+    name: StoreArgument = None,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before", metavar="DATE", show_default=False, help="As 2026-01-31, or with a time; UTC."
+        ),
+    ] = "",
+    yes: YesOption = False,
+) -> None:
+    """Forget checkpoints that were deleted before a date.
+
+    Then nothing shows any more that one of them was put back, and pins that were made before are no longer
+    proven: make a new one.
+    """
+    try:
+        until = as_utc(datetime.fromisoformat(before))
+    except (ValueError, OverflowError):
+        raise typer.BadParameter("give a date, as 2026-01-31", param_hint="--before") from None
+    with opened_threads(require_threads(run, name)) as store:
+        if not yes:
+            deleted = f"checkpoints that were deleted before {format_utc(until)}"
+            what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
+            what += ", and pins that were made before are no longer proven"
+            run.confirm(what, "yes", "yes", repeat=True)
+        forgotten = store.trim(int(until.timestamp()))
+        identity = store.identity
+    say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
+    body = {"identity": identity, "before": format_utc(until), "forgotten": forgotten}
+    run.end(body, lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"))

@@ -19,7 +19,7 @@ from typing import Final
 
 from sealpoint.keys.wrap.command import Wrapper
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "wrapped-keys.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "wrapped-keys.md"
 
 NEEDED: Final = {
     "age": ("age", "age-keygen"),
