@@ -158,9 +158,14 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
         UnreadableTypeError: If a class in it would not be found, and that is an error.
     """
     try:
-        data = _packb(obj, _default, PACK)
-    except ormsgpack.MsgpackEncodeError as error:
-        data = _pack_or_refuse(obj, error)
+        try:
+            data = _packb(obj, _default, PACK)
+        except ormsgpack.MsgpackEncodeError as error:
+            data = _pack_replacing(obj, error)
+    except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as last:
+        refusal = _diagnostics.refusal or _nesting_of(last) or UnsupportedTypeError(str(last))
+        _clear()
+        raise refusal from None
     if noted:
         report(is_error=must_be_readable)
     if len(data) >= LARGE_BYTES and is_on("memory"):
@@ -178,15 +183,6 @@ def _keep_freed_memory() -> None:
     page is ever touched. In return the process may keep up to twice as much of what it has freed.
     """
     bytes(_KEPT_BYTES)
-
-
-def _pack_or_refuse(value: Any, error: Exception) -> bytes:
-    try:
-        return _pack_replacing(value, error)
-    except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as last:
-        refusal = _diagnostics.refusal or _nesting_of(last) or UnsupportedTypeError(str(last))
-        _clear()
-        raise refusal from None
 
 
 def _pack(value: Any, level: int) -> bytes:
