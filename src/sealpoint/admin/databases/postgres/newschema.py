@@ -143,7 +143,7 @@ _PRESENT: Final = """
         (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]))
     AND type <> 'empty'"""
 
-_NEW_HINT: Final = "name a schema that does not exist; existing schemas are not changed"
+_EXISTS_HINT: Final = "name a schema that does not exist; existing schemas are not changed"
 _NAME_HINT: Final = "choose another name for the schema"
 
 
@@ -228,7 +228,7 @@ class NewSchema:
         try:
             self._execute("CREATE SCHEMA {}")
         except (errors.DuplicateSchema, errors.UniqueViolation):
-            raise OutputError(f"schema {shown} is there already", hint=_NEW_HINT) from None
+            raise OutputError(f"schema {shown} is there already", hint=_EXISTS_HINT) from None
         except errors.UntranslatableCharacter:
             what = f"schema name {shown} is not in the encoding of the server"
             raise OutputError(what, hint=_NAME_HINT) from None
