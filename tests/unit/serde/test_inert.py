@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -276,3 +279,39 @@ def test_refusals_are_the_serializers_own(stored: Any) -> None:
         SEALED.loads_typed(stored)
     with pytest.raises(type(expected.value)):
         make_outline(SEALED)(*stored)
+
+
+# --- imports -------------------------------------------------------------------------------------
+
+PLAINLY = """
+import heapq, json, sys  # heapq is loaded late by collections
+from sealpoint.serde.inert import decode_inert, inventory
+for codec in ("utf-8", "ascii"):
+    "".encode(codec)
+rows = [(kind, bytes.fromhex(data)) for kind, data in json.load(sys.stdin)]
+before = set(sys.modules)
+for kind, data in rows:
+    decode_inert(kind, data)
+    inventory(data, kind)
+print(len(rows), *sorted(set(sys.modules) - before))
+"""
+
+
+def test_nothing_is_imported(tmp_path: Path) -> None:
+    """In a fresh process that has a module to be lured into, and every sample besides."""
+    (tmp_path / "canary.py").write_text(f"open({str(tmp_path / 'sang')!r}, 'w').close()\nclass Bird: pass\n")
+    lures = [record(code, "canary", "Bird", []) for code in range(6)] + [envelope("canary", "Bird", args=[])]
+    lures += [record(0, "os", "system", "touch sang"), extension(6, ["|O", [1], "C", bytes(8)])]
+    rows = [(kind, data.hex()) for kind, data in [*WRITTEN.values(), *lures]]
+    done = subprocess.run(
+        [sys.executable, "-c", PLAINLY],
+        input=json.dumps(rows),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(len(rows))]
+    assert not (tmp_path / "sang").exists()

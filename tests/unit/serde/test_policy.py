@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealpoint.errors import BlockedTypeError, DecodeError
+from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError
 from sealpoint.serde import SAFE_TYPES, Allowlist, JsonPlusSerializer
 from tests.support.sample_types import Point
-from tests.support.values.forge import extension, record
+from tests.support.values.forge import envelope, extension, record
 
 CODES = range(6)
 
@@ -20,6 +21,34 @@ CODES = range(6)
 @pytest.fixture
 def strict() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name a module that can be imported and is not."""
+    (tmp_path / "sealpoint_trap.py").write_text("class Bait:\n    def __init__(self, *a, **k): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "sealpoint_trap", raising=False)
+    return "sealpoint_trap"
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("on_blocked", ["raise", "raw"])
+def test_a_blocked_module_is_not_imported(trap: str, code: int, on_blocked: Any) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[Point], on_blocked=on_blocked)
+    for row in (record(code, trap, "Bait", {}), envelope(trap, "Bait")):
+        try:
+            assert on_blocked == "raw", serde.loads_typed(row)
+            serde.loads_typed(row)
+        except SealpointError:
+            assert on_blocked == "raise"
+    assert trap not in sys.modules
+
+
+def test_the_same_module_is_imported_once_it_is_allowed(trap: str) -> None:
+    """So the trap of the test above is one."""
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[(trap, "Bait")])
+    assert type(serde.loads_typed(record(2, trap, "Bait", {}))).__name__ == "Bait"
 
 
 def test_the_line_in_the_error_allows_the_type(strict: JsonPlusSerializer) -> None:

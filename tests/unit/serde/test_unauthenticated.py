@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.limits import Limits
 from tests.support.sample_types import Point
 from tests.support.values.forge import envelope
+from tests.support.values.forge import record as type_record
 from tests.support.values.wire import NIL, array, deep_values, extension, mapping, record, text
 from tests.unit.serde.test_encrypted import Flip
 
@@ -179,6 +181,27 @@ def test_more_depth_than_python_has_is_an_error_of_ours() -> None:
 # --- types ---------------------------------------------------------------------------------------
 
 POINT_ENVELOPE = envelope("tests", "support", "sample_types", "Point", kwargs={"x": 1})
+
+
+COMMAND = ["touch", "touched"]
+FORGED = {
+    "positional": type_record(1, "subprocess", "Popen", [COMMAND]),
+    "keyword": type_record(2, "subprocess", "Popen", {"args": COMMAND}),
+    "single": type_record(0, "subprocess", "Popen", COMMAND),
+    "json positional": envelope("subprocess", "Popen", args=[COMMAND]),
+    "json keyword": envelope("subprocess", "Popen", kwargs={"args": COMMAND}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_row_starts_no_process(
+    name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BlockedTypeError):
+        reader().loads_typed(WAYS[way](FORGED[name]))
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("way", WAYS)

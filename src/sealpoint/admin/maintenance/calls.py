@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -241,11 +240,11 @@ def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> 
         yield Failure("writes", spot._asdict(), None, error)
 
 
-@dataclass(slots=True)
 class LastWrites:
     """The special writes of a database. Holds about 300 bytes for each."""
 
-    calls: dict[Spot, Calls] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.calls: dict[Spot, Calls] = {}
 
     def add(self, cell: Cell, parts: Parts) -> None:
         """Add a write that was opened; anything else is skipped."""
