@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(900)  # two thousand processes, each of which may take its five seconds
 
 
-# The everyday run takes one attack of 32, and few generated files; .ci/run takes all attacks, and
-# `make attacks` all files, too.
+# The everyday run takes one attack of 32, and few generated files; SEALPOINT_TESTS=all takes all attacks,
+# and `make attacks` all files, too.
 EVERY, FILES = by_extent(32, 1), by_extent(6, 150)
 
 
@@ -70,6 +70,7 @@ def test_honest_values_come_back_whole() -> None:
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.costly
 def test_every_outcome_is_seen() -> None:
     """Readers that are made to fall for attacks are found out, each in its way."""
     seen = {row["name"]: row["sealpoint"]["outcome"] for row in run("classifier", 1, "--seconds", "1")}

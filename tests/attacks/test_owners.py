@@ -45,7 +45,7 @@ from tests.support.servers.postgres import server
 
 pytestmark = pytest.mark.timeout(3600)
 
-# Each command runs 4 times every day, 10 times in .ci/run, and 200 times in `make attacks`.
+# Each command runs 4 times every day, 10 times with SEALPOINT_TESTS=all, and 200 times in `make attacks`.
 RUNS: Final = by_extent(4, 10, 200)
 FIRST: Final = by_extent(2, 6)
 VIEW: Final = "a view in place of the table"

@@ -25,6 +25,8 @@ from tests.postgres.test_damage import failures_of
 from tests.support.databases.checkpoints import make
 from tests.support.databases.postgres import K2, blobs, put_blobs, read_all, saver_at
 
+pytestmark = pytest.mark.costly  # a quarter of a gigabyte in each
+
 ROWS: Final = 5
 BATCHES: Final = [Batch(), Batch(rows=1), Batch(rows=2)]
 

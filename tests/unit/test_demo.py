@@ -75,6 +75,7 @@ def shown_in(page: Path) -> str:
     return page.read_text(encoding="utf-8").partition("$ make demo\n")[2].partition("```")[0].strip()
 
 
+@pytest.mark.costly
 def test_claims_hold(run: Run) -> None:
     assert run.code == 0, run.output + run.errors
     assert "claims of this demo hold" in run.output
@@ -89,6 +90,7 @@ def cells(output: str, name: str) -> list[str]:
     return line_of(output, name).removeprefix(name).split()
 
 
+@pytest.mark.costly
 def test_secret_is_found_only_without_sealpoint(run: Run) -> None:
     for what in story.SEALED:
         assert cells(run.output, what) == ["sealed", "-", "-", "-", "found"]
@@ -125,10 +127,12 @@ def jsonb_digits(number: int) -> bytes:
     return b"".join(groups)
 
 
+@pytest.mark.costly
 def test_page_shows_what_the_demo_prints(run: Run) -> None:
     assert shown_in(ROOT / "docs" / "demo.md") == run.output.partition("Kept:")[0].strip()
 
 
+@pytest.mark.costly
 def test_readme_shows_lines_of_it(run: Run) -> None:
     """Whole lines, in their order; ``...`` stands for those that are left out."""
     printed = iter(run.output.splitlines())
@@ -137,6 +141,7 @@ def test_readme_shows_lines_of_it(run: Run) -> None:
     assert [line for line in lines if line not in printed] == []
 
 
+@pytest.mark.costly
 def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
     names = {path.name for path in run.kept.iterdir()}
     assert names == {"state.db", "threads.db", "keys.toml", "index.key", "k2.key"}
@@ -148,6 +153,7 @@ def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
     assert states == {"k2": KeyState.ACTIVE, "k1": KeyState.DESTROYED}
 
 
+@pytest.mark.costly
 def test_attack_gets_through_a_lax_saver(run: Run) -> None:
     """The forged row is one that a reader takes, unless it refuses plaintext."""
     serde = EncryptedSerializer(RingCipher(KeyRing.load(run.kept / "keys.toml")), plaintext="allow")

@@ -1,4 +1,4 @@
-"""How much of the broad tests runs: a fixed sample every day, all of them in ``.ci/run``.
+"""How much of the broad tests runs: a fixed sample every day and in ``.ci/run``; all before a release.
 
 ``SEALPOINT_TESTS`` is ``sample`` (the default), ``all``, or ``exhaustive``, for which ``make attacks`` and
 ``make matrix`` run even more.
