@@ -25,6 +25,7 @@ from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import layout_of
+from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.steps import (
@@ -36,10 +37,10 @@ from sealpoint.sealed.steps import (
     watch,
 )
 from sealpoint.sealed.tables import checked, tables_of
-from sealpoint.sealed.tokens import Pseudonyms, Tokens
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
+from sealpoint.tokens import Tokens
 
 
 class InheritedSaver:
