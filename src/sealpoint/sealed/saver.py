@@ -62,7 +62,8 @@ _OPTIONAL: Final = tuple(
 @cache
 def _without(kind: Any, names: tuple[str, ...]) -> Any:
     """Return a subclass with the methods of the base class of all savers under these names."""
-    missing = {name: getattr(kind._absent, name) for name in names}
+    # An older LangGraph than the one that added a method has no such name.
+    missing = {name: getattr(kind._absent, name, getattr(BaseCheckpointSaver, name)) for name in names}
     return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
