@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import langgraph.checkpoint.serde.types as their_types
 import pytest
@@ -16,6 +16,7 @@ from langgraph.channels import BinaryOperatorAggregate, EphemeralValue, LastValu
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as TheirSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver as TheirSqliteSaver
 from langgraph.errors import EmptyChannelError
 from langgraph.store.base import Item
 from langgraph.types import Command, Interrupt, Send, interrupt
@@ -176,6 +177,16 @@ def test_runs_are_deleted_and_others_stay(saver: Any) -> None:
     assert [*saver.list({"configurable": {"thread_id": "one"}})] == []
     writes = saver.conn.execute("SELECT DISTINCT thread_id FROM writes").fetchall()
     assert writes == [("two",)]
+
+
+def test_a_method_that_an_older_langgraph_does_not_know_is_absent() -> None:
+    class Older(bridge.SealedSaver):
+        _absent: ClassVar[Any] = object
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        saver: Any = Older(TheirSqliteSaver(connection), serde=SEALED)
+        with pytest.raises(NotImplementedError):
+            saver.prune(["agent"])
 
 
 # --- the extra ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ this layout and the tag ``+aes``, so the mode is not known.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -81,6 +81,8 @@ class LegacyAes(AesEax):
     refused. Forging a row needs the key in both modes; a random row opens with a probability of 2^-127
     instead of 2^-128.
     """
+
+    DESCRIPTION: ClassVar = "AES-EAX or AES-GCM of LangGraph, read only"
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
@@ -63,6 +63,11 @@ _random: Final = random_source()
 class Suite(Protocol):
     """One suite under one key."""
 
+    DESCRIPTION: ClassVar[str]  # as reports name the algorithm
+
+    def __init__(self, key: bytes) -> None:
+        """Prepare to seal and open under ``key``."""
+
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Encrypt and authenticate ``data``, and authenticate ``context``."""
 
@@ -98,6 +103,7 @@ def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: 
 class Cobblestone256:
     """One C2SP chunked-encryption message per value, under a key of 32 bytes."""
 
+    DESCRIPTION: ClassVar = "AES-256-GCM (C2SP chunked encryption, Cobblestone-256)"
     OVERHEAD_BYTES: Final = 24 + 32 + 16
     CHUNK_BYTES: Final = 16 * 1024
 
@@ -148,6 +154,7 @@ class Xaes256Gcm:
     prefixes collide with the probability of two random numbers of 96 bits.
     """
 
+    DESCRIPTION: ClassVar = "AES-256-GCM (C2SP XAES-256-GCM)"
     MAX_MESSAGES: Final = 1 << 24
     MAX_PREFIXES: Final = 128
     """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
@@ -218,7 +225,7 @@ class _Sealing(NamedTuple):
     messages: count[int]
 
 
-SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {
+SUITES: Final[Mapping[str, type[Suite]]] = {
     "cobblestone256": Cobblestone256,
     "xaes256gcm": Xaes256Gcm,
 }

@@ -67,8 +67,9 @@ DATABASE_CHECK: Final = "database-check"
 RELATION_CHECK: Final = "relation-check"
 
 DATES: Final = ("created", "activated", "retired", "disabled", "compromised", "destroyed", "expires")
+LINES: Final = ("owner",)  # fields of one line of text
 KEY_FIELDS: Final = frozenset(
-    {"id", "state", "suite", "check", "owner", "source", "material", "waived", *DATES}
+    {"id", "state", "suite", "check", "source", "material", "waived", *LINES, *DATES}
 )
 
 _OUTCOMES: Final = (MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE)
@@ -185,7 +186,7 @@ def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tupl
     if "compromised" in table and state not in (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED):
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
-    fields = {field: table.get(field) for field in ("suite", "check", "material", "owner", *DATES)}
+    fields = {field: table.get(field) for field in ("suite", "check", "material", *LINES, *DATES)}
     source, origin = _read_source(table, state, wrappers, where)
     waived = tuple(table.get("waived", ()))
     return RingEntry(table["id"], state, waived=waived, **origin, **fields), source
@@ -210,14 +211,6 @@ def _read_source(
     return source, origin
 
 
-def require_owner(owner: object, where: str) -> str:
-    """Return the owner of a key."""
-    # `entry_text` writes it as JSON. That is TOML only for printable text: DEL is forbidden in TOML.
-    if not isinstance(owner, str) or not owner.isprintable():
-        raise RingFileError(f"{where}: 'owner' is not one line of text")
-    return owner
-
-
 def require_types(entry: Mapping[str, Any], where: str) -> None:
     """Refuse optional fields of the wrong type. Fields that are missing are not checked."""
     for name in DATES:
@@ -232,8 +225,10 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
             raise RingFileError(f"{where}: '{name}' is out of range") from None
     if "check" in entry and not isinstance(entry["check"], str):
         raise RingFileError(f"{where}: 'check' is not a string")
-    if "owner" in entry:
-        require_owner(entry["owner"], where)
+    for name in LINES:
+        # `entry_text` writes it as JSON. That is TOML only for printable text: DEL is forbidden in TOML.
+        if name in entry and not (isinstance(entry[name], str) and entry[name].isprintable()):
+            raise RingFileError(f"{where}: '{name}' is not one line of text")
     if "material" in entry and entry["material"] not in _OUTCOMES:
         raise RingFileError(f"{where}: 'material' is not one of {', '.join(_OUTCOMES)}")
     waived = entry.get("waived", [])

@@ -39,10 +39,10 @@ from sealpoint.sealed.rows import (
     require_sealed,
     split_write,
 )
-from sealpoint.sealed.tokens import EXACT, Tokens, in_json
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite.schema import are_same
 from sealpoint.threads.store import Spot
+from sealpoint.tokens import EXACT, Tokens, in_json
 
 _REBIND: Final = (
     "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"

@@ -15,9 +15,9 @@ from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
 from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
+from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.rows import Acknowledged, Write
 from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of, stored_bytes
-from sealpoint.sealed.tokens import Pseudonyms
 from sealpoint.threads.store import Head, Kind, Spot
 
 

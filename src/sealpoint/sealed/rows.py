@@ -59,8 +59,8 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.sealed.carrier import Sealed
-from sealpoint.sealed.tokens import TOKEN, Tokens
 from sealpoint.threads.store import Spot
+from sealpoint.tokens import TOKEN, Tokens
 
 # Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail
 SENTINEL: Final = "__sealpoint__"

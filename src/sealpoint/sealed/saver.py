@@ -25,6 +25,7 @@ from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import layout_of
+from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.steps import (
@@ -36,10 +37,10 @@ from sealpoint.sealed.steps import (
     watch,
 )
 from sealpoint.sealed.tables import checked, tables_of
-from sealpoint.sealed.tokens import Pseudonyms, Tokens
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
+from sealpoint.tokens import Tokens
 
 
 class InheritedSaver:
@@ -61,7 +62,8 @@ _OPTIONAL: Final = tuple(
 @cache
 def _without(kind: Any, names: tuple[str, ...]) -> Any:
     """Return a subclass with the methods of the base class of all savers under these names."""
-    missing = {name: getattr(kind._absent, name) for name in names}
+    # An older LangGraph than the one that added a method has no such name.
+    missing = {name: getattr(kind._absent, name, getattr(BaseCheckpointSaver, name)) for name in names}
     return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
 
 

@@ -43,6 +43,7 @@ from sealpoint.errors import ConfigError, KeyRingError
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
     DATES,
+    LINES,
     MATERIAL_GONE,
     MATERIAL_LEFT,
     MATERIAL_REMOVED,
@@ -55,6 +56,10 @@ from sealpoint.keys.ringfile import SYSTEM_PATH, RingFile, find_ring_file, read_
 from sealpoint.keys.sources import FileSource
 from sealpoint.utc import as_utc
 
+_FIELDS: Final = ", ".join(
+    f'"{field.name}"' for field in dataclasses.fields(RingEntry) if field.name != "waived"
+)
+
 app = typer.Typer(
     callback=require_command,
     invoke_without_command=True,
@@ -64,9 +69,8 @@ app = typer.Typer(
     staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
     compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
     """,
-    epilog='With --json: one object, see docs/results.md, with "keys": [{"id", "state", "suite", "check",'
-    ' "source", "location", "wrapper", "version", "material", "owner", "created", "activated", "retired",'
-    ' "disabled", "compromised", "destroyed", "expires", "waived", "transitions"}]}: the keys that the'
+    epilog=f'With --json: one object, see docs/results.md, with "keys": [{{{_FIELDS},'
+    ' "waived", "transitions"}]}: the keys that the'
     ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, and'
     " never passed as an argument.",
 )
@@ -464,7 +468,7 @@ def _warn_of_files(run: Run) -> None:
         warn(f"key {key_id!r} is wrapped, and its file {left} is not removed", hint)
 
 
-_IF_ANY: Final = ("wrapper", "version", "compromised", "expires", "owner")  # columns that most rings lack
+_IF_ANY: Final = ("wrapper", "version", "compromised", "expires", *LINES)  # columns that most rings lack
 
 
 def show_keys(

@@ -24,6 +24,7 @@ from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
+from sealpoint.crypto.suites import SUITES
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     ConfigError,
@@ -99,9 +100,7 @@ WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Pr
 NoKeyCheckOption = Annotated[
     bool, typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them.")
 ]
-SuiteOption = Annotated[
-    str, typer.Option("--suite", help="The suite to seal with: cobblestone256 or xaes256gcm.")
-]
+SuiteOption = Annotated[str, typer.Option("--suite", help=f"The suite to seal with: {' or '.join(SUITES)}.")]
 ThreadsOption = Annotated[
     str | None,
     typer.Option(

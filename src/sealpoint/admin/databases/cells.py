@@ -30,11 +30,11 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.sealed.rows import SENTINEL, Header, Parts, require_same_row, take_apart
-from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
+from sealpoint.tokens import Tokens
 
 _SEAL: Final = (
     "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"

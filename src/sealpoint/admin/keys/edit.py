@@ -33,7 +33,7 @@ from sealpoint.admin.keys.change import (
 from sealpoint.admin.keys.wrapping import wrap_material
 from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
 from sealpoint.keys import files
-from sealpoint.keys.entry import RingEntry, require_entry, require_owner
+from sealpoint.keys.entry import RingEntry, require_entry, require_types
 from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.state import COMMANDS, KEY_BYTES, KeyState, require_key_id
@@ -75,19 +75,18 @@ def stage_key(
     wrapper_id: str | None = None,
     *,
     expires: datetime | None = None,
-    owner: str | None = None,
+    **lines: str | None,
 ) -> str:
     """Add a key with new material, staged, and return its id.
 
-    The material is in a key file; if a wrapper is named, it is wrapped, and never in a file.
+    The material is in a key file; if a wrapper is named, it is wrapped, and never in a file. ``lines`` are
+    fields of `LINES`.
     """
     with lock_ring(path) as ring:
         now = now_in_seconds()
         key_id = _require_free(ring.file, key_id, ring.taken_ids, now)
-        if owner is not None:
-            require_owner(owner, f"key {key_id!r}")
-        dates = {"created": now, "expires": expires}
-        fields: Fields = {"state": KeyState.STAGED.value, **dates, "owner": owner}
+        require_types({name: text for name, text in lines.items() if text is not None}, f"key {key_id!r}")
+        fields: Fields = dict(state=KeyState.STAGED.value, created=now, expires=expires, **lines)
         _add(ring, "key", key_id, fields, wrapper_id)
     return key_id
 

@@ -20,7 +20,7 @@ from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import MetadataError
 from sealpoint.sealed.rows import PLAIN
-from sealpoint.sealed.tokens import TOKEN
+from sealpoint.tokens import TOKEN
 
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3

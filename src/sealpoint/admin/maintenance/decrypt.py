@@ -45,9 +45,9 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.files import PrivateFolder
 from sealpoint.sealed.rows import Parts
-from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file
+from sealpoint.tokens import Tokens
 
 _KIND: Final = "partial"  # part of the name of a `PrivateFolder` for a copy
 _COPY: Final = "copy.db"  # name of the copy in its folder

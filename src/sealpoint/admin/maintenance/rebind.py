@@ -51,9 +51,9 @@ from sealpoint.sealed.rows import (
     require_same_row,
     value_missing,
 )
-from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.threads.store import Spot
+from sealpoint.tokens import PSEUDONYM, Tokens
 
 _REMEMBERED: Final = (
     "savers beside it refuse them afterwards: start every agent without threads=, then pass"

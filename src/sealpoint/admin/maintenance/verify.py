@@ -34,10 +34,10 @@ from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
 from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
-from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
+from sealpoint.tokens import Tokens
 
 MAX_PLACES: Final = 100
 

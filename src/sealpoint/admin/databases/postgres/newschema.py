@@ -24,8 +24,8 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.postgres import Layout
-from sealpoint.sealed.tokens import PSEUDONYM_START
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES, oversized
+from sealpoint.tokens import PSEUDONYM_START
 
 if TYPE_CHECKING:
     from psycopg import Connection

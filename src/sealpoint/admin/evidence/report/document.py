@@ -23,6 +23,7 @@ from sealpoint.admin.evidence.report.sources import MAX_NAME_CHARS, ORDER, Chang
 from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
 from sealpoint.base.checkpoint import UUID
+from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
 from sealpoint.keys.state import KEY_BYTES, LEGACY, KeyState
@@ -34,12 +35,7 @@ if TYPE_CHECKING:
     from sealpoint.admin.maintenance.heads import Pin
     from sealpoint.admin.maintenance.status import Share
 
-_ALGORITHMS: Final = {
-    "cobblestone256": "AES-256-GCM (C2SP chunked encryption, Cobblestone-256)",
-    "xaes256gcm": "AES-256-GCM (C2SP XAES-256-GCM)",
-}
 _ALL: Final = "AES-256-GCM"
-_LEGACY: Final = "AES-EAX or AES-GCM of LangGraph, read only"
 _GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -75,9 +71,11 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
 def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
     """Return the algorithms of the suites that were found; without values, what all suites have."""
     if entry.suite == LEGACY:
-        return [_LEGACY]
+        from sealpoint.crypto.legacy import LegacyAes  # as in `make_suite`
+
+        return [LegacyAes.DESCRIPTION]
     suites = sorted({share.suite for share in shares if share.suite is not None})
-    return [_ALGORITHMS.get(suite, suite) for suite in suites] or [_ALL]
+    return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or [_ALL]
 
 
 def _last_use(ids: Sequence[str]) -> str | None:

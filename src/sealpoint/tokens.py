@@ -12,20 +12,15 @@ from __future__ import annotations
 
 import re
 from base64 import b32encode
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from sealpoint.base import CheckpointTuple
-from sealpoint.base.place import Place
 from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
-from sealpoint.sealed.steps import Request, Steps, spot_of
-from sealpoint.threads.store import Spot
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
 PSEUDONYM_START: Final = "t-"
@@ -106,74 +101,3 @@ def _canonical(value: Any) -> str | None:
         return f"n:{value:d}" if isinstance(value, int) else None
     except ValueError:  # Python converts at most 4,300 digits, also for JSON
         return None
-
-
-_REMEMBERED: Final = 10_000
-
-
-class Pseudonyms:
-    """Finds what stands for a thread in the database.
-
-    A pseudonym is remembered: a thread never loses it. Its own id is remembered too, and compared with the
-    database each time, because another process may have deleted the thread and begun it again.
-    """
-
-    def __init__(self, tokens: Tokens, has_live: Callable[[str], Steps[bool]] | None) -> None:
-        self._tokens = tokens
-        self._has_live = has_live  # asks the thread store for a thread, if there is one
-        self._known = OrderedDict[str, str]()
-
-    def find(
-        self, place: Place, check: Callable[[CheckpointTuple, Spot], object], *, is_new: bool
-    ) -> Steps[str]:
-        """Return the id of a thread in the database; ``is_new`` if it is about to be written.
-
-        ``check`` authenticates a row: a forged one under the id itself would else be followed.
-        """
-        thread_id = place.thread_id
-        column = self._known.get(thread_id)
-        if is_new and not place.checkpoint_id:  # a history begins: what is put next has no parent
-            self.forget(thread_id)  # what is stored upon it at the same time must not go under another id
-        elif column is not None and column != thread_id:
-            return column
-        pseudonym = self._tokens.pseudonym(thread_id)
-        # What looks like a pseudonym is never taken for an id: it is another thread's.
-        may_be_named = not PSEUDONYM.match(thread_id)
-        is_there = bool((yield _any_of(pseudonym)))
-        is_renamed = self._has_live is not None and (yield from self._has_live(pseudonym))
-        known = None if is_there or is_renamed else self._known.get(thread_id)
-        if known is not None:
-            return known  # its rows, which may be large, need not be read for it
-        if self._has_live is not None:  # any row may have been put under a pseudonym, or removed
-            if may_be_named and (yield from self._has_live(thread_id)):
-                return self._remember(thread_id, pseudonym if is_renamed else thread_id)
-            if not is_there and is_renamed:
-                return pseudonym  # the thread is missing as a whole, which is noticed when it is read
-        if is_there:
-            return self._remember(thread_id, pseudonym)
-        if may_be_named and (found := (yield _any_of(thread_id))):
-            check(found[0], spot_of(found[0])._replace(thread_id=thread_id))
-            return self._remember(thread_id, thread_id)
-        return self._remember(thread_id, pseudonym) if is_new else pseudonym
-
-    def others(self, thread_id: str, column: str) -> Sequence[str]:
-        """Return what else than ``column`` may stand for a thread: its history may have begun twice.
-
-        Nothing is looked for: writes without a checkpoint are no history, and must be deleted too.
-        """
-        named = () if PSEUDONYM.match(thread_id) else (thread_id,)
-        return [other for other in (self._tokens.pseudonym(thread_id), *named) if other != column]
-
-    def forget(self, thread_id: str) -> None:
-        """Search for a thread again the next time: it was deleted."""
-        self._known.pop(thread_id, None)
-
-    def _remember(self, thread_id: str, column: str) -> str:
-        self._known[thread_id] = column
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        return column
-
-
-def _any_of(thread_id: str) -> Request:
-    return Request({"configurable": {"thread_id": thread_id}}, limit=1)
