@@ -240,27 +240,6 @@ MAX_ROWS: Final = 128
 MAX_BYTES: Final = 16 * 1024 * 1024
 
 
-def _divide(rows: Rows, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens.
-
-    Also whether that is the whole filter, so that a limit may be passed on too.
-    """
-    stored, is_exact = dict[str, Any](), True
-    for key, value in wanted.items():
-        if rows.applies(key):
-            stored[key] = value
-            continue
-        is_indexed = key in rows.indexed and not rows.has_equals(value)
-        token = rows.tokens.token(key, value) if is_indexed else None
-        # Rows from before the index, and rows that are not bound, have no tokens.
-        if token is None or rows.allow_unbound or value is None:
-            is_exact = False
-        else:
-            stored[token] = 1
-            is_exact &= rows.is_searched_by_json
-    return stored, is_exact
-
-
 class Pages:
     """Divides one listing. A page is a finished list: some savers hold a lock while they list.
 
@@ -333,7 +312,7 @@ class Listing:
         self._page: list[Listed] = []
         self._by_spot: dict[Spot, CheckpointTuple] = {}
         self._wanted = {key: parts.rows.wanted(value) for key, value in (wanted or {}).items()}
-        stored, is_exact = _divide(parts.rows, wanted or {})
+        stored, is_exact = parts.rows.divide(wanted or {})
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
             raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
