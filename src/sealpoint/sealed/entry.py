@@ -187,16 +187,18 @@ def task_hash(task_id: str) -> bytes:
 
 def pack_made(writes: Sequence[StoredWrite]) -> str:
     """Return what a child says of writes to its parent; nothing if there are none."""
-    standing = Counter(
-        (write.task_id, write.claims.call_id if write.claims else b"")
+    records = [
+        _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
+    ]
+    return b64encode(b"".join(sorted(records))).decode()
+
+
+def _standing(writes: Sequence[StoredWrite]) -> Counter[tuple[bytes, bytes]]:
+    return Counter(
+        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
         for write in writes
         if write.fixed is None
     )
-    records = [
-        _RECORD.pack(task_hash(task_id), call or _NO_CALL, count)
-        for (task_id, call), count in standing.items()
-    ]
-    return b64encode(b"".join(sorted(records))).decode()
 
 
 def parse_made(made: object) -> Made:
@@ -222,12 +224,7 @@ def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
 
     A write without a call may stand for one that had a call: `rebind` has bound it.
     """
-    standing = Counter(
-        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
-        for write in writes
-        if write.fixed is None
-    )
-    found = parse_made(made)
+    standing, found = _standing(writes), parse_made(made)
     for task, wanted in found.items():
         spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
         missing = sum(

@@ -384,7 +384,6 @@ class _Apart(Rows):
         raise NotImplementedError
 
     def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
-        """Open the sealed part of the metadata."""
         values, versions = require_parts(found.checkpoint, spot.checkpoint_id)
         frame: Any = found.metadata.get(KEY)
         if frame is None:
@@ -398,7 +397,6 @@ class _Apart(Rows):
         return self.open_bound(Sealed(tag, blob), _header_row(*spot))
 
     def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
-        """Put the values into a document."""
         return {**document, "channel_values": values()}
 
     def values(
@@ -550,27 +548,13 @@ _CLASSES: Final[dict[str, type[Rows]]] = {
     "langgraph.checkpoint.postgres.base.BasePostgresSaver": Inline,
     "langgraph.checkpoint.memory.InMemorySaver": Values,
 }
-_SHALLOW: Final = frozenset(
-    {
-        "langgraph.checkpoint.postgres.shallow.ShallowPostgresSaver",
-        "langgraph.checkpoint.postgres.shallow.AsyncShallowPostgresSaver",
-    }
-)
 
 
 def layout_of(saver: Any, layout: str) -> type[Rows]:
-    """Return the layout of a saver.
-
-    Args:
-        saver: The saver.
-        layout: ``auto``, or the layout by name for a saver of another class.
-
-    Raises:
-        ConfigError: If the saver cannot be sealed, or its layout is not known.
-    """
+    """Return the layout of a saver: by its class if ``layout`` is ``auto``, or by that name."""
     _require_saver(saver)
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
-    if not _SHALLOW.isdisjoint(names) or any("Shallow" in name for name in names):
+    if any("Shallow" in name for name in names):
         raise ConfigError(
             f"{type(saver).__name__} stores no checkpoint ids, so its rows cannot be bound",
             hint="use PostgresSaver or AsyncPostgresSaver",

@@ -399,7 +399,6 @@ class Listing:
 
 
 def _spots(found: Sequence[CheckpointTuple]) -> list[Spot]:
-    """Return the rows of a reply, which must be named by text."""
     spots = [spot_of(item) for item in found]
     if any(type(part) is not str for spot in spots for part in spot):
         raise RowError("the row of a checkpoint is not named by text")
@@ -448,7 +447,6 @@ def histories(
 
 
 def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:
-    """Return the next checkpoints below an id, by their ids."""
     found: list[CheckpointTuple] = yield Request(
         place._replace(checkpoint_id=None).config(), None, before, size
     )

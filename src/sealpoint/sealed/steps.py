@@ -239,7 +239,6 @@ class _Owner:
             self.is_saver = self.is_saver and _is_within(connection)
 
     def end(self, connection: sqlite3.Connection) -> bool:
-        """Roll back the transaction of the saver; return whether one of the caller is open."""
         if self.is_saver and _is_within(connection):
             connection.rollback()
         self.is_saver = False

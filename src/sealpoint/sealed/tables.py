@@ -147,8 +147,6 @@ class _PostgresTables:
 
 
 class _AioPostgresTables(_PostgresTables):
-    """Those of a saver with an async connection of psycopg, or a pool of them."""
-
     def require(self, saver: Any) -> None:
         if not self._is_checked:
             _run_on_loop(self.arequire, saver)
@@ -244,7 +242,6 @@ class _SqliteTables:
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Check the tables on a connection, on a thread that may use it."""
         if not self._allow_partial and _is_autocommit(connection):
             raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
@@ -286,8 +283,6 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> No
 
 
 class _AioSqliteTables(_SqliteTables):
-    """Those of a saver with a connection of aiosqlite."""
-
     def require(self, saver: Any) -> None:
         _run_on_loop(self.arequire, saver)
 

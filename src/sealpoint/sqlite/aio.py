@@ -150,8 +150,6 @@ class _Connection:
 
 
 class _Cursor:
-    """The methods of a cursor that `Database` uses, on the thread of an aiosqlite connection."""
-
     def __init__(self, thread: _Thread, cursor: sqlite3.Cursor) -> None:
         self._thread, self._cursor = thread, cursor
         self.row_factory: Any = None

@@ -87,9 +87,9 @@ Saver = TypeVar("Saver")
 
 BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 
+# What begins a transaction
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written
-"""What begins a transaction."""
 
 _VERSION: Final = "PRAGMA main.schema_version"
 _BYTES_PER_ROW: Final = 100  # opcodes per written row

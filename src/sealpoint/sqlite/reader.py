@@ -26,8 +26,8 @@ Key = tuple[str, str, str]  # thread_id, checkpoint_ns and checkpoint_id of a ro
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
+# Types of what stands before type and value in a write of `schema.SELECT_TUPLE`
 WRITE_NAMES: Final = (str, str, *_NAMES)
-"""Types of what stands before type and value in a write of `schema.SELECT_TUPLE`."""
 
 
 class CheckpointRow(NamedTuple):
@@ -154,12 +154,12 @@ PAGE_ROWS: Final = 50  # how many checkpoints are in memory at a time, whatever 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # how many bytes of them, if it is more than one
 
+# How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least.
 MAX_ANCESTORS: Final = 100_000
-"""How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least."""
 
+# How many writes, and bytes of them, are read on top of one checkpoint
 MAX_WRITES: Final = 200_000
 MAX_WRITES_BYTES: Final = 256 * 1024 * 1024
-"""How many writes, and bytes of them, are read on top of one checkpoint."""
 
 
 def read_one(
@@ -324,7 +324,6 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
 
 
 def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
-    """Return the row of ``first`` and those directly before it, by their ids."""
     parameters = (*place[:2], first, size)
     found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
     rows: dict[str, CheckpointRow] = {}

@@ -102,7 +102,6 @@ def create_file(path: Path, folder: int) -> sqlite3.Connection:
 
 
 def _is_open_twice(descriptor: int) -> bool:
-    """Whether another descriptor of this process is of the same file."""
     found = os.fstat(descriptor)
     for other in Path("/dev/fd").iterdir():
         with suppress(OSError):  # closed meanwhile
@@ -190,7 +189,6 @@ def _require_super_journal(journal: Path) -> None:
 
 
 def _super_journal_of(journal: Path) -> bytes | None:
-    """Return the name at the end of a journal, if there is one."""
     with suppress(FileNotFoundError):  # its transaction has just ended
         size = journal.stat().st_size
         end = _read(journal, size - _END_BYTES, _END_BYTES)

@@ -221,7 +221,6 @@ class WriteCheck:
 
 @lru_cache(16)
 def _needed(call: bytes) -> int:
-    """Return the places of a call, as bits."""
     ordinary, special = places_of(call)
     return sum(1 << (idx + _SHIFT) for idx in (*ordinary, *special))
 
