@@ -257,8 +257,7 @@ class _Check:
             "channel_versions": {"canary": version},
             "updated_channels": ["canary"],
         }
-        metadata = {"source": "input", "step": -1, "parents": {}}
-        return self._config, checkpoint, metadata, {"canary": version}
+        return self._config, checkpoint, {"source": "input", "step": -1, "parents": {}}, {"canary": version}
 
     def _require_sealing_serde(self) -> SerializerProtocol:
         serde = getattr(self._saver, "serde", None)

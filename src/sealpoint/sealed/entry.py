@@ -51,7 +51,7 @@ def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[Stor
 
 
 def require_names(found: CheckpointTuple, spot: Spot) -> None:
-    """Check what stands beside the values: a database may hold anything in any column."""
+    """Check what stands next to the values: a database may hold anything in any column."""
     kinds = {*map(type, spot)}
     for task_id, channel, _ in found.pending_writes or ():
         kinds.add(type(task_id))
@@ -136,7 +136,7 @@ class Entry:
     @property
     def needs_sends(self) -> bool:
         """Whether `document` needs the writes to the parent."""
-        return bool(self.parent) and self._rows.needs_sends(lambda: self._decode()[0])
+        return bool(self.parent) and self._rows.needs_sends(self._decode)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return `stored_writes` to some channels or to all, decoded."""

@@ -170,7 +170,7 @@ class Rows:
         require_document(document, spot.checkpoint_id)
         return document["channel_values"]  # type: ignore[no-any-return]
 
-    def needs_sends(self, document: Callable[[], Any]) -> bool:
+    def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
         """Whether messages of the step are among the writes to the parent, as in old checkpoints."""
         return False
 
@@ -352,8 +352,7 @@ class _Apart(Rows):
             if isinstance(value, self.inline_types):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
-                version = str(changed.get(name, versions[name]))
-                row = value_row(*spot[:2], name, version)
+                row = value_row(*spot[:2], name, str(changed.get(name, versions[name])))
                 sealable = Sealable(partial(self.serde.seal, value, row=row))
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         header["channels"] = list(stored)
@@ -454,9 +453,9 @@ class Inline(_Apart):
             document["channel_versions"] = {**document["channel_versions"], TASKS: last}
         return document
 
-    def needs_sends(self, document: Callable[[], Any]) -> bool:
+    def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
         """Whether the sealed version says so: PostgresSaver asks the readable one, which proves nothing."""
-        return bool(document().get("v", SENDS_MOVED) < SENDS_MOVED)
+        return bool(decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
     def has_equals(self, value: Any) -> bool:
         """Postgres compares decimal digits."""

@@ -91,7 +91,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
 
 def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
     """Return the checkpoint that is asked for, or the latest of its thread, or ``None``."""
-    asked = asked._replace(has_ns=True)  # no namespace is that of the root
+    asked = asked if asked.has_ns else asked._replace(has_ns=True)  # no namespace is that of the root
     heads = parts.heads
     if heads is None:
         return (yield from _get(parts, asked))
@@ -227,7 +227,7 @@ def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> Checkp
         place.config(more),
         entry.document(sends),
         entry.metadata,
-        place._replace(checkpoint_id=entry.parent).config(more) if entry.parent else None,
+        Place(*place[:2], entry.parent).config(more) if entry.parent else None,
         [write[1:] for write in entry.writes()],
     )
 

@@ -126,8 +126,7 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
     try:
         if isinstance(request, Request):
             return [item async for item in saver.alist(request.config, **request.arguments)]
-        method = getattr(saver, f"a{request.method}")
-        return await method(*request.arguments, **request.keywords)
+        return await getattr(saver, f"a{request.method}")(*request.arguments, **request.keywords)
     except GeneratorExit:  # the coroutine is closed, and may not wait; the next call rolls back
         raise
     except BaseException:  # also if the task is cancelled; no other call of the saver begins before this ends
@@ -315,7 +314,6 @@ def is_watched(connection: Any) -> bool:
 
 
 def _is_within(connection: Any) -> bool:
-    """Whether a connection, which may be closed, is in a transaction."""
     info = getattr(connection, "info", None)  # of psycopg
     if info is not None:
         return info.transaction_status in _OPEN

@@ -105,8 +105,6 @@ _Look = Generator[_Statement | Callable[[], Any], Any, bool]
 
 
 class _PostgresTables:
-    """Those of a saver with a connection of psycopg, or a pool of them."""
-
     def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
         self._has_schema, self._ask = has_schema, ask
         self._is_checked = not has_schema and ask is None
@@ -222,8 +220,6 @@ _PARTIAL_HINT: Final = (
 
 
 class _SqliteTables:
-    """Those of a saver with a connection of sqlite3."""
-
     def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
         """Create an object for one database; without ``has_schema`` only the files next to it are checked.
 

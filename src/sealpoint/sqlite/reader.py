@@ -283,8 +283,7 @@ def _read_ancestors(
     """
     for line in _read_lines(database, place):
         while line:
-            keys = [row.key for row in line]
-            found, page = database.together(_find_writes, keys, sorted(channels))
+            found, page = database.together(_find_writes, [row.key for row in line], sorted(channels))
             writes = decode_writes(found, page, serde)
             for key, row in zip(page, line, strict=False):
                 yield row, writes.get(key, [])
@@ -301,21 +300,21 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
     """
     statement = schema.SELECT_PARENT if place.checkpoint_id else schema.SELECT_LATEST_PARENT
     start = database.read(statement, place if place.checkpoint_id else place[:2])
-    met = {row[0] for row in start}
+    seen = {row[0] for row in start}
     wanted, size = start[0][1] if start else None, FIRST_PAGE_ROWS
     while wanted:
         rows = _read_range(database, place, wanted, size)
         line: list[CheckpointRow] = []
         while wanted:
-            if wanted in met:
+            if wanted in seen:
                 raise RowError(f"the parents of checkpoint {excerpt(str(wanted))} go in a circle")
             row = rows.pop(wanted, None)
             if row is None:
                 break
             line.append(row)
-            met.add(wanted)
+            seen.add(wanted)
             wanted = row.require_parent()
-        if len(met) > MAX_ANCESTORS:
+        if len(seen) > MAX_ANCESTORS:
             raise RowError(f"a checkpoint has over {MAX_ANCESTORS} ancestors")
         if not line:
             return
@@ -324,14 +323,12 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
 
 
 def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
-    parameters = (*place[:2], first, size)
-    found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
+    found = database.read(schema.SELECT_RANGE, (*place[:2], first, size), Budget(size, PAGE_BYTES))
     rows: dict[str, CheckpointRow] = {}
     for kind, data, thread_id, checkpoint_ns, checkpoint_id, parent in found:
         if (thread_id, checkpoint_ns) != place[:2]:
             raise RowError("the index of the table leads to the row of another checkpoint")
-        row = CheckpointRow(thread_id, checkpoint_ns, checkpoint_id, parent, kind, data, None)
-        rows[checkpoint_id] = row
+        rows[checkpoint_id] = CheckpointRow(thread_id, checkpoint_ns, checkpoint_id, parent, kind, data, None)
     return rows
 
 
@@ -356,7 +353,7 @@ def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> 
 
 
 def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -> Iterator[Key]:
-    """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
+    """Yield a checkpoint and its ancestors, until every delta channel has a stored value."""
     thread_id, checkpoint_ns, checkpoint_id = key
     place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
     chain = session.read(schema.SELECT_ANCESTORS, place)

@@ -304,7 +304,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread, or the serializer does not decode checkpoints.
-            RowError: If the parents that are met go in a circle.
+            RowError: If the parents go in a circle.
         """
         return read_histories(self._database, self.serde, require_place(config), channels)
 

@@ -86,8 +86,9 @@ class DatabaseStore:
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        rows = self._rows(MACS, self._encoded(*spot) * 2)
-        return [mac for row in rows for mac in self._require(row, bytes)]
+        return [
+            mac for row in self._rows(MACS, self._encoded(*spot) * 2) for mac in self._require(row, bytes)
+        ]
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
         """Yield the events of special writes by checkpoint. See `ThreadStore`."""

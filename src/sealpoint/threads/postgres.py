@@ -472,7 +472,6 @@ class PostgresThreadStore(DatabaseStore):
         return rows
 
     def _open(self, connection: Any) -> None:
-        """Check the tables, which are created first if that is wanted."""
         if self._creates:
             self._create(connection)
         found = self._tables(connection)
@@ -484,8 +483,7 @@ class PostgresThreadStore(DatabaseStore):
         if found != statements.COLUMNS:
             raise self._damaged("its tables are not those of a thread store")
         self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints
-        identity = self._identify(connection)
-        if self.identity not in ("", identity):
+        if self.identity not in ("", self._identify(connection)):
             raise self._damaged("another thread store has taken its place")
 
     def _create(self, connection: Any) -> None:

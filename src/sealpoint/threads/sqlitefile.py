@@ -74,7 +74,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
         return ThreadStoreFullError(f"{name}: the disk is full")
     if code == sqlite3.SQLITE_READONLY and exact != sqlite3.SQLITE_READONLY_DBMOVED:
         return ThreadStoreError(
-            f"{name}: the file, or its log beside it, may not be written",
+            f"{name}: the file, or its log next to it, may not be written",
             hint="let this account write to it, and to its folder",
         )
     if code == sqlite3.SQLITE_CANTOPEN and path.exists():
@@ -84,7 +84,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
                 f"{name}: the folder may not be written",
                 hint="let this account write to it, and to its folder",
             )
-        return ThreadStoreDownError(f"{name}: the file, or its log beside it, cannot be opened")
+        return ThreadStoreDownError(f"{name}: the file, or its log next to it, cannot be opened")
     return None
 
 

@@ -6,7 +6,7 @@ The log is only appended to. The last event of a checkpoint says what the databa
     LEAVING   that checkpoint, or none: its deletion began, and may have been interrupted
     DELETED   none; a row that is there was put back
 
-A checkpoint without an event is newer than the last head, or older than the store. Beside the log of
+A checkpoint without an event is newer than the last head, or older than the store. Next to the log of
 checkpoints there is one of special writes; DELETED ends those before it.
 
 Formats. A record of a special write is what the statements of the stores return, in hex where it says so;
@@ -185,7 +185,7 @@ class ThreadStore(Protocol):
 
     @property
     def identities(self) -> frozenset[str]:
-        """See the class. Read anew each time."""
+        """See the class. Read again each time."""
 
     @property
     def claim(self) -> int:

@@ -126,8 +126,9 @@ def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> d
         spot = checkpoint_of(names)
         if spot is not None and spot in wanted:
             parts = parts_of(opener, cell)
-            write = StoredWrite(parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b"")
-            found.setdefault(spot, {})[cell.where.key] = write
+            found.setdefault(spot, {})[cell.where.key] = StoredWrite(
+                parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b""
+            )
     return {spot: [*writes.values()] for spot, writes in found.items()}
 
 

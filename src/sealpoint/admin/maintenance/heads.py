@@ -173,7 +173,6 @@ class HeadCheck(Observer):
         return Difference.MISSING if state is None and head.kind is Kind.PUT else None
 
     def _resolve(self, suspects: Mapping[Spot, Head]) -> Iterator[Failure]:
-        """Look at differences again, and yield those that are found."""
         for left in range(ROUNDS, -1, -1):
             if not suspects:
                 return
