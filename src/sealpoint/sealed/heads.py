@@ -64,13 +64,18 @@ logger: Final = logging.getLogger("sealpoint.heads")
 UNBOUND_DIGEST: Final = bytes(32)
 
 
-def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
+def pack_spot(spot: Spot) -> bytes:
+    """Return the names of a row as bytes, each after its length: no two rows are packed alike."""
     packed = b""
     for part in spot:
         name = part.encode("utf-8", "surrogatepass")
         packed += len(name).to_bytes(4, "big") + name
-    return keyed(packed + digest)[:MAC_BYTES]
+    return packed
+
+
+def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
+    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
+    return keyed(pack_spot(spot) + digest)[:MAC_BYTES]
 
 
 class Standing(Enum):

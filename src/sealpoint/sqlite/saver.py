@@ -144,14 +144,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Give a cursor, alone on the connection; with ``transaction``, commit at the end or roll back."""
         try:
-            if transaction:
-                with self._database.writing() as cursor:
-                    yield cursor
-                return
-            with self.lock:
-                self.setup()
-                with self._database.open_cursor() as cursor:
-                    yield cursor
+            with self._database.cursor(in_transaction=transaction) as cursor:
+                yield cursor
         except SealpointError as error:
             count(self, error)
             raise

@@ -23,26 +23,34 @@ from sealpoint.serde.jsontext import parse
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import REQUIRE_CHECK
 
-_CHECKPOINT_COLUMNS: Final = {
-    "thread_id": ("TEXT", 1),
-    "checkpoint_ns": ("TEXT", 2),
-    "checkpoint_id": ("TEXT", 3),
-    "parent_checkpoint_id": ("TEXT", 0),
-    "type": ("TEXT", 0),
-    "checkpoint": ("BLOB", 0),
-    "metadata": ("BLOB", 0),
+# Columns of each table by name, type and place in the primary key: needed ones and optional ones
+_COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]]] = {
+    "checkpoints": (
+        {
+            "thread_id": ("TEXT", 1),
+            "checkpoint_ns": ("TEXT", 2),
+            "checkpoint_id": ("TEXT", 3),
+            "parent_checkpoint_id": ("TEXT", 0),
+            "type": ("TEXT", 0),
+            "checkpoint": ("BLOB", 0),
+            "metadata": ("BLOB", 0),
+        },
+        {},
+    ),
+    "writes": (
+        {
+            "thread_id": ("TEXT", 1),
+            "checkpoint_ns": ("TEXT", 2),
+            "checkpoint_id": ("TEXT", 3),
+            "task_id": ("TEXT", 4),
+            "idx": ("INTEGER", 5),
+            "channel": ("TEXT", 0),
+            "type": ("TEXT", 0),
+            "value": ("BLOB", 0),
+        },
+        {"task_path": ("TEXT", 0)},
+    ),
 }
-_WRITE_COLUMNS: Final = {
-    "thread_id": ("TEXT", 1),
-    "checkpoint_ns": ("TEXT", 2),
-    "checkpoint_id": ("TEXT", 3),
-    "task_id": ("TEXT", 4),
-    "idx": ("INTEGER", 5),
-    "channel": ("TEXT", 0),
-    "type": ("TEXT", 0),
-    "value": ("BLOB", 0),
-}
-_TASK_PATH: Final = {"task_path": ("TEXT", 0)}
 
 _MASTER: Final = """
     SELECT typeof(type) = 'text' AND typeof(name) = 'text' AND typeof(tbl_name) = 'text',
@@ -57,7 +65,6 @@ _STARTS: Final = {  # what SQLite writes there, whatever the statement was
 }
 # No pragma lists the checks of a table: only its statement shows them.
 _ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
-_TABLES: Final = frozenset({"checkpoints", "writes"})
 _DEFAULTS: Final = (None, "''", "NULL")
 
 
@@ -77,7 +84,7 @@ def table_names(cursor: sqlite3.Cursor) -> list[str]:
 def require_unhidden(cursor: sqlite3.Cursor) -> None:
     """Check that no temporary object of the connection hides one of the tables, or acts on it."""
     for name, table in cursor.execute("SELECT name, tbl_name FROM temp.sqlite_master").fetchall():
-        if {_lower(name), _lower(table)} & _TABLES:
+        if {_lower(name), _lower(table)} & _COLUMNS_OF.keys():
             raise SchemaError(
                 f"a temporary table, view or trigger {excerpt(name)} is in front of {excerpt(table)}"
             )
@@ -91,10 +98,7 @@ def has_task_path(cursor: sqlite3.Cursor) -> bool:
 def require_tables(cursor: sqlite3.Cursor) -> set[str]:
     """Check the schema, and that those of the tables that exist are what LangGraph or this package made."""
     objects = _objects(cursor)
-    for table, needed, optional in (
-        ("checkpoints", _CHECKPOINT_COLUMNS, {}),
-        ("writes", _WRITE_COLUMNS, _TASK_PATH),
-    ):
+    for table, (needed, optional) in _COLUMNS_OF.items():
         related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
         if any(_lower(each.name) == table for each in related):
             _require_plain(related, table)
@@ -103,7 +107,7 @@ def require_tables(cursor: sqlite3.Cursor) -> set[str]:
             _require_indexes(cursor, table, needed)
         elif related:
             raise SchemaError(f"the schema names a table {table!r} that it does not have")
-    return {_lower(each.name) for each in objects} & _TABLES
+    return {_lower(each.name) for each in objects} & _COLUMNS_OF.keys()
 
 
 def _lower(name: str) -> str:

@@ -46,7 +46,7 @@ from sealpoint.errors import (
     WrongThreadStoreError,
 )
 from sealpoint.merkle import Tree
-from sealpoint.sealed.heads import Standing, claim_error, parse_claim, standing_of
+from sealpoint.sealed.heads import Standing, claim_error, pack_spot, parse_claim, standing_of
 from sealpoint.sealed.rows import Parts
 from sealpoint.threads.store import Head, Kind, Special, Spot, ThreadStore, line_of
 from sealpoint.utc import now
@@ -116,9 +116,7 @@ class HeadCheck(Observer):
             self._seen.setdefault(self._mark(spot), UNOPENED)
 
     def _mark(self, spot: Spot) -> bytes:
-        names = [part.encode("utf-8", "surrogatepass") for part in spot]
-        packed = b"".join(len(name).to_bytes(8, "big") + name for name in names)
-        return blake2b(packed, digest_size=16, key=self._salt).digest()
+        return blake2b(pack_spot(spot), digest_size=16, key=self._salt).digest()
 
     def _check_claim(self, spot: Spot, claim: object) -> None:
         named = parse_claim(claim)
