@@ -23,7 +23,8 @@ from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import KEY
 from sealpoint.errors import ConfigError
 from sealpoint.sealed.carrier import Sealed
-from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite.aio import is_on
+from sealpoint.sqlite.saver import SqliteSaver
 from sealpoint.threadpool import shared
 from sealpoint.threads.store import Spot
 
@@ -209,14 +210,6 @@ def _refusal() -> ConfigError:
         "the saver's connection is in a transaction that was begun elsewhere",
         hint="with a thread store, give the saver its own connection",
     )
-
-
-def is_on(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this thread runs a loop."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 class _Owner:

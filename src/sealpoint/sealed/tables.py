@@ -28,8 +28,9 @@ from sealpoint.errors import (
 )
 from sealpoint.postgres import NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import is_on, is_watched
+from sealpoint.sealed.steps import is_watched
 from sealpoint.sqlite import schema
+from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlitefile.opening import inspect, require_whole
 from sealpoint.threadpool import shared
 from sealpoint.threads.store import ThreadStore
