@@ -98,8 +98,8 @@ PendingWrite = tuple[str, str, Any]
 
 LATEST_VERSION: Final = 2
 
+# The task of what the user stores, by ``Command``: no node runs again to store it
 NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
-"""The task of what the user stores, by ``Command``: no node runs again to store it."""
 
 WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
 """Index of the special writes of a task: they sort before its other writes and may be replaced."""
@@ -109,8 +109,8 @@ class EmptyChannelError(Exception):
     """The value of a channel was read that was never updated."""
 
 
+# The exceptions of a channel without a value. The bridge adds LangGraph's own.
 empty_channel_errors: set[type[Exception]] = {EmptyChannelError}
-"""The exceptions of a channel without a value. The bridge adds LangGraph's own."""
 
 
 class RunnableConfig(TypedDict, total=False):

@@ -194,5 +194,4 @@ def decode_value(text: Any) -> bytes | None:
     except (Base64Error, ValueError):
         return None
     rest = len(value) % 3
-    is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
-    return value if is_canonical else None
+    return value if not rest or text.endswith(encode_value(value[-rest:])) else None

@@ -87,7 +87,6 @@ class _Watch:
         self._sealed: list[Canary] = []
 
     def restore(self, attributes: dict[str, Any]) -> None:
-        """Make a serializer with these attributes as it was before."""
         for name, method in self.methods.items():
             if attributes.get(name) != method:
                 continue  # a serializer that was derived without copying attributes
@@ -131,7 +130,6 @@ def _canaries(value: Any, depth: int) -> Iterator[Canary]:
 
 
 def _replaced(value: Any) -> Any:
-    """Return a value that contains canaries with their texts in their place."""
     if isinstance(value, Canary):
         return value.text
     if isinstance(value, dict):
@@ -187,8 +185,6 @@ async def arequire_sealing(
 
 
 class _Check:
-    """One check of a saver."""
-
     def __init__(
         self,
         saver: Any,
@@ -261,8 +257,7 @@ class _Check:
             "channel_versions": {"canary": version},
             "updated_channels": ["canary"],
         }
-        metadata = {"source": "input", "step": -1, "parents": {}}
-        return self._config, checkpoint, metadata, {"canary": version}
+        return self._config, checkpoint, {"source": "input", "step": -1, "parents": {}}, {"canary": version}
 
     def _require_sealing_serde(self) -> SerializerProtocol:
         serde = getattr(self._saver, "serde", None)

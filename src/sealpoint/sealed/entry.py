@@ -11,7 +11,6 @@ release has a call of zeros.
 
 from __future__ import annotations
 
-import json
 import struct
 from base64 import b64decode, b64encode
 from collections import Counter
@@ -21,8 +20,8 @@ from typing import Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
 from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
-from sealpoint.sealed.carrier import Sealed, dump_mapping
-from sealpoint.sealed.layout import Rows, value_row
+from sealpoint.sealed.carrier import Sealed
+from sealpoint.sealed.layout import Rows
 from sealpoint.sealed.rows import (
     ID_BYTES,
     Claims,
@@ -30,17 +29,12 @@ from sealpoint.sealed.rows import (
     StoredWrite,
     Write,
     digest_of,
-    require_same_metadata,
     require_whole,
     split_header,
-    value_missing,
 )
-from sealpoint.serde.classes import TASKS
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 _TEXT: Final = {str}
-# Version of checkpoints from which on the messages of a step are among its own values
-SENDS_MOVED: Final = 4
 
 
 def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[StoredWrite]:
@@ -57,7 +51,7 @@ def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[Stor
 
 
 def require_names(found: CheckpointTuple, spot: Spot) -> None:
-    """Check what stands beside the values: a database may hold anything in any column."""
+    """Check what stands next to the values: a database may hold anything in any column."""
     kinds = {*map(type, spot)}
     for task_id, channel, _ in found.pending_writes or ():
         kinds.add(type(task_id))
@@ -79,6 +73,7 @@ class Entry:
         "_decoded",
         "_header",
         "_inner",
+        "_metadata",
         "_rows",
         "_writes",
         "claim",
@@ -99,6 +94,7 @@ class Entry:
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
         self._header: Header | None = None
+        self._metadata: CheckpointMetadata | None = None
         self._inner, self._content = "", b""
         if opened is not None:
             self._inner = opened.inner
@@ -114,8 +110,8 @@ class Entry:
         self.removed_parent: str | None = None if parent else header.get("parent")
         if opened is not None and rows.is_remembered:
             self.digest = digest_of(self.claim, opened.inner, opened.data)
-        if self._header is not None and not rows.keeps_types:  # else they are in the document
-            require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
+        if self._header is not None:
+            self._metadata = rows.metadata_of(self._header, found.metadata)
 
     @property
     def is_bound(self) -> bool:
@@ -125,52 +121,22 @@ class Entry:
     @property
     def metadata(self) -> CheckpointMetadata:
         """All metadata."""
-        if self._header is None or self._rows.keeps_types:
-            return self._decode()[1]
-        return self._header["metadata"]
+        return self._decode()[1] if self._metadata is None else self._metadata
 
     def document(self, sends: Sequence[Write] = ()) -> Checkpoint:
-        """Return the checkpoint; ``sends`` are the writes to its parent, for `needs_sends`."""
-        document = self._decode()[0]
-        if self._rows.values_apart:
-            document = {**document, "channel_values": self.values()}
-            if messages := [write.value for write in sends if write.channel == TASKS]:
-                document["channel_values"][TASKS] = messages
-                last = max(document["channel_versions"].values(), default=None)
-                document["channel_versions"] = {**document["channel_versions"], TASKS: last}
+        """Return the checkpoint; ``sends`` are the writes to its parent, if the layout needs them."""
+        document = self._rows.complete(self._decode()[0], self.values, sends)
         require_document(document, self.spot.checkpoint_id)
         return document  # type: ignore[no-any-return]
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
         """Return values by channel: of some channels, or of all."""
-        if not self._rows.values_apart:
-            return self.document()["channel_values"]
-        found, versions = self.found.checkpoint["channel_values"], self._decode()[0]["channel_versions"]
-        # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
-        names: Collection[str] = [name for name, value in found.items() if type(value) is not list]
-        inline: Mapping[str, Any] = {name: found[name] for name in names if type(found[name]) is not Sealed}
-        if self._header is not None:
-            names, inline = self._header.get("channels", ()), self._header.get("inline", {})
-        values = dict[str, Any]()
-        for name in names if channels is None else set(names).intersection(channels):
-            if name in inline:
-                values[name] = inline[name]
-            elif name in found:
-                row = value_row(*self.spot[:2], name, str(versions[name]))
-                values[name] = self._rows.open_value(found[name], row)
-            else:
-                raise value_missing(name)
-        return values
+        return self._rows.values(self._decode()[0], self._header, self.found, self.spot, channels)
 
     @property
     def needs_sends(self) -> bool:
-        """Whether messages of the step are among the writes to the parent, as in checkpoints of old releases.
-
-        Whether PostgresSaver added them proves nothing: it asks the readable version and the parent's column.
-        """
-        if not self._rows.adds_sends or not self.parent:
-            return False
-        return bool(self._decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
+        """Whether `document` needs the writes to the parent."""
+        return bool(self.parent) and self._rows.needs_sends(self._decode)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return `stored_writes` to some channels or to all, decoded."""
@@ -184,23 +150,17 @@ class Entry:
         return self._writes
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
-        """Return the document and the metadata, decoded once."""
-        if self._decoded is not None:
-            return self._decoded
-        found, serde = self.found, self._rows.serde
-        if self._header is None:
-            document: Any = found.checkpoint
-            if type(document) is Sealed:
-                document = serde.loads_typed((document.tag, document.blob))
-            metadata = found.metadata
-        else:
-            document, metadata = serde.decode(self._inner, self._content), self._header["metadata"]
-            if self._rows.keeps_types:
-                (document, metadata), readable = document, found.metadata
-                kept = {key: value for key, value in metadata.items() if key in readable}
-                in_json = metadata | json.loads(dump_mapping(kept))
-                require_same_metadata(readable, in_json, self._rows.tokens)
-        self._decoded = document, metadata
+        """Return what was sealed as the document, and the metadata: decoded once."""
+        if self._decoded is None:
+            found, serde = self.found, self._rows.serde
+            if self._header is not None:
+                decoded = serde.decode(self._inner, self._content)
+                self._decoded = self._rows.split_document(decoded, self._header, found.metadata)
+            else:
+                document: Any = found.checkpoint
+                if type(document) is Sealed:
+                    document = serde.loads_typed((document.tag, document.blob))
+                self._decoded = document, found.metadata
         return self._decoded
 
 
@@ -227,16 +187,18 @@ def task_hash(task_id: str) -> bytes:
 
 def pack_made(writes: Sequence[StoredWrite]) -> str:
     """Return what a child says of writes to its parent; nothing if there are none."""
-    standing = Counter(
-        (write.task_id, write.claims.call_id if write.claims else b"")
+    records = [
+        _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
+    ]
+    return b64encode(b"".join(sorted(records))).decode()
+
+
+def _standing(writes: Sequence[StoredWrite]) -> Counter[tuple[bytes, bytes]]:
+    return Counter(
+        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
         for write in writes
         if write.fixed is None
     )
-    records = [
-        _RECORD.pack(task_hash(task_id), call or _NO_CALL, count)
-        for (task_id, call), count in standing.items()
-    ]
-    return b64encode(b"".join(sorted(records))).decode()
 
 
 def parse_made(made: object) -> Made:
@@ -262,12 +224,7 @@ def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
 
     A write without a call may stand for one that had a call: `rebind` has bound it.
     """
-    standing = Counter(
-        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
-        for write in writes
-        if write.fixed is None
-    )
-    found = parse_made(made)
+    standing, found = _standing(writes), parse_made(made)
     for task, wanted in found.items():
         spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
         missing = sum(

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple
@@ -64,13 +64,18 @@ logger: Final = logging.getLogger("sealpoint.heads")
 UNBOUND_DIGEST: Final = bytes(32)
 
 
-def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
+def pack_spot(spot: Spot) -> bytes:
+    """Return the names of a row as bytes, each after its length: no two rows are packed alike."""
     packed = b""
     for part in spot:
         name = part.encode("utf-8", "surrogatepass")
         packed += len(name).to_bytes(4, "big") + name
-    return keyed(packed + digest)[:MAC_BYTES]
+    return packed
+
+
+def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
+    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
+    return keyed(pack_spot(spot) + digest)[:MAC_BYTES]
 
 
 class Standing(Enum):
@@ -80,6 +85,45 @@ class Standing(Enum):
     ABSENT = auto()  # it was deleted, and put back: it counts as absent
     # It has an earlier content, unless it was stored again since the database was read
     EARLIER = auto()
+    UNKNOWN = auto()  # another content: an earlier one if the store says that it was replaced, else a newer
+
+
+def standing_of(
+    head: Head, mac: bytes, *, is_bound: bool, replaced: Collection[bytes] | None = None
+) -> Standing:
+    """Compare a row that is in the database with its head: the one rule for savers and for commands.
+
+    Args:
+        head: What the store remembers of the row.
+        mac: The MAC of the row; of `UNBOUND_DIGEST` if it is not bound.
+        is_bound: Whether it is bound; one that is not may have been adopted, and is never newer.
+        replaced: What `ThreadStore.replaced` returns; without it the result may be `Standing.UNKNOWN`.
+    """
+    if head.kind is Kind.DELETED:
+        return Standing.ABSENT
+    if mac == head.mac:
+        return Standing.PRESENT
+    if is_bound and replaced is None:
+        return Standing.UNKNOWN
+    return Standing.EARLIER if not is_bound or mac in (replaced or ()) else Standing.PRESENT
+
+
+def claim_error(
+    claim: tuple[str, int], identity: str, identities: Collection[str], clock: int
+) -> ThreadStoreError | None:
+    """Return the error for a claim that names another store, or a state that the store has not reached.
+
+    Args:
+        claim: What `parse_claim` returns.
+        identity: That of the store.
+        identities: All that the store has had: databases of other stores may have been adopted.
+        clock: How far the log of the store is.
+    """
+    if claim[0] not in identities:
+        return WrongThreadStoreError("the checkpoint was stored with another thread store")
+    if claim[0] == identity and claim[1] > clock:
+        return ThreadStoreBehindError(f"the thread store is at {clock}; it was at {claim[1]}")
+    return None
 
 
 class Known(NamedTuple):
@@ -146,24 +190,20 @@ class Heads:
         """
         spot = entry.spot
         if entry.claim is not None:
-            identity, at = parse_claim(entry.claim)
-            if identity != self.store.identity or at > known.clock:
-                yield from self._require_claim(identity, at)
+            claim = parse_claim(entry.claim)
+            if claim[0] != self.store.identity or claim[1] > known.clock:
+                yield from self._require_claim(claim)
         if entry.removed_parent:
             yield from self._require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
         head = known.heads.get(spot)
         if head is None:
             return Standing.PRESENT
-        if head.kind is Kind.DELETED:
-            return Standing.ABSENT
-        mac = self.mac(spot, entry.digest or UNBOUND_DIGEST)
-        if mac == head.mac:
-            return Standing.PRESENT
-        if entry.digest is None:
-            return Standing.EARLIER
-        # Unknown content is newer: stored, and not yet recorded.
-        replaced = yield self.call(self.store.replaced, spot)
-        return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
+        mac, is_bound = self.mac(spot, entry.digest or UNBOUND_DIGEST), entry.digest is not None
+        standing = standing_of(head, mac, is_bound=is_bound)
+        if standing is Standing.UNKNOWN:
+            replaced = yield self.call(self.store.replaced, spot)
+            standing = standing_of(head, mac, is_bound=is_bound, replaced=replaced or ())
+        return standing
 
     def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
         """Check that rows may be missing whose heads the store had each time before the database was read."""
@@ -218,16 +258,17 @@ class Heads:
         if head and not (yield from self.may_be_pruned(head, [child])):
             self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
-    def _require_claim(self, identity: str, at: int) -> Steps[None]:
+    def _require_claim(self, claim: tuple[str, int]) -> Steps[None]:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""
-        if identity != self.store.identity:
-            names = yield self.call(getattr, self.store, "identities")
-            if names is not None and identity not in names:
-                self.report(WrongThreadStoreError("the checkpoint was stored with another thread store"))
-        else:
+        own = self.store.identity
+        if claim[0] == own:
             now = yield from self.find([])
-            if now is not None and at > now.clock:
-                self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
+            error = now and claim_error(claim, own, (own,), now.clock)
+        else:
+            names = yield self.call(getattr, self.store, "identities")
+            error = None if names is None else claim_error(claim, own, names, 0)
+        if error:
+            self.report(error)
 
     # --- writing ------------------------------------------------------------------------------
 

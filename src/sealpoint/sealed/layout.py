@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -11,17 +11,19 @@ from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 from sealpoint.base import (
+    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
 )
+from sealpoint.base.checkpoint import require_document
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, encode_value
 from sealpoint.crypto import Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
-from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
+from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
     INLINE,
     SENTINEL,
@@ -36,10 +38,13 @@ from sealpoint.sealed.rows import (
     pack_header,
     require_never_sealed,
     require_parts,
+    require_same_metadata,
     require_sealed,
     split_write,
+    value_missing,
 )
 from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde.classes import TASKS
 from sealpoint.sqlite.schema import are_same
 from sealpoint.threads.store import Spot
 from sealpoint.tokens import EXACT, Tokens, in_json
@@ -63,6 +68,9 @@ _SENTINEL: Final = {"channel": SENTINEL, "version": SENTINEL_VERSION}
 _sentinel_row: Final = RowTemplate(dict(VALUE.kind) | _SENTINEL, ("thread_id", "checkpoint_ns")).row
 
 MAX_SENTINELS: Final = 1024
+
+# Version of checkpoints from which on the messages of a step are among its own values
+SENDS_MOVED: Final = 4
 
 
 class Sentinels:
@@ -99,11 +107,8 @@ class Rows:
     """
 
     layout: ClassVar[str]  # its name
-    values_apart: ClassVar[bool] = False  # whether values have rows of their own
     # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have
     keeps_types: ClassVar[bool] = False
-    # Whether the saver adds messages to checkpoints of old releases, see `Entry.needs_sends`
-    adds_sends: ClassVar[bool] = False
     # Returns the metadata that the saver would store of a call of ``put``
     merge = staticmethod(get_checkpoint_metadata)
 
@@ -137,6 +142,41 @@ class Rows:
     def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
         """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
         raise NotImplementedError
+
+    def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> CheckpointMetadata | None:
+        """Return the metadata of a header, compared with what is readable; ``None`` if it is elsewhere."""
+        require_same_metadata(readable, header["metadata"], self.tokens)
+        return header["metadata"]
+
+    def split_document(
+        self, decoded: Any, header: Header, readable: Mapping[str, Any]
+    ) -> tuple[Any, CheckpointMetadata]:
+        """Return the document and the metadata, from what was sealed after a header."""
+        return decoded, header["metadata"]
+
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        """Return a checkpoint with its values; ``sends`` are the writes to its parent, for `needs_sends`."""
+        return document
+
+    def values(
+        self,
+        document: Any,
+        header: Header | None,
+        found: CheckpointTuple,
+        spot: Spot,
+        channels: Collection[str] | None,
+    ) -> dict[str, Any]:
+        """Return values by channel: of some channels or of all, and perhaps of more."""
+        require_document(document, spot.checkpoint_id)
+        return document["channel_values"]  # type: ignore[no-any-return]
+
+    def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
+        """Whether messages of the step are among the writes to the parent, as in old checkpoints."""
+        return False
+
+    def carrier(self) -> Carrier:
+        """Return the serializer for the copy of the saver."""
+        return Carrier(stores_mappings=self.keeps_types)
 
     # --- sealing ------------------------------------------------------------------------------
 
@@ -234,6 +274,26 @@ class Rows:
         """Whether a key of metadata matches, as it would in the database."""
         raise NotImplementedError
 
+    def divide(self, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens.
+
+        Also whether that is the whole filter, so that a limit may be passed on too.
+        """
+        stored, is_exact = dict[str, Any](), True
+        for key, value in wanted.items():
+            if self.applies(key):
+                stored[key] = value
+                continue
+            is_indexed = key in self.indexed and not self.has_equals(value)
+            token = self.tokens.token(key, value) if is_indexed else None
+            # Rows from before the index, and rows that are not bound, have no tokens.
+            if token is None or self.allow_unbound or value is None:
+                is_exact = False
+            else:
+                stored[token] = 1
+                is_exact &= self.is_searched_by_json
+        return stored, is_exact
+
 
 class Whole(Rows):
     """The serializer of the saver gets the whole checkpoint: it is sealed as one value, with its metadata."""
@@ -279,7 +339,6 @@ class _Apart(Rows):
     """Values are in rows of their own; the rest is sealed in the metadata."""
 
     __slots__ = ()
-    values_apart: ClassVar[bool] = True
     # Types of the values that the saver does not pass to its serializer
     inline_types: ClassVar[tuple[type, ...]] = ()
 
@@ -293,8 +352,7 @@ class _Apart(Rows):
             if isinstance(value, self.inline_types):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
-                version = str(changed.get(name, versions[name]))
-                row = value_row(*spot[:2], name, version)
+                row = value_row(*spot[:2], name, str(changed.get(name, versions[name])))
                 sealable = Sealable(partial(self.serde.seal, value, row=row))
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         header["channels"] = list(stored)
@@ -325,7 +383,6 @@ class _Apart(Rows):
         raise NotImplementedError
 
     def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
-        """Open the sealed part of the metadata."""
         values, versions = require_parts(found.checkpoint, spot.checkpoint_id)
         frame: Any = found.metadata.get(KEY)
         if frame is None:
@@ -338,13 +395,41 @@ class _Apart(Rows):
             raise not_sealed_part(spot.checkpoint_id)
         return self.open_bound(Sealed(tag, blob), _header_row(*spot))
 
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        return {**document, "channel_values": values()}
+
+    def values(
+        self,
+        document: Any,
+        header: Header | None,
+        found: CheckpointTuple,
+        spot: Spot,
+        channels: Collection[str] | None,
+    ) -> dict[str, Any]:
+        """Open the values that a header names; of a checkpoint that is not bound, all that are there."""
+        stored, versions = found.checkpoint["channel_values"], document["channel_versions"]
+        # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
+        names: Collection[str] = [name for name, value in stored.items() if type(value) is not list]
+        inline: Mapping[str, Any] = {name: stored[name] for name in names if type(stored[name]) is not Sealed}
+        if header is not None:
+            names, inline = header.get("channels", ()), header.get("inline", {})
+        values = dict[str, Any]()
+        for name in names if channels is None else set(names).intersection(channels):
+            if name in inline:
+                values[name] = inline[name]
+            elif name in stored:
+                row = value_row(*spot[:2], name, str(versions[name]))
+                values[name] = self.open_value(stored[name], row)
+            else:
+                raise value_missing(name)
+        return values
+
 
 @dataclass(frozen=True, slots=True)
 class Inline(_Apart):
     """Text, numbers, booleans and None stand in a JSON column, all other values in rows of their own."""
 
     layout: ClassVar[str] = "inline"
-    adds_sends: ClassVar[bool] = True
     inline_types: ClassVar[tuple[type, ...]] = INLINE
     merge = staticmethod(get_serializable_checkpoint_metadata)
     _sentinels: Sentinels = field(init=False, repr=False, compare=False)
@@ -358,6 +443,19 @@ class Inline(_Apart):
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
         header["inline"] = inline
         return rest
+
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        """Put the values and the messages of the step into a document."""
+        document = _Apart.complete(self, document, values, sends)
+        if messages := [write.value for write in sends if write.channel == TASKS]:
+            document["channel_values"][TASKS] = messages
+            last = max(document["channel_versions"].values(), default=None)
+            document["channel_versions"] = {**document["channel_versions"], TASKS: last}
+        return document
+
+    def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
+        """Whether the sealed version says so: PostgresSaver asks the readable one, which proves nothing."""
+        return bool(decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
     def has_equals(self, value: Any) -> bool:
         """Postgres compares decimal digits."""
@@ -380,6 +478,19 @@ class Values(_Apart):
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
         metadata, header["metadata"] = header["metadata"], {}
         return [rest, metadata]
+
+    def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> None:
+        """Return nothing: it is sealed with the document."""
+
+    def split_document(
+        self, decoded: Any, header: Header, readable: Mapping[str, Any]
+    ) -> tuple[Any, CheckpointMetadata]:
+        """Split what was sealed, and compare the metadata with what is readable."""
+        document, metadata = decoded
+        kept = {key: value for key, value in metadata.items() if key in readable}
+        in_json = metadata | json.loads(dump_mapping(kept))
+        require_same_metadata(readable, in_json, self.tokens)
+        return document, metadata
 
     def wanted(self, value: Any) -> Any:
         """Return the value itself."""
@@ -436,27 +547,13 @@ _CLASSES: Final[dict[str, type[Rows]]] = {
     "langgraph.checkpoint.postgres.base.BasePostgresSaver": Inline,
     "langgraph.checkpoint.memory.InMemorySaver": Values,
 }
-_SHALLOW: Final = frozenset(
-    {
-        "langgraph.checkpoint.postgres.shallow.ShallowPostgresSaver",
-        "langgraph.checkpoint.postgres.shallow.AsyncShallowPostgresSaver",
-    }
-)
 
 
 def layout_of(saver: Any, layout: str) -> type[Rows]:
-    """Return the layout of a saver.
-
-    Args:
-        saver: The saver.
-        layout: ``auto``, or the layout by name for a saver of another class.
-
-    Raises:
-        ConfigError: If the saver cannot be sealed, or its layout is not known.
-    """
+    """Return the layout of a saver: by its class if ``layout`` is ``auto``, or by that name."""
     _require_saver(saver)
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
-    if not _SHALLOW.isdisjoint(names) or any("Shallow" in name for name in names):
+    if any("Shallow" in name for name in names):
         raise ConfigError(
             f"{type(saver).__name__} stores no checkpoint ids, so its rows cannot be bound",
             hint="use PostgresSaver or AsyncPostgresSaver",

@@ -91,7 +91,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
 
 def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
     """Return the checkpoint that is asked for, or the latest of its thread, or ``None``."""
-    asked = asked._replace(has_ns=True)  # no namespace is that of the root
+    asked = asked if asked.has_ns else asked._replace(has_ns=True)  # no namespace is that of the root
     heads = parts.heads
     if heads is None:
         return (yield from _get(parts, asked))
@@ -227,7 +227,7 @@ def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> Checkp
         place.config(more),
         entry.document(sends),
         entry.metadata,
-        place._replace(checkpoint_id=entry.parent).config(more) if entry.parent else None,
+        Place(*place[:2], entry.parent).config(more) if entry.parent else None,
         [write[1:] for write in entry.writes()],
     )
 
@@ -238,27 +238,6 @@ FIRST_ROWS: Final = 16
 MAX_ROWS: Final = 128
 # Bytes of values in a page, about, if it has more than one checkpoint
 MAX_BYTES: Final = 16 * 1024 * 1024
-
-
-def _divide(rows: Rows, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens.
-
-    Also whether that is the whole filter, so that a limit may be passed on too.
-    """
-    stored, is_exact = dict[str, Any](), True
-    for key, value in wanted.items():
-        if rows.applies(key):
-            stored[key] = value
-            continue
-        is_indexed = key in rows.indexed and not rows.has_equals(value)
-        token = rows.tokens.token(key, value) if is_indexed else None
-        # Rows from before the index, and rows that are not bound, have no tokens.
-        if token is None or rows.allow_unbound or value is None:
-            is_exact = False
-        else:
-            stored[token] = 1
-            is_exact &= rows.is_searched_by_json
-    return stored, is_exact
 
 
 class Pages:
@@ -333,7 +312,7 @@ class Listing:
         self._page: list[Listed] = []
         self._by_spot: dict[Spot, CheckpointTuple] = {}
         self._wanted = {key: parts.rows.wanted(value) for key, value in (wanted or {}).items()}
-        stored, is_exact = _divide(parts.rows, wanted or {})
+        stored, is_exact = parts.rows.divide(wanted or {})
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
             raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
@@ -420,7 +399,6 @@ class Listing:
 
 
 def _spots(found: Sequence[CheckpointTuple]) -> list[Spot]:
-    """Return the rows of a reply, which must be named by text."""
     spots = [spot_of(item) for item in found]
     if any(type(part) is not str for spot in spots for part in spot):
         raise RowError("the row of a checkpoint is not named by text")
@@ -469,7 +447,6 @@ def histories(
 
 
 def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:
-    """Return the next checkpoints below an id, by their ids."""
     found: list[CheckpointTuple] = yield Request(
         place._replace(checkpoint_id=None).config(), None, before, size
     )

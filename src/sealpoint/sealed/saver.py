@@ -22,7 +22,6 @@ from sealpoint.base.saver import arun, run
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError, ForkedError, SealingError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
-from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import layout_of
 from sealpoint.sealed.pseudonyms import Pseudonyms
@@ -179,7 +178,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             allow_shared_role=allow_shared_role,
         )
         self.inner = copy.copy(saver)
-        self.inner.serde = Carrier(stores_mappings=found.keeps_types)
+        self.inner.serde = rows.carrier()
         if compared is not None:
             watch(self.inner)
 

@@ -23,7 +23,8 @@ from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import KEY
 from sealpoint.errors import ConfigError
 from sealpoint.sealed.carrier import Sealed
-from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite.aio import is_on
+from sealpoint.sqlite.saver import SqliteSaver
 from sealpoint.threadpool import shared
 from sealpoint.threads.store import Spot
 
@@ -126,8 +127,7 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
     try:
         if isinstance(request, Request):
             return [item async for item in saver.alist(request.config, **request.arguments)]
-        method = getattr(saver, f"a{request.method}")
-        return await method(*request.arguments, **request.keywords)
+        return await getattr(saver, f"a{request.method}")(*request.arguments, **request.keywords)
     except GeneratorExit:  # the coroutine is closed, and may not wait; the next call rolls back
         raise
     except BaseException:  # also if the task is cancelled; no other call of the saver begins before this ends
@@ -212,14 +212,6 @@ def _refusal() -> ConfigError:
     )
 
 
-def is_on(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this thread runs a loop."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
-
-
 class _Owner:
     """Whether the open transaction of a connection was begun by a saver."""
 
@@ -239,7 +231,6 @@ class _Owner:
             self.is_saver = self.is_saver and _is_within(connection)
 
     def end(self, connection: sqlite3.Connection) -> bool:
-        """Roll back the transaction of the saver; return whether one of the caller is open."""
         if self.is_saver and _is_within(connection):
             connection.rollback()
         self.is_saver = False
@@ -316,7 +307,6 @@ def is_watched(connection: Any) -> bool:
 
 
 def _is_within(connection: Any) -> bool:
-    """Whether a connection, which may be closed, is in a transaction."""
     info = getattr(connection, "info", None)  # of psycopg
     if info is not None:
         return info.transaction_status in _OPEN

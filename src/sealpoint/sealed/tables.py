@@ -28,8 +28,9 @@ from sealpoint.errors import (
 )
 from sealpoint.postgres import NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import is_on, is_watched
+from sealpoint.sealed.steps import is_watched
 from sealpoint.sqlite import schema
+from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlitefile.opening import inspect, require_whole
 from sealpoint.threadpool import shared
 from sealpoint.threads.store import ThreadStore
@@ -105,8 +106,6 @@ _Look = Generator[_Statement | Callable[[], Any], Any, bool]
 
 
 class _PostgresTables:
-    """Those of a saver with a connection of psycopg, or a pool of them."""
-
     def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
         self._has_schema, self._ask = has_schema, ask
         self._is_checked = not has_schema and ask is None
@@ -147,8 +146,6 @@ class _PostgresTables:
 
 
 class _AioPostgresTables(_PostgresTables):
-    """Those of a saver with an async connection of psycopg, or a pool of them."""
-
     def require(self, saver: Any) -> None:
         if not self._is_checked:
             _run_on_loop(self.arequire, saver)
@@ -224,8 +221,6 @@ _PARTIAL_HINT: Final = (
 
 
 class _SqliteTables:
-    """Those of a saver with a connection of sqlite3."""
-
     def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
         """Create an object for one database; without ``has_schema`` only the files next to it are checked.
 
@@ -244,7 +239,6 @@ class _SqliteTables:
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Check the tables on a connection, on a thread that may use it."""
         if not self._allow_partial and _is_autocommit(connection):
             raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
@@ -286,8 +280,6 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> No
 
 
 class _AioSqliteTables(_SqliteTables):
-    """Those of a saver with a connection of aiosqlite."""
-
     def require(self, saver: Any) -> None:
         _run_on_loop(self.arequire, saver)
 

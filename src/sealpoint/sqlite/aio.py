@@ -79,6 +79,14 @@ class AsyncSqliteSaver(SqliteSaver):
         await self._pool.run(self._database.setup)
 
 
+def is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread runs a loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 class _Thread:
     """Runs functions on the thread of an aiosqlite connection, and waits for them."""
 
@@ -91,11 +99,7 @@ class _Thread:
 
     def require_other(self) -> None:
         """Refuse a call on the loop's own thread, which would block the loop."""
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        if here is self._loop:
+        if is_on(self._loop):
             raise asyncio.InvalidStateError("on the event loop, use the methods with the prefix 'a'")
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
@@ -150,8 +154,6 @@ class _Connection:
 
 
 class _Cursor:
-    """The methods of a cursor that `Database` uses, on the thread of an aiosqlite connection."""
-
     def __init__(self, thread: _Thread, cursor: sqlite3.Cursor) -> None:
         self._thread, self._cursor = thread, cursor
         self.row_factory: Any = None

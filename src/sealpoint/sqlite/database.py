@@ -87,9 +87,9 @@ Saver = TypeVar("Saver")
 
 BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 
+# What begins a transaction
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written
-"""What begins a transaction."""
 
 _VERSION: Final = "PRAGMA main.schema_version"
 _BYTES_PER_ROW: Final = 100  # opcodes per written row
@@ -236,20 +236,20 @@ class Database:
         return self._exclusively(self._work, WRITE, work, arguments)
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor for the application, in a transaction, with exclusive use of the connection."""
+    def cursor(self, *, in_transaction: bool) -> Iterator[sqlite3.Cursor]:
+        """Provide a cursor for the application, with exclusive use of the connection.
+
+        It is closed while the lock is held. A cursor that is garbage-collected resets its statement. Cursors
+        share statements, so this could happen while another thread binds parameters and uses them.
+        """
         with self.lock:
             self.setup()
-            with translate_errors(), self.open_cursor() as cursor, transaction(self.connection, cursor):
-                yield cursor
-
-    def open_cursor(self) -> closing[sqlite3.Cursor]:
-        """Return a cursor that is closed at the end of a block, while the lock is still held.
-
-        A cursor that is garbage-collected resets its statement. Cursors share statements, so this could
-        happen while another thread binds parameters and uses them.
-        """
-        return closing(self.connection.cursor())
+            with closing(self.connection.cursor()) as cursor:
+                if in_transaction:
+                    with translate_errors(), transaction(self.connection, cursor):
+                        yield cursor
+                else:
+                    yield cursor
 
     def read(
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
@@ -340,7 +340,7 @@ class Database:
         finally:
             guard.end(connection)
             if self._session is None:
-                cursor.close()  # see `open_cursor`
+                cursor.close()  # see `cursor`
 
     def _work_nested(
         self,

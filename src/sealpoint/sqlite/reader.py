@@ -26,8 +26,8 @@ Key = tuple[str, str, str]  # thread_id, checkpoint_ns and checkpoint_id of a ro
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
+# Types of what stands before type and value in a write of `schema.SELECT_TUPLE`
 WRITE_NAMES: Final = (str, str, *_NAMES)
-"""Types of what stands before type and value in a write of `schema.SELECT_TUPLE`."""
 
 
 class CheckpointRow(NamedTuple):
@@ -154,12 +154,12 @@ PAGE_ROWS: Final = 50  # how many checkpoints are in memory at a time, whatever 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # how many bytes of them, if it is more than one
 
+# How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least.
 MAX_ANCESTORS: Final = 100_000
-"""How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least."""
 
+# How many writes, and bytes of them, are read on top of one checkpoint
 MAX_WRITES: Final = 200_000
 MAX_WRITES_BYTES: Final = 256 * 1024 * 1024
-"""How many writes, and bytes of them, are read on top of one checkpoint."""
 
 
 def read_one(
@@ -283,8 +283,7 @@ def _read_ancestors(
     """
     for line in _read_lines(database, place):
         while line:
-            keys = [row.key for row in line]
-            found, page = database.together(_find_writes, keys, sorted(channels))
+            found, page = database.together(_find_writes, [row.key for row in line], sorted(channels))
             writes = decode_writes(found, page, serde)
             for key, row in zip(page, line, strict=False):
                 yield row, writes.get(key, [])
@@ -301,21 +300,21 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
     """
     statement = schema.SELECT_PARENT if place.checkpoint_id else schema.SELECT_LATEST_PARENT
     start = database.read(statement, place if place.checkpoint_id else place[:2])
-    met = {row[0] for row in start}
+    seen = {row[0] for row in start}
     wanted, size = start[0][1] if start else None, FIRST_PAGE_ROWS
     while wanted:
         rows = _read_range(database, place, wanted, size)
         line: list[CheckpointRow] = []
         while wanted:
-            if wanted in met:
+            if wanted in seen:
                 raise RowError(f"the parents of checkpoint {excerpt(str(wanted))} go in a circle")
             row = rows.pop(wanted, None)
             if row is None:
                 break
             line.append(row)
-            met.add(wanted)
+            seen.add(wanted)
             wanted = row.require_parent()
-        if len(met) > MAX_ANCESTORS:
+        if len(seen) > MAX_ANCESTORS:
             raise RowError(f"a checkpoint has over {MAX_ANCESTORS} ancestors")
         if not line:
             return
@@ -324,15 +323,12 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
 
 
 def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
-    """Return the row of ``first`` and those directly before it, by their ids."""
-    parameters = (*place[:2], first, size)
-    found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
+    found = database.read(schema.SELECT_RANGE, (*place[:2], first, size), Budget(size, PAGE_BYTES))
     rows: dict[str, CheckpointRow] = {}
     for kind, data, thread_id, checkpoint_ns, checkpoint_id, parent in found:
         if (thread_id, checkpoint_ns) != place[:2]:
             raise RowError("the index of the table leads to the row of another checkpoint")
-        row = CheckpointRow(thread_id, checkpoint_ns, checkpoint_id, parent, kind, data, None)
-        rows[checkpoint_id] = row
+        rows[checkpoint_id] = CheckpointRow(thread_id, checkpoint_ns, checkpoint_id, parent, kind, data, None)
     return rows
 
 
@@ -357,7 +353,7 @@ def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> 
 
 
 def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -> Iterator[Key]:
-    """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
+    """Yield a checkpoint and its ancestors, until every delta channel has a stored value."""
     thread_id, checkpoint_ns, checkpoint_id = key
     place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
     chain = session.read(schema.SELECT_ANCESTORS, place)

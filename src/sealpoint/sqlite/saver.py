@@ -144,14 +144,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Give a cursor, alone on the connection; with ``transaction``, commit at the end or roll back."""
         try:
-            if transaction:
-                with self._database.writing() as cursor:
-                    yield cursor
-                return
-            with self.lock:
-                self.setup()
-                with self._database.open_cursor() as cursor:
-                    yield cursor
+            with self._database.cursor(in_transaction=transaction) as cursor:
+                yield cursor
         except SealpointError as error:
             count(self, error)
             raise
@@ -304,7 +298,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread, or the serializer does not decode checkpoints.
-            RowError: If the parents that are met go in a circle.
+            RowError: If the parents go in a circle.
         """
         return read_histories(self._database, self.serde, require_place(config), channels)
 

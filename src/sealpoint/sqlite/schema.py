@@ -23,26 +23,34 @@ from sealpoint.serde.jsontext import parse
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import REQUIRE_CHECK
 
-_CHECKPOINT_COLUMNS: Final = {
-    "thread_id": ("TEXT", 1),
-    "checkpoint_ns": ("TEXT", 2),
-    "checkpoint_id": ("TEXT", 3),
-    "parent_checkpoint_id": ("TEXT", 0),
-    "type": ("TEXT", 0),
-    "checkpoint": ("BLOB", 0),
-    "metadata": ("BLOB", 0),
+# Columns of each table by name, type and place in the primary key: needed ones and optional ones
+_COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]]] = {
+    "checkpoints": (
+        {
+            "thread_id": ("TEXT", 1),
+            "checkpoint_ns": ("TEXT", 2),
+            "checkpoint_id": ("TEXT", 3),
+            "parent_checkpoint_id": ("TEXT", 0),
+            "type": ("TEXT", 0),
+            "checkpoint": ("BLOB", 0),
+            "metadata": ("BLOB", 0),
+        },
+        {},
+    ),
+    "writes": (
+        {
+            "thread_id": ("TEXT", 1),
+            "checkpoint_ns": ("TEXT", 2),
+            "checkpoint_id": ("TEXT", 3),
+            "task_id": ("TEXT", 4),
+            "idx": ("INTEGER", 5),
+            "channel": ("TEXT", 0),
+            "type": ("TEXT", 0),
+            "value": ("BLOB", 0),
+        },
+        {"task_path": ("TEXT", 0)},
+    ),
 }
-_WRITE_COLUMNS: Final = {
-    "thread_id": ("TEXT", 1),
-    "checkpoint_ns": ("TEXT", 2),
-    "checkpoint_id": ("TEXT", 3),
-    "task_id": ("TEXT", 4),
-    "idx": ("INTEGER", 5),
-    "channel": ("TEXT", 0),
-    "type": ("TEXT", 0),
-    "value": ("BLOB", 0),
-}
-_TASK_PATH: Final = {"task_path": ("TEXT", 0)}
 
 _MASTER: Final = """
     SELECT typeof(type) = 'text' AND typeof(name) = 'text' AND typeof(tbl_name) = 'text',
@@ -57,13 +65,10 @@ _STARTS: Final = {  # what SQLite writes there, whatever the statement was
 }
 # No pragma lists the checks of a table: only its statement shows them.
 _ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
-_TABLES: Final = frozenset({"checkpoints", "writes"})
 _DEFAULTS: Final = (None, "''", "NULL")
 
 
 class _Object(NamedTuple):
-    """A row of sqlite_master."""
-
     type: str
     name: str
     table: str
@@ -79,7 +84,7 @@ def table_names(cursor: sqlite3.Cursor) -> list[str]:
 def require_unhidden(cursor: sqlite3.Cursor) -> None:
     """Check that no temporary object of the connection hides one of the tables, or acts on it."""
     for name, table in cursor.execute("SELECT name, tbl_name FROM temp.sqlite_master").fetchall():
-        if {_lower(name), _lower(table)} & _TABLES:
+        if {_lower(name), _lower(table)} & _COLUMNS_OF.keys():
             raise SchemaError(
                 f"a temporary table, view or trigger {excerpt(name)} is in front of {excerpt(table)}"
             )
@@ -93,10 +98,7 @@ def has_task_path(cursor: sqlite3.Cursor) -> bool:
 def require_tables(cursor: sqlite3.Cursor) -> set[str]:
     """Check the schema, and that those of the tables that exist are what LangGraph or this package made."""
     objects = _objects(cursor)
-    for table, needed, optional in (
-        ("checkpoints", _CHECKPOINT_COLUMNS, {}),
-        ("writes", _WRITE_COLUMNS, _TASK_PATH),
-    ):
+    for table, (needed, optional) in _COLUMNS_OF.items():
         related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
         if any(_lower(each.name) == table for each in related):
             _require_plain(related, table)
@@ -105,7 +107,7 @@ def require_tables(cursor: sqlite3.Cursor) -> set[str]:
             _require_indexes(cursor, table, needed)
         elif related:
             raise SchemaError(f"the schema names a table {table!r} that it does not have")
-    return {_lower(each.name) for each in objects} & _TABLES
+    return {_lower(each.name) for each in objects} & _COLUMNS_OF.keys()
 
 
 def _lower(name: str) -> str:
@@ -309,6 +311,8 @@ def _select_tuple(checkpoint_id: str, task_path: str) -> str:
 
 
 # One statement, because it needs no transaction around it to see one state of the database.
+# Selects a checkpoint, and after it the writes on top of it; by whether it is the latest of its thread and
+# namespace, and whether ``writes`` has the column ``task_path``. Its parameters come from `place_twice`.
 SELECT_TUPLE: Final = {
     (is_latest, has_task_path): _select_tuple(
         _LATEST_ID if is_latest else "?", "task_path" if has_task_path else "''"
@@ -316,22 +320,11 @@ SELECT_TUPLE: Final = {
     for is_latest in (False, True)
     for has_task_path in (False, True)
 }
-"""Selects a checkpoint, and after it the writes on top of it; by whether it is the latest of its thread and
-namespace, and whether ``writes`` has the column ``task_path``. Its parameters come from `place_twice`."""
 
 
 def place_twice(place: Place) -> tuple[str | None, ...]:
     """Return the parameters of a statement of `SELECT_TUPLE`: each of its halves names the place."""
     return place * 2 if place.checkpoint_id else place[:2] * 4
-
-
-def from_the_end(keys: str) -> str:
-    """Return a query of the keys of one thread, read from the end of the index: the latest come first.
-
-    A sort by id that keeps only the first few can then discard almost all others at once. ``LIMIT -1``
-    limits nothing; it stops SQLite from dropping the inner order.
-    """
-    return f"SELECT * FROM ({keys} ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT -1)"
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -355,21 +348,17 @@ def _select_of_page(columns: str, table: str, rows: int) -> str:
         return f"""
     SELECT {columns} FROM {table} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     return f"""
-    WITH page(t, n, i) AS (VALUES {_tuples(rows, 3)})
+    WITH page(t, n, i) AS (VALUES {", ".join(["(?, ?, ?)"] * rows)})
     SELECT {columns} FROM page CROSS JOIN {table}
     ON thread_id = t AND checkpoint_ns = n AND checkpoint_id = i"""
-
-
-def _tuples(rows: int, columns: int) -> str:
-    return ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 
 SUBQUERIES: Final = frozenset({"page", "chain"})  # names of the subqueries in statements that read
 
 # --- writing --------------------------------------------------------------------------------
 
+# The most rows of `put_writes`: each number of rows is another statement to compile
 MAX_WRITES_AT_ONCE: Final = 8
-"""The most rows of `put_writes`: each number of rows is another statement to compile."""
 
 # Python's sqlite3 begins a transaction before a statement whose first word is INSERT. One that is alone
 # needs none: SQLite holds the lock for a fraction of the time, and other threads run meanwhile.
@@ -434,33 +423,42 @@ def select_keys(
 
     Keys first, rows later: SQLite would carry whole values through its sort.
     """
-    conditions = _place_conditions(config) + _filter_conditions(metadata) + _before_conditions(before)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise ConfigError(f"limit is {excerpt(str(limit))}; it is a whole number, 0 or more")
+    conditions = _conditions(config, metadata, before)
     where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
     parameters = [value for _, values in conditions for value in values]
     found = f"{SELECT_KEYS_OF_ALL if metadata and config is None else SELECT_KEYS}{where}"
     if limit is not None and config is not None and config["configurable"].get("checkpoint_ns") is None:
-        found = from_the_end(found)  # with a namespace the index has the order
-    return f"{found} ORDER BY checkpoint_id DESC LIMIT ?", [*parameters, _limit(limit)]
+        # From the end of the index, the latest come first: a sort by id that keeps only the first few can
+        # then discard almost all others at once. With a namespace the index has the order. ``LIMIT -1``
+        # limits nothing; it stops SQLite from dropping the inner order.
+        order = "thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT -1"
+        found = f"SELECT * FROM ({found} ORDER BY {order})"
+    most = -1 if limit is None else _require_integer("limit", limit)
+    return f"{found} ORDER BY checkpoint_id DESC LIMIT ?", [*parameters, most]
 
 
-def _place_conditions(config: RunnableConfig | None) -> list[tuple[str, list[Any]]]:
-    if config is None:
-        return []
-    place = require_place(config)
-    conditions: list[tuple[str, list[Any]]] = [("thread_id = ?", [place.thread_id])]
-    if config["configurable"].get("checkpoint_ns") is not None:
-        conditions.append(("checkpoint_ns = ?", [place.checkpoint_ns]))
-    if place.checkpoint_id:
-        conditions.append(("checkpoint_id = ?", [place.checkpoint_id]))
-    return conditions
-
-
-def _filter_conditions(metadata: dict[str, Any] | None) -> list[tuple[str, list[Any]]]:
+def _conditions(
+    config: RunnableConfig | None, metadata: dict[str, Any] | None, before: RunnableConfig | None
+) -> list[tuple[str, list[Any]]]:
     conditions: list[tuple[str, list[Any]]] = []
+    if config is not None:
+        place = require_place(config)
+        conditions.append(("thread_id = ?", [place.thread_id]))
+        if config["configurable"].get("checkpoint_ns") is not None:
+            conditions.append(("checkpoint_ns = ?", [place.checkpoint_ns]))
+        if place.checkpoint_id:
+            conditions.append(("checkpoint_id = ?", [place.checkpoint_id]))
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not _FILTER_KEY.fullmatch(key):
             raise ConfigError(f"filter key {excerpt(key)} is not made of letters, digits, '_', '-' and '.'")
         conditions.append(_filter_condition(key, value))
+    if before is not None:
+        checkpoint_id = optional_text(configurable_of(before), "checkpoint_id")
+        if checkpoint_id is None:
+            raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
+        conditions.append(("checkpoint_id < ?", [checkpoint_id]))
     return conditions
 
 
@@ -518,20 +516,3 @@ def are_same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(are_same, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
-
-
-def _before_conditions(before: RunnableConfig | None) -> list[tuple[str, list[Any]]]:
-    if before is None:
-        return []
-    checkpoint_id = optional_text(configurable_of(before), "checkpoint_id")
-    if checkpoint_id is None:
-        raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
-    return [("checkpoint_id < ?", [checkpoint_id])]
-
-
-def _limit(limit: int | None) -> int:
-    if limit is None:
-        return -1
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise ConfigError(f"limit is {excerpt(str(limit))}; it is a whole number, 0 or more")
-    return int(_require_integer("limit", limit))

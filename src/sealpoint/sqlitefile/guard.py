@@ -37,27 +37,25 @@ from sealpoint.errors import (
 STEP_OPCODES: Final = 10_000  # how often a statement is checked: about every 0.3 ms
 
 LEAST_OPCODES: Final = 200_000
+# Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte
 OPCODES_PER_BYTE: Final = 8
-"""Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte."""
 
 _LEAST_STEPS: Final = LEAST_OPCODES // STEP_OPCODES
 
+# CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
-"""CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths."""
 
 
 CHECK_FUNCTION: Final = "sealpoint_require_check"
+# Condition of a statement that may run without a check of the schema (see `begin`). The authorizer has SQLite
+# compile the call as NULL; otherwise the function is called, and fails without a check.
 REQUIRE_CHECK: Final = f"{CHECK_FUNCTION}(1) IS NULL"
-"""Condition of a statement that may run without a check of the schema (see `begin`). The authorizer has
-SQLite compile the call as NULL; otherwise the function is called, and fails without a check."""
 
 _ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
 
 
 class _Work:
-    """The statement that a thread runs."""
-
     __slots__ = ("cause", "is_checked", "is_over", "needs_check", "steps", "subqueries", "until")
 
     def __init__(self) -> None:
@@ -79,8 +77,8 @@ class _Thread(threading.local):
 
 _thread: Final = _Thread()
 
+# Called by SQLite every `STEP_OPCODES`; one per connection, which runs one statement at a time
 Handler = Callable[[], int]
-"""Called by SQLite every `STEP_OPCODES`; one per connection, which runs one statement at a time."""
 
 
 def make_handler(check: Callable[[None], None] | None = None) -> Handler:
@@ -248,8 +246,8 @@ def _tick(_: None) -> None:
         raise HaltedError("the run was stopped during a statement")
 
 
+# The largest row, value or text that is read or written; SQLite's own limit is four times as high
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
-"""The largest row, value or text that is read or written; SQLite's own limit is four times as high."""
 
 # In a hostile file the index may share pages with a table, which REINDEX would overwrite: only on a copy.
 _REINDEX: Final = (
@@ -296,8 +294,8 @@ def translated(error: Exception) -> Exception:
     return DatabaseCorruptError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error
 
 
+# Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds
 HOLES_BYTES: Final = 64 * 1024 * 1024
-"""Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds."""
 
 _COMPRESSED: Final = 16  # times, at most, that a file system keeps a file smaller than it is
 

@@ -1,6 +1,6 @@
-"""Opening SQLite files. What lies beside a file is inspected before SQLite acts on it.
+"""Opening SQLite files. What lies next to a file is inspected before SQLite acts on it.
 
-SQLite takes the files beside a database by their names:
+SQLite takes the files next to a database by their names:
 
     FILE-journal   of an interrupted transaction: the next reader rolls it back, and removes the super-journal
                    that its last bytes name, which may be any file
@@ -43,7 +43,7 @@ from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 
-COMPANIONS: Final = ("-journal", "-wal", "-shm")  # endings of the files that SQLite has beside a database
+COMPANIONS: Final = ("-journal", "-wal", "-shm")  # endings of the files that SQLite has next to a database
 
 _MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _END_BYTES: Final = 16  # of a journal: length of the super-journal's name, its checksum, and the magic bytes
@@ -86,7 +86,7 @@ def create_file(path: Path, folder: int) -> sqlite3.Connection:
         if not is_open:
             hint = "use a folder in which no other account can write"
             raise AccessError(f"another process has replaced {path}, which was just created", hint=hint)
-        # The lock first: without it SQLite would look for a journal beside the path at each transaction.
+        # The lock first: without it SQLite would look for a journal next to the path at each transaction.
         for pragma in (
             "locking_mode = EXCLUSIVE",
             "journal_mode = OFF",
@@ -102,7 +102,6 @@ def create_file(path: Path, folder: int) -> sqlite3.Connection:
 
 
 def _is_open_twice(descriptor: int) -> bool:
-    """Whether another descriptor of this process is of the same file."""
     found = os.fstat(descriptor)
     for other in Path("/dev/fd").iterdir():
         with suppress(OSError):  # closed meanwhile
@@ -123,13 +122,16 @@ def prepare(connection: sqlite3.Connection, authorize: Callable[..., int] = guar
 
 
 def inspect(connection: sqlite3.Connection) -> Path | None:
-    """Inspect the files beside a database that is open. See `prepare`, which does more."""
+    """Inspect the files next to a database that is open. See `prepare`, which does more."""
     main = None
     for name, file in _files(connection):
         for ending in COMPANIONS:
-            beside = file.with_name(file.name + ending)
-            if _require_regular(beside, "a file beside the database", most_links=1) and ending == "-journal":
-                _require_super_journal(beside)
+            companion = file.with_name(file.name + ending)
+            if (
+                _require_regular(companion, "a file next to the database", most_links=1)
+                and ending == "-journal"
+            ):
+                _require_super_journal(companion)
         if name == b"main" and file.exists():  # or it is a name that is only in memory
             main = file
     return main
@@ -190,7 +192,6 @@ def _require_super_journal(journal: Path) -> None:
 
 
 def _super_journal_of(journal: Path) -> bytes | None:
-    """Return the name at the end of a journal, if there is one."""
     with suppress(FileNotFoundError):  # its transaction has just ended
         size = journal.stat().st_size
         end = _read(journal, size - _END_BYTES, _END_BYTES)

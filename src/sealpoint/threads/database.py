@@ -5,7 +5,7 @@ A long result is read a page at a time, so that other calls can run between two 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -54,30 +54,16 @@ class DatabaseStore:
     """
 
     _statements: ModuleType
+    # Types of the names of a checkpoint, as the database has them, and what makes such names of texts
     _names: tuple[type, type, type]
-    """Types of the names of a checkpoint, as the database has them."""
-
-    def _rows(
-        self, statement: str, values: Sequence[Any] = (), conditions: str = ""
-    ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that reads."""
-        raise NotImplementedError
-
-    def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
-        """Trim among ``most`` checkpoints; return how many, and the last of them; nothing at the end."""
-        raise NotImplementedError
-
-    def _encoded(self, *texts: str) -> tuple[Any, ...]:
-        """Return names as the database has them."""
-        raise NotImplementedError
-
-    def _damaged(self, what: str) -> ThreadStoreDownError:
-        """Return the error for a store that is not as this package writes it."""
-        raise NotImplementedError
-
-    def append(self, heads: Sequence[Head]) -> None:
-        """Append events in one transaction. See `ThreadStore`."""
-        raise NotImplementedError
+    _encoded: Callable[..., tuple[Any, ...]]
+    # Returns the rows of a statement that reads, with values and further conditions
+    _rows: Callable[..., list[tuple[Any, ...]]]
+    # Trims among some checkpoints; returns how many, and the last of them; nothing at the end
+    _trim_page: Callable[[int, Sequence[Any], int], list[tuple[Any, ...]]]
+    # Returns the error for a store that is not as this package writes it
+    _damaged: Callable[[str], ThreadStoreDownError]
+    append: Callable[[Sequence[Head]], None]
 
     @property
     def identities(self) -> frozenset[str]:
@@ -100,8 +86,9 @@ class DatabaseStore:
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        rows = self._rows(MACS, self._encoded(*spot) * 2)
-        return [mac for row in rows for mac in self._require(row, bytes)]
+        return [
+            mac for row in self._rows(MACS, self._encoded(*spot) * 2) for mac in self._require(row, bytes)
+        ]
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
         """Yield the events of special writes by checkpoint. See `ThreadStore`."""
@@ -177,7 +164,6 @@ class DatabaseStore:
         return int(number)
 
     def _answer(self, rows: Sequence[Sequence[Any]]) -> Answer:
-        """Return what rows say; there may be no head, or no records."""
         heads = [self._head(row[:5]) for row in rows if row[3] is not None]
         specials = self._specials((self._spot(row[:3]), row[5]) for row in rows if row[5] is not None)
         return Answer(heads, self._clock([row[6:] for row in rows[:1]]), specials)

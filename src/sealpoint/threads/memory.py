@@ -27,7 +27,7 @@ class MemoryThreadStore:
         self._raised = 0  # what `adopt` added to the clock
         self._trimmed = 0
         self.adopted: list[str] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         reset_in_child(self)
 
     @property
@@ -101,15 +101,12 @@ class MemoryThreadStore:
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events. See `ThreadStore`."""
-        with self._lock:
-            self._append(heads)
-
-    def _append(self, heads: Iterable[Head]) -> None:
         now = int(time.time())
-        for head in heads:
-            event = Event(self._last + 1, head, now)
-            self._events.append(event)
-            self._threads.setdefault(head.spot.thread_id, {})[head.spot] = event
+        with self._lock:
+            for head in heads:
+                event = Event(self._last + 1, head, now)
+                self._events.append(event)
+                self._threads.setdefault(head.spot.thread_id, {})[head.spot] = event
 
     def last_special(self) -> int:
         """Return the number of the last event of a special write. See `ThreadStore`."""
@@ -118,13 +115,10 @@ class MemoryThreadStore:
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
         """Append events of special writes to a checkpoint. See `ThreadStore`."""
         with self._lock:
-            self._append_specials(spot, specials)
-
-    def _append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        for special in specials:
-            self._last_special += 1
-            numbered = special._replace(seq=self._last_special)
-            self._specials.setdefault(spot, []).append((numbered, self._last))
+            for special in specials:
+                self._last_special += 1
+                numbered = special._replace(seq=self._last_special)
+                self._specials.setdefault(spot, []).append((numbered, self._last))
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
         """Yield the events of special writes by checkpoint. See `ThreadStore`."""
@@ -139,7 +133,7 @@ class MemoryThreadStore:
             known = [spot for spot in self._specials if spot.thread_id == thread_id]
             live = {head.spot for head in heads if head.kind is not Kind.DELETED}
             live |= {spot for spot, _ in self._specials_of(known)}
-            self._append(Head(spot, Kind.DELETED, b"") for spot in sorted(live))
+            self.append([Head(spot, Kind.DELETED, b"") for spot in sorted(live)])
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
@@ -168,9 +162,9 @@ class MemoryThreadStore:
         """Take what a database has as true. See `ThreadStore`."""
         taken, also = [*heads], [*specials]
         with self._lock:
-            self._append(taken)
+            self.append(taken)
             for spot, events in also:
-                self._append_specials(spot, events)
+                self.append_specials(spot, events)
             self._identities |= identities
             self._raised = max(self._raised, clock - self._last)
             self.adopted.append(reason)
@@ -200,4 +194,4 @@ class MemoryThreadStore:
 
     def reset_after_fork(self) -> None:
         """Replace the lock, which a thread of the parent may hold."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()

@@ -18,6 +18,7 @@ from sealpoint.threads.store import SEPARATOR, Head, Kind, Special, Spot
 
 VERSION: Final = 2
 
+# Columns of the tables, as the statement `TABLES` shows them
 COLUMNS: Final = {
     "adopted": "seq bigint, at bigint, reason text",
     "heads": "seq bigint, thread_id bytea, checkpoint_ns bytea, checkpoint_id bytea, kind smallint,"
@@ -27,7 +28,6 @@ COLUMNS: Final = {
     " idx integer, call bytea, since bigint, head_seq bigint",
     "store": "version integer, identity text, raised bigint, trimmed bigint",
 }
-"""Columns of the tables, as the statement `TABLES` shows them."""
 
 # Code of another role must not run with the rights of this one: no views, triggers and rules.
 TABLES: Final = """
@@ -40,6 +40,7 @@ TABLES: Final = """
 LOCK_CREATION: Final = "SELECT pg_advisory_xact_lock(hashtextextended('sealpoint thread store', 0))"
 HAS_SCHEMA: Final = "SELECT FROM pg_namespace WHERE nspname = %s"
 CREATE_SCHEMA: Final = 'CREATE SCHEMA "{name}"'
+# The tables of version 1
 CREATE: Final = (
     "CREATE TABLE {schema}store (version integer NOT NULL, identity text NOT NULL,"
     " raised bigint NOT NULL, trimmed bigint NOT NULL)",
@@ -50,8 +51,8 @@ CREATE: Final = (
     " kind smallint NOT NULL, mac bytea NOT NULL, at bigint NOT NULL)",
     "CREATE INDEX heads_by_checkpoint ON {schema}heads (thread_id, checkpoint_ns, checkpoint_id, seq)",
 )
-"""The tables of version 1."""
 
+# What version 2 adds: a column of ``heads``, and the special writes
 UPGRADE: Final = (
     "ALTER TABLE {schema}heads ADD COLUMN gone boolean NOT NULL DEFAULT false",
     f"""UPDATE {{schema}}heads AS head SET gone = true WHERE kind = {Kind.DELETED:d} OR EXISTS (
@@ -81,12 +82,11 @@ UPGRADE: Final = (
         END LOOP;
     END $$""",
 )
-"""What version 2 adds: a column of ``heads``, and the special writes."""
 
+# Columns of the tables of version 1
 FIRST_COLUMNS: Final = {
     table: columns.removesuffix(", gone boolean") for table, columns in COLUMNS.items() if table != "specials"
 }
-"""Columns of the tables of version 1."""
 
 SET_VERSION: Final = f"UPDATE {{schema}}store SET version = {VERSION}"
 NO_FLUSH: Final = "SET synchronous_commit = off"
@@ -105,7 +105,6 @@ _RECORD: Final = (
 
 
 def _specials(head: str) -> str:
-    """Return a subquery for the events of special writes to the checkpoint of a row, as records."""
     return f"""(SELECT string_agg({_RECORD}, '{SEPARATOR}') FROM {{schema}}specials AS special
         WHERE special.thread_id = {head}.thread_id AND special.checkpoint_ns = {head}.checkpoint_ns
         AND special.checkpoint_id = {head}.checkpoint_id AND {LIVE_SPECIAL})"""
@@ -230,15 +229,15 @@ TRIM: Final = f"""
     ) SELECT (SELECT count(*) FROM gone), thread_id, checkpoint_ns, checkpoint_id FROM page
     ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1"""
 
+# How long a statement of maintenance may take; each changes a bounded number of rows
 LONG_SECONDS: Final = 60.0
-"""How long a statement of maintenance may take; each changes a bounded number of rows."""
 
 LONG: Final = f"SET LOCAL statement_timeout = '{LONG_SECONDS:.0f}s'"
 
+# Inserts nothing, but needs the right and the lock to do so
 REQUIRE_WRITABLE: Final = """
     INSERT INTO {schema}heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
     SELECT '', '', '', 0, '', 0 WHERE false"""
-"""Inserts nothing, but needs the right and the lock to do so."""
 
 UPGRADE_HINT: Final = (
     "let the owner of its schema open it once: run `sealpoint heads verify DB --threads URL` with that role"
@@ -273,6 +272,10 @@ def special_columns(specials: Iterable[tuple[Spot, Sequence[Special]]]) -> list[
     return [[row[column] for row in rows] for column in range(7)]
 
 
+# Selects a role that a session of the same cluster is, or may become, and by what right it may write.
+# Membership counts with any option: SET ROLE may be all that it allows. An owner counts without any right,
+# since it can grant itself all of them; the owner of a schema can drop the tables in it. Columns have rights
+# of their own. A session of another cluster holds no lock that this one sees: nothing is returned.
 WRITER: Final = """
     SELECT r.rolname::text, CASE
             WHEN r.rolsuper THEN 'is a superuser'
@@ -299,12 +302,6 @@ WRITER: Final = """
         OR has_any_column_privilege(r.oid, c.oid, 'INSERT, UPDATE')
     )
     ORDER BY r.rolsuper DESC, r.oid <> s.oid, r.rolname, r.oid <> n.nspowner, c.relname LIMIT 1"""
-"""Selects a role that a session of the same cluster is, or may become, and by what right it may write.
-
-Membership counts with any option: SET ROLE may be all that it allows. An owner counts without any right,
-since it can grant itself all of them; the owner of a schema can drop the tables in it. Columns have rights of
-their own. A session of another cluster holds no lock that this one sees: nothing is returned.
-"""
 
 HINT: Final = (
     "take this right away, and give the store a role that the saver's cannot become: CREATE ROLE threads"

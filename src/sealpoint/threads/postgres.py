@@ -54,8 +54,8 @@ Result = TypeVar("Result")
 
 MAX_IDLE: Final = 8  # how many connections are kept open; threads that call at the same time may have more
 
+# How much longer than the server this process waits, so that the server can report its own time limit
 GRACE_SECONDS: Final = 0.5
-"""How much longer than the server this process waits, so that the server can report its own time limit."""
 
 _SETTINGS: Final = {
     # Each statement has one good plan, by the index; planning takes longer than running it.
@@ -78,6 +78,7 @@ ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --
 _Translation = tuple[type[ThreadStoreError], str, str | None]
 _LATE: Final[_Translation] = (ThreadStoreTimeoutError, "the server did not answer within {:g} s", None)
 _ABSENT: Final[_Translation] = (ThreadStoreMissingError, "its tables do not exist", ABSENT_HINT)
+# Our error, its text and its hint by SQLSTATE
 _ERRORS: Final[dict[str, _Translation]] = {
     "57014": _LATE,  # a statement
     "55P03": _LATE,  # a lock
@@ -88,7 +89,6 @@ _ERRORS: Final[dict[str, _Translation]] = {
     "3F000": _ABSENT,
     LOST: (ThreadStoreDownError, "the connection is lost", _REACH_HINT),
 }
-"""Our error, its text and its hint by SQLSTATE."""
 
 
 class Pool:
@@ -472,7 +472,6 @@ class PostgresThreadStore(DatabaseStore):
         return rows
 
     def _open(self, connection: Any) -> None:
-        """Check the tables, which are created first if that is wanted."""
         if self._creates:
             self._create(connection)
         found = self._tables(connection)
@@ -484,12 +483,10 @@ class PostgresThreadStore(DatabaseStore):
         if found != statements.COLUMNS:
             raise self._damaged("its tables are not those of a thread store")
         self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints
-        identity = self._identify(connection)
-        if self.identity not in ("", identity):
+        if self.identity not in ("", self._identify(connection)):
             raise self._damaged("another thread store has taken its place")
 
     def _create(self, connection: Any) -> None:
-        """Create the tables, unless there are some."""
         with connection.transaction():
             self._execute(connection, statements.LOCK_CREATION)
             if self._tables(connection):
@@ -503,7 +500,6 @@ class PostgresThreadStore(DatabaseStore):
             self._execute(connection, statements.NAME, (identity,))
 
     def _upgrade(self, connection: Any) -> None:
-        """Add what this version has to a store of version 1."""
         psycopg = require_psycopg()
         try:
             with connection.transaction():

@@ -114,8 +114,8 @@ class SharedFile:
             opened.connection.close()
 
 
+# How many events a store appends before it moves the log into the file, and so to the disk
 CHECKPOINT_EVENTS: Final = 500
-"""How many events a store appends before it moves the log into the file, and so to the disk."""
 
 MAINTENANCE_SECONDS: Final = 3600.0  # time limit of `adopt`, which may change every row
 

@@ -26,8 +26,8 @@ from sealpoint.sqlitefile.opening import create_file, open_file, prepare, requir
 from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
 from sealpoint.threads.store import SEPARATOR, Kind
 
+# What a call on the file may raise: `translated` returns our error for it
 FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError, DatabaseCorruptError)
-"""What a call on the file may raise: `translated` returns our error for it."""
 
 _CREATE_HINT: Final = (
     "create it with create=True or `sealpoint heads adopt DB --create`; if there was one, restore it"
@@ -74,7 +74,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
         return ThreadStoreFullError(f"{name}: the disk is full")
     if code == sqlite3.SQLITE_READONLY and exact != sqlite3.SQLITE_READONLY_DBMOVED:
         return ThreadStoreError(
-            f"{name}: the file, or its log beside it, may not be written",
+            f"{name}: the file, or its log next to it, may not be written",
             hint="let this account write to it, and to its folder",
         )
     if code == sqlite3.SQLITE_CANTOPEN and path.exists():
@@ -84,7 +84,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
                 f"{name}: the folder may not be written",
                 hint="let this account write to it, and to its folder",
             )
-        return ThreadStoreDownError(f"{name}: the file, or its log beside it, cannot be opened")
+        return ThreadStoreDownError(f"{name}: the file, or its log next to it, cannot be opened")
     return None
 
 
@@ -161,6 +161,7 @@ SCHEMA: Final = (
     *_SECOND,
 )
 
+# What makes a store of version 1 one of version 2, but for the version itself
 UPGRADE: Final = (
     "ALTER TABLE heads ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",
     f"""UPDATE heads SET gone = 1 WHERE kind = {Kind.DELETED:d} OR EXISTS (
@@ -170,10 +171,9 @@ UPGRADE: Final = (
     )""",
     *_SECOND,
 )
-"""What makes a store of version 1 one of version 2, but for the version itself."""
 
+# Names of subqueries: SQLite's authorizer sees them as it sees views
 SUBQUERIES: Final = ("latest", "head", "every")
-"""Names of subqueries: SQLite's authorizer sees them as it sees views."""
 
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
 _LIVE: Final = LIVE_SPECIAL.format(schema="")
@@ -183,7 +183,6 @@ READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
 def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
-    """Return a subquery for the events of special writes to a checkpoint, as records."""
     return f"""(SELECT group_concat({_RECORD}, '{SEPARATOR}') FROM specials AS special
         WHERE special.thread_id = {thread_id} AND special.checkpoint_ns = {checkpoint_ns}
         AND special.checkpoint_id = {checkpoint_id} AND {_LIVE})"""
@@ -283,8 +282,8 @@ _APPLICATION_ID: Final = 0x53505448  # "SPTH"
 
 UPGRADE_SECONDS: Final = 60.0  # how long the upgrade of a store may take, which changes every row once
 
+# Size at which SQLite itself moves the log into the file; the store does it earlier, see `claim`
 _LOG_PAGES: Final = 4000
-"""Size at which SQLite itself moves the log into the file; the store does it earlier, see `claim`."""
 
 
 class Opened:
@@ -391,7 +390,6 @@ def _tables(connection: sqlite3.Connection) -> set[str | None]:
 
 
 def _identify(connection: sqlite3.Connection, path: Path) -> str:
-    """Check that a file is a store, and return its identity."""
     (number,) = connection.execute("PRAGMA application_id").fetchone()
     if number != _APPLICATION_ID:
         raise ThreadStoreMissingError(

@@ -6,7 +6,7 @@ The log is only appended to. The last event of a checkpoint says what the databa
     LEAVING   that checkpoint, or none: its deletion began, and may have been interrupted
     DELETED   none; a row that is there was put back
 
-A checkpoint without an event is newer than the last head, or older than the store. Beside the log of
+A checkpoint without an event is newer than the last head, or older than the store. Next to the log of
 checkpoints there is one of special writes; DELETED ends those before it.
 
 Formats. A record of a special write is what the statements of the stores return, in hex where it says so;
@@ -27,9 +27,9 @@ SEPARATOR: Final = ","
 NOTHING_REPLACED: Final = -1  # `Special.since` of a write that may have replaced nothing
 
 
+# Ids of the calls of writes, by task and index; empty for those without one. A write of the user that is not
+# bound to its row has no index: it may be in any place.
 Calls = dict[tuple[str, int | None], bytes]
-"""Ids of the calls of writes, by task and index; empty for those without one. A write of the user that is not
-bound to its row has no index: it may be in any place."""
 
 
 class Special(NamedTuple):
@@ -91,16 +91,16 @@ def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes
     return standing
 
 
+# Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)
 MAC_BYTES: Final = 16
-"""Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)."""
 
 TIMEOUT_SECONDS: Final = 1.0  # how long a call may take by default
 
+# How many rows of a long result are read or written at a time: other calls can run between two pages
 PAGE_ROWS: Final = 1000
-"""How many rows of a long result are read or written at a time: other calls can run between two pages."""
 
+# How many earlier contents of one checkpoint are compared: LangGraph stores each id once
 REPLACED: Final = 64
-"""How many earlier contents of one checkpoint are compared: LangGraph stores each id once."""
 
 
 class Kind(IntEnum):
@@ -185,7 +185,7 @@ class ThreadStore(Protocol):
 
     @property
     def identities(self) -> frozenset[str]:
-        """See the class. Read anew each time."""
+        """See the class. Read again each time."""
 
     @property
     def claim(self) -> int:

@@ -125,8 +125,9 @@ def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> d
         spot = checkpoint_of(names)
         if spot is not None and spot in wanted:
             parts = parts_of(opener, cell)
-            write = StoredWrite(parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b"")
-            found.setdefault(spot, {})[cell.where.key] = write
+            found.setdefault(spot, {})[cell.where.key] = StoredWrite(
+                parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b""
+            )
     return {spot: [*writes.values()] for spot, writes in found.items()}
 
 
@@ -220,7 +221,6 @@ class WriteCheck:
 
 @lru_cache(16)
 def _needed(call: bytes) -> int:
-    """Return the places of a call, as bits."""
     ordinary, special = places_of(call)
     return sum(1 << (idx + _SHIFT) for idx in (*ordinary, *special))
 

@@ -46,7 +46,7 @@ from sealpoint.errors import (
     WrongThreadStoreError,
 )
 from sealpoint.merkle import Tree
-from sealpoint.sealed.heads import parse_claim
+from sealpoint.sealed.heads import Standing, claim_error, pack_spot, parse_claim, standing_of
 from sealpoint.sealed.rows import Parts
 from sealpoint.threads.store import Head, Kind, Special, Spot, ThreadStore, line_of
 from sealpoint.utc import now
@@ -116,22 +116,17 @@ class HeadCheck(Observer):
             self._seen.setdefault(self._mark(spot), UNOPENED)
 
     def _mark(self, spot: Spot) -> bytes:
-        names = [part.encode("utf-8", "surrogatepass") for part in spot]
-        packed = b"".join(len(name).to_bytes(8, "big") + name for name in names)
-        return blake2b(packed, digest_size=16, key=self._salt).digest()
+        return blake2b(pack_spot(spot), digest_size=16, key=self._salt).digest()
 
     def _check_claim(self, spot: Spot, claim: object) -> None:
-        identity, at = parse_claim(claim)
-        if identity not in self._identities:
-            self._identities = self._store.identities  # `adopt` may have added it meanwhile
-        if identity not in self._identities:
-            wrong = WrongThreadStoreError("it was stored beside another thread store")
-            self._failures.append(self._finding(Difference.OTHER_STORE, spot, wrong))
-        elif identity == self._identity and at > self._clock:
-            self._clock = self._store.find([]).clock
-            if at > self._clock:
-                behind = ThreadStoreBehindError(f"the thread store is at {self._clock}; it was at {at}")
-                self._failures.append(self._finding(Difference.BEHIND, spot, behind))
+        named = parse_claim(claim)
+        if claim_error(named, self._identity, self._identities, self._clock):
+            # `adopt` may have added it meanwhile, or the database is later than the clock.
+            self._identities, self._clock = self._store.identities, self._store.find([]).clock
+        if error := claim_error(named, self._identity, self._identities, self._clock):
+            is_other = isinstance(error, WrongThreadStoreError)
+            kind = Difference.OTHER_STORE if is_other else Difference.BEHIND
+            self._failures.append(self._finding(kind, spot, error))
 
     def findings(self) -> Iterable[Failure]:
         """Return a finding for each checkpoint added since that names another store, or a later state."""
@@ -162,18 +157,20 @@ class HeadCheck(Observer):
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
         """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
-        if head.kind is Kind.DELETED:
-            return None if state is None else Difference.PUT_BACK
-        # A content that was never recorded is newer than the head; one that is not bound may be adopted.
-        is_other = state not in (None, UNOPENED) and self._rows.adopted_mac(head.spot, state) != head.mac
-        if is_other and (state == UNBOUND or state in self._store.replaced(head.spot)):
-            return Difference.EARLIER
+        if state is not None:
+            # One that does not open is there, and has been named: it has no content to compare.
+            mac = head.mac if state == UNOPENED else self._rows.adopted_mac(head.spot, state)
+            standing = standing_of(head, mac, is_bound=state != UNBOUND)
+            if standing is Standing.UNKNOWN:
+                replaced = self._store.replaced(head.spot)
+                standing = standing_of(head, mac, is_bound=True, replaced=replaced)
+            if standing is not Standing.PRESENT:
+                return Difference.PUT_BACK if standing is Standing.ABSENT else Difference.EARLIER
         if head.kind is Kind.LEAVING:
             return Difference.LEAVING
-        return Difference.MISSING if state is None else None
+        return Difference.MISSING if state is None and head.kind is Kind.PUT else None
 
     def _resolve(self, suspects: Mapping[Spot, Head]) -> Iterator[Failure]:
-        """Look at differences again, and yield those that are found."""
         for left in range(ROUNDS, -1, -1):
             if not suspects:
                 return
