@@ -60,7 +60,7 @@ def rows(store: PostgresRows) -> tuple[int, ...]:
     counted = sum(count.rows for count in store.count())
     read = sum(len(store.read(column, None).cells) for column in store.columns)
     shares = sum(share.rows for share in status(store))
-    return counted, read, shares, audit(store).rows, len(list(store.cleartext.records()))
+    return counted, read, shares, audit(store).rows, len(list(store.records()))
 
 
 def test_a_writer_is_not_seen_until_the_end(role: Role, url: str) -> None:

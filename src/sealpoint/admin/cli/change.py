@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +35,13 @@ from sealpoint.admin.maintenance.job import (
     Phase,
     Report,
     Step,
-    make_plan,
-    require_keys,
 )
 from sealpoint.admin.maintenance.result import Check, Options, Reason
 from sealpoint.admin.maintenance.scrub import Scrubbed
 from sealpoint.admin.maintenance.workers import Stop
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.suites import SUITES
-from sealpoint.errors import SealpointError
+from sealpoint.errors import SealpointError, excerpt
 
 MAX_PLACES: Final = 5
 
@@ -110,9 +108,16 @@ def stopping() -> Iterator[Stop]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What a command says about its job."""
+class Change:
+    """A job over one database, or its plan, and what the command says about it."""
 
+    run: Run
+    database: str
+    cipher: RingCipher
+    options: Options
+    job: Callable[..., Job] = Job
+    thread: str | None = None  # the only one whose rows are changed
+    scrubs: bool = False  # whether it has an option for that
     actions: Mapping[Action, str]
     column: str  # of the actions, in the table of a plan
     changed: str  # the member that counts the changed values
@@ -122,41 +127,28 @@ class Words:
     left: Reason
     first: str = ""  # what is to be done before the plan is carried out
 
+    @contextmanager
+    def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
+        with ExitStack() as stack:
+            store = stack.enter_context(closing(open_store(self.database, writable=writable)))
+            job = self.job(store, self.cipher, self.options, self.database, writable=writable)
+            yield store, stack.enter_context(closing(job))
 
-class Change:
-    """A job over one database, or its plan."""
-
-    scrubs = True
-
-    def __init__(self, run: Run, database: str, cipher: RingCipher, options: Options, words: Words) -> None:
-        self._run, self._database, self._cipher = run, database, cipher
-        self._options, self._words = options, words
-
-    def _open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
-        return store
-
-    def _require_fitting(self, store: RowStore) -> None:
-        require_keys(store, self._cipher.ring, self._options)
-
-    def _make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
-        return make_plan(rows, self._cipher.ring, self._options, damage)
-
-    def _make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
-        return Job(store, self._cipher, self._options, stop=stop, report=report, url=self._database)
-
-    def _count_late(self, outcome: Outcome) -> int:
-        return outcome.left - outcome.count(*self._words.advice)
+    def _plan(self, job: Job, damage: list[SealpointError]) -> list[Step]:
+        plan = job.plan(damage)
+        if self.thread is not None and not plan and not damage:
+            cause = f"no rows of thread {excerpt(self.thread)}; `sealpoint inspect DB` lists the ids"
+            raise typer.BadParameter(cause, param_hint="--thread")
+        return plan
 
     def show(self) -> None:
         """Show the plan."""
         damage = list[SealpointError]()
-        with ExitStack() as stack:
-            store = stack.enter_context(closing(open_store(self._database)))
-            rows = self._open_rows(store, stack, writable=False)
-            self._require_fitting(store)
-            self._run.looks_at(store)
-            plan = self._make_plan(rows, damage)
-        self._run.finds(
+        with self._opened(writable=False) as (store, job):
+            job.require_fitting()
+            self.run.looks_at(store)
+            plan = self._plan(job, damage)
+        self.run.finds(
             {
                 Reason.NOT_APPLIED: True,
                 Reason.DAMAGED: damage,
@@ -164,10 +156,10 @@ class Change:
                 Reason.KEYS_MISSING: any(step.action is Action.NEEDS_KEY for step in plan),
             }
         )
-        self._run.end(self._plan_members(plan, applied=False), self._show_plan)
-        if not self._run.as_json:
-            if self._words.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
-                say(self._words.first)
+        self.run.end(self._plan_members(plan, applied=False), self._show_plan)
+        if not self.run.as_json:
+            if self.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
+                say(self.first)
             say("--apply carries it out")
         complain_of_damage(store.name, damage)
 
@@ -179,45 +171,43 @@ class Change:
                 "key": share.key_id,
                 "rows": share.rows,
                 "bytes": share.size_bytes,
-                "action": self._words.actions[action],
+                "action": self.actions[action],
             }
             for share, action in plan
         ]
-        return {"key": self._cipher.ring.require_active().id, "applied": applied, "plan": steps}
+        return {"key": self.cipher.ring.require_active().id, "applied": applied, "plan": steps}
 
     def _show_plan(self, document: Document) -> None:
-        columns = ("table", "kind", "key", "rows", "bytes", self._words.column)
+        columns = ("table", "kind", "key", "rows", "bytes", self.column)
         show_table(columns, (step.values() for step in document["plan"]))
 
     def apply(self) -> None:
         """Carry the plan out."""
-        failures = ShownFailures(shown=not self._run.as_json)
-        with ExitStack() as stack:
-            store = stack.enter_context(closing(open_store(self._database, writable=True)))
-            rows = self._open_rows(store, stack, writable=True)
-            self._run.looks_at(store)
-            plan = self._make_plan(rows, [])
+        failures = ShownFailures(shown=not self.run.as_json)
+        with self._opened(writable=True) as (store, job):
+            self.run.looks_at(store)
+            plan = self._plan(job, [])
             with stopping() as stop, _reporting(failures) as report:
-                outcome = self._make_job(store, rows, stop, report).run()
+                outcome = job.run(stop, report)
         if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
             complain(str(outcome.problem), outcome.problem.hint)
         self._record(outcome, plan)
         members = {**self._plan_members(plan, applied=True), **self._outcome_members(outcome, failures)}
-        self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
+        self.run.end(members, lambda document: self._show_outcome(outcome, failures, document))
 
     def _record(self, outcome: Outcome, plan: list[Step]) -> None:
         """Record why an outcome does not show that all values are as they are to be."""
         is_changed = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
-        self._run.finds(
+        self.run.finds(
             {
                 Reason.NO_ROWS: not any(step.share.rows for step in plan),
                 Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
-                self._words.left: outcome.left,
+                self.left: outcome.left,
                 Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
                 Reason.LEGACY_ALLOWED: outcome.legacy,
-                Reason.KEY_CHECK_WAIVED: not self._options.check_keys,
-                Reason.NOT_VERIFIED: is_changed and self._options.check is Check.NONE,
-                Reason.SAMPLED: is_changed and self._options.check is Check.SAMPLE,
+                Reason.KEY_CHECK_WAIVED: not self.options.check_keys,
+                Reason.NOT_VERIFIED: is_changed and self.options.check is Check.NONE,
+                Reason.SAMPLED: is_changed and self.options.check is Check.SAMPLE,
                 **(scrub_reasons(outcome.scrubbed) if outcome.scrubbed else {}),
             }
         )
@@ -225,12 +215,12 @@ class Change:
     def _outcome_members(self, outcome: Outcome, failures: ShownFailures) -> dict[str, Any]:
         scrubbed = outcome.scrubbed
         return {
-            self._words.changed: outcome.changed,
+            self.changed: outcome.changed,
             "raced": outcome.raced,
             "plaintext": outcome.plaintext,
             "legacy": outcome.legacy,
             "left": outcome.left,
-            **failures.end(self._run.result),
+            **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
             **({"scrubbed": scrubbed and scrubbed_object(scrubbed)} if self.scrubs else {}),
@@ -240,18 +230,18 @@ class Change:
 
     def _show_outcome(self, outcome: Outcome, failures: ShownFailures, document: Document) -> None:
         """Print an outcome as a table, and below it how the job ended and what to do about the rest."""
-        changed = self._words.changed
+        changed = self.changed
         columns = (changed, "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
         names = (*columns[:-1], "longest_lock_ms")
         show_table(columns, [[document[name] for name in names]])
         if outcome.end is End.LOCKED and outcome.problem is not None:
             say(f"stopped early: {outcome.problem}; {outcome.problem.hint}")
         elif outcome.end is not End.COMPLETE:
-            say(_ENDS[outcome.end].format(done=self._words.done))
+            say(_ENDS[outcome.end].format(done=self.done))
         else:
-            late = 0 if failures.count else max(0, self._count_late(outcome))
-            left = [(line, outcome.count(action)) for action, line in self._words.advice.items()]
-            for line, number in (*left, (self._words.late, late)):
+            late = 0 if failures.count else max(0, outcome.left - outcome.count(*self.advice))
+            left = [(line, outcome.count(action)) for action, line in self.advice.items()]
+            for line, number in (*left, (self.late, late)):
                 if number:
                     say(_sentence(line, number))
         if outcome.scrubbed:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import typer
 
 from sealpoint.admin.cli.change import (
     ACTIONS,
     Change,
-    Words,
     require_database,
     scrub_reasons,
     scrubbed_object,
@@ -40,26 +38,21 @@ from sealpoint.admin.cli.options import (
 )
 from sealpoint.admin.cli.output import put, say, show_table, warn
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import BATCH, Batch, RowStore, WholeRowStore
+from sealpoint.admin.databases.rows import BATCH, Batch
 from sealpoint.admin.keys.lock import holding
-from sealpoint.admin.maintenance.job import Action, Job, Outcome, Report, Step
+from sealpoint.admin.maintenance.job import Action
 from sealpoint.admin.maintenance.rebind import (
     Binder,
     RebindJob,
     RebindOptions,
     Visible,
-    make_plan,
     remembered,
-    require_not_remembered,
-    sealing_sentinels,
 )
 from sealpoint.admin.maintenance.result import Check, Options, Reason
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.admin.maintenance.scrub import Scrubbed, forecast
 from sealpoint.admin.maintenance.scrub import scrub as scrub_file
-from sealpoint.admin.maintenance.workers import Stop
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import SealpointError, excerpt
 
 _NOTICED_SECONDS: Final = 1.0
 _NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
@@ -122,7 +115,12 @@ def rotate(
     # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(run), suite, follow=False)
     key_id = cipher.ring.require_active().id
-    words = Words(
+    change = Change(
+        run=run,
+        database=named,
+        cipher=cipher,
+        options=options,
+        scrubs=True,
         actions=ACTIONS,
         column=f"under {key_id}",
         changed="resealed",
@@ -131,7 +129,6 @@ def rotate(
         late=f"{{values}} written meanwhile {{are}} not under {key_id!r}: run again",
         left=Reason.VALUES_LEFT,
     )
-    change = Change(run, named, cipher, options, words)
     (change.apply if apply else change.show)()
 
 
@@ -308,7 +305,13 @@ def rebind(
     if unbind and not allow_thread_store and find_threads(None, cipher.ring.path) is not None:
         raise remembered()
     Binder(cipher, options.visible)  # which refuses keys of metadata, and a ring without an index key
-    words = Words(
+    change = Change(
+        run=run,
+        database=named,
+        cipher=cipher,
+        options=options,
+        job=RebindJob,
+        thread=thread,
         actions=_UNBINDING if unbind else _BINDING,
         column="action",
         changed="changed",
@@ -319,40 +322,4 @@ def rebind(
         first='first start every agent with SealedSaver(..., unbound="allow"):'
         " others refuse rows that are bound, or rows that are not",
     )
-    change = _Rebinding(run, named, cipher, options, words)
     (change.apply if apply else change.show)()
-
-
-class _Rebinding(Change):
-    """A job that changes whole rows."""
-
-    scrubs = False
-    _options: RebindOptions
-
-    def _open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> WholeRowStore:
-        options = self._options
-        sentinel = None if options.unbind else sealing_sentinels(self._cipher)
-        kind = kind_of(self._database)
-        rows = kind.open_whole(
-            self._database, writable=writable, thread_id=options.thread_id, sentinel=sentinel
-        )
-        return stack.enter_context(closing(rows))
-
-    def _require_fitting(self, store: RowStore) -> None:
-        super()._require_fitting(store)
-        require_not_remembered(store, self._cipher, self._options)
-
-    def _make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
-        options = self._options
-        plan = make_plan(cast("WholeRowStore", rows), self._cipher.ring, options, damage)
-        if options.thread_id is not None and not plan and not damage:
-            cause = f"no rows of thread {excerpt(options.thread_id)}; `sealpoint inspect DB` lists the ids"
-            raise typer.BadParameter(cause, param_hint="--thread")
-        return plan
-
-    def _make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
-        whole, url = cast("WholeRowStore", rows), self._database
-        return RebindJob(store, whole, self._cipher, self._options, stop=stop, report=report, url=url)
-
-    def _count_late(self, outcome: Outcome) -> int:
-        return outcome.pending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
@@ -319,19 +319,3 @@ class Record(NamedTuple):
     metadata: Any
     flaw: str | None = None
     is_readable: bool = False
-
-
-class Cleartext(Protocol):
-    """What is readable in one database beside its values."""
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
-
-        With ``only``, from that column.
-        """
-
-    def records(self) -> Iterator[Record]:
-        """Yield what stands beside the value of each checkpoint."""
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield the readable values besides the sealed ones. SQLite has none."""

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from sealpoint.admin.databases.cells import EVERYTHING, Cell, Cleartext, Column, Selection
+from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection
 from sealpoint.errors import KeyRingError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
@@ -186,10 +186,6 @@ class RowStore(Protocol):
         """What tells it from a copy and from another database of the same name."""
 
     @property
-    def cleartext(self) -> Cleartext:
-        """What is readable in it beside its values."""
-
-    @property
     def missing_tables(self) -> tuple[str, ...]:
         """The tables that every saver makes, and that are not there."""
 
@@ -231,6 +227,18 @@ class RowStore(Protocol):
 
         In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
         """
+
+    def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
+
+        With ``only``, from that column.
+        """
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands next to the value of each checkpoint."""
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the readable values besides the sealed ones. SQLite has none."""
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""

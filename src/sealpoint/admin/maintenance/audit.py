@@ -158,7 +158,7 @@ def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
     return Audit(
         shares=tuple(status(store)),
         metadata=_metadata(store, allowed),
-        addresses=_addresses(store.cleartext.names()),
+        addresses=_addresses(store.key_texts()),
         inline=inline,
         other_inline=other_inline,
         readable_tables=tuple(name for name in names if name.rpartition(".")[2].lower() in READABLE_TABLES),
@@ -258,7 +258,7 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
     rows = unreadable = other_rows = 0
     tallies: dict[tuple[str, str | None], _Tally] = {}
     seals_metadata = any(column.in_json for column in store.columns)
-    for record in store.cleartext.records():
+    for record in store.records():
         rows += 1
         try:
             fields = decode_metadata(record.metadata)
@@ -294,7 +294,7 @@ def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
 def _inline(store: RowStore) -> tuple[tuple[InlineValue, ...], int]:
     rows: dict[tuple[str, str], int] = {}
     others = 0
-    for value in store.cleartext.inline():
+    for value in store.inline():
         place = (label(value.channel), value.kind)
         if place not in rows and len(rows) == MAX_LABELS:
             others += value.rows

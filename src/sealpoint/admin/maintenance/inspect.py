@@ -53,7 +53,7 @@ class Readable(NamedTuple):
 def threads(store: RowStore) -> Iterator[str]:
     """Yield the id of each thread once, table by table in their order."""
     seen = set[str]()
-    for _, thread_id in store.cleartext.names("thread_id"):
+    for _, thread_id in store.key_texts("thread_id"):
         if thread_id not in seen:
             seen.add(thread_id)
             yield thread_id

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_decodable, require_readable
+from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
     Beside,
@@ -22,13 +23,13 @@ from sealpoint.admin.databases.rows import (
     WholeRowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.job import Action, Job, Report, Step, action_of
+from sealpoint.admin.maintenance.job import Action, Job, Step, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
 from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import require_beside
-from sealpoint.admin.maintenance.workers import Assignment, Signal
+from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
@@ -318,30 +319,19 @@ def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, byt
     return Sentinels(EncryptedSerializer(cipher)).sealed
 
 
+def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, writable: bool) -> WholeRowStore:
+    sentinel = None if options.unbind else sealing_sentinels(cipher)
+    opening = kind_of(database).open_whole
+    return opening(database, writable=writable, thread_id=options.thread_id, sentinel=sentinel)
+
+
 def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
     """Rebind: the work of each worker."""
-    from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-
     options = assignment.options
     if not isinstance(options, RebindOptions):
         raise TypeError(f"options are {type(options).__name__}")
-    sentinel = None if options.unbind else sealing_sentinels(cipher)
-    opened = PostgresWholeRows(assignment.url, writable=True, thread_id=options.thread_id, sentinel=sentinel)
-    with closing(opened) as store:
+    with closing(_open_rows(assignment.url, cipher, options, writable=True)) as store:
         yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
-
-
-# --- the job --------------------------------------------------------------------------------------
-
-
-def make_plan(
-    rows: WholeRowStore,
-    ring: KeyRing,
-    options: RebindOptions,
-    damage: list[SealpointError] | None = None,
-) -> list[Step]:
-    """Return what a job would do with the rows of the database."""
-    return [Step(share, _action(share, ring, options)) for share in status(rows, damage=damage)]
 
 
 def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
@@ -359,38 +349,48 @@ def is_bound(share: Share) -> bool:
 
 
 class RebindJob(Job):
-    """One rebinding of one database."""
+    """One rebinding of one database, whose whole rows it opens itself."""
 
     _work = staticmethod(rebinding)
+    _options: RebindOptions
 
     def __init__(
         self,
         store: RowStore,
-        rows: WholeRowStore,
         cipher: RingCipher,
         options: RebindOptions,
+        url: str,
         *,
-        stop: Signal,
-        report: Report,
-        url: str = "",
+        writable: bool = True,
     ) -> None:
-        super().__init__(store, cipher, options, stop=stop, report=report, url=url)
-        self._rows = self._changed = rows
-        self._wanted = options
+        super().__init__(store, cipher, options, url)
+        self._rows = self._changed = _open_rows(url, cipher, options, writable=writable)
         self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 
+    def close(self) -> None:
+        """Close the whole rows."""
+        self._rows.close()
+
+    def require_fitting(self) -> None:
+        """Refuse a wrong ring, and rows that a thread store remembers."""
+        super().require_fitting()
+        require_not_remembered(self._store, self._cipher, self._options)
+
+    def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
+        """Return what the job would do with the rows. See `Job.plan`."""
+        shares, ring = status(self._rows, damage=damage), self._cipher.ring
+        return [Step(share, _action(share, ring, self._options)) for share in shares]
+
     def _run(self, before_change: BeforeChange | None) -> Events:
-        return rebind(self._rows, self._cipher, replace(self._wanted, allow_thread_store=True), before_change)
+        options = replace(self._options, allow_thread_store=True)
+        return rebind(self._rows, self._cipher, options, before_change)
 
     def _rotate(self) -> None:
-        require_not_remembered(self._store, self._cipher, self._wanted)
         super()._rotate()
-        if self._wanted.unbind:
+        if self._options.unbind:
             self._rows.remove_sentinels()
 
-    def _count_left(self, store: RowStore) -> None:
-        del store
-        plan = make_plan(self._rows, self._cipher.ring, self._wanted)
-        wrong = [step for step in plan if is_bound(step.share) is self._wanted.unbind]
+    def _count_left(self) -> None:
+        wrong = [step for step in self.plan() if is_bound(step.share) is self._options.unbind]
         self._outcome.left = sum(step.share.rows for step in wrong)
         self._outcome.remaining = wrong

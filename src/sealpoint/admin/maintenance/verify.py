@@ -152,7 +152,7 @@ def check_records(
     The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
     """
     ids, waiting = set[int](), Counter[int]()
-    for record in store.cleartext.records():
+    for record in store.records():
         try:
             if record.flaw is not None:
                 raise RowError(record.flaw)
@@ -166,7 +166,7 @@ def check_records(
         waiting.pop(own, None)
         if parent is not None and parent not in ids:
             waiting[parent] += 1
-    again = store.cleartext.records() if waiting else ()
+    again = store.records() if waiting else ()
     orphans = (record.place for record in again if _marks(record)[1] in waiting)
     return Places(waiting.total(), tuple(islice(orphans, MAX_PLACES)))
 

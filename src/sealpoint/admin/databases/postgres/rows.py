@@ -80,66 +80,6 @@ _INLINE: Final = f"""
     GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_MAX_INLINE + 1}"""
 
 
-class PostgresCleartext:
-    """A `Cleartext` of one schema of a Postgres database."""
-
-    def __init__(self, checked: CheckedTables) -> None:
-        self._checked = checked
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `Cleartext.names`."""
-        for table, columns in self._checked.found.columns.items():
-            for column in _NAMED:
-                if column in columns and only in (None, column):
-                    text_of = f"left({column}, {_NAME_CHARS})"
-                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
-                        if text is not None:
-                            yield column, text
-
-    def records(self) -> Iterator[Record]:
-        """Yield what stands beside the values of each checkpoint. See `Cleartext.records`."""
-        layout = self._checked.found.layouts.get("checkpoints")
-        if layout is None:
-            return
-        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
-        has_id = "checkpoint_id" in layout.primary
-        key = ", ".join(layout.primary)
-        own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
-        parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
-        metadata = f"left(metadata::text, {_METADATA_CHARS})"
-        columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
-        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
-            place = dict(zip(layout.primary, row, strict=False))
-            is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
-            flaws = {
-                "the checkpoint lacks its sealed part": was_bound and not is_bound,
-                "the row holds no checkpoint": not is_one,
-                "the row does not hold the checkpoint of its id": not is_own,
-            }
-            flaw = next((flaw for flaw, is_so in flaws.items() if is_so), None)
-            yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
-        if "checkpoints" in self._checked.found.layouts:
-            found = self._checked.select("checkpoints", _INLINE, ())
-            if len(found) > _MAX_INLINE:
-                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
-            yield from (InlineValue(*row) for row in found)
-
-    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
-        after: tuple[Any, ...] = ()
-        while True:
-            where = f"WHERE ({key}) > ({places(after)})" if after else ""
-            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self._checked.select(table, statement, after)
-            yield from found
-            if len(found) < rows:
-                return
-            after = found[-1][: key.count(",") + 1]
-
-
 Result = TypeVar("Result")
 
 _EVERY: Final = """
@@ -191,7 +131,6 @@ class PostgresRows:
             raise
         self._found = self._checked.found
         self.is_superuser = self._checked.is_superuser
-        self.cleartext = PostgresCleartext(self._checked)
         self._pass = Pass()
         self._most = _MOST
         columns = (column_of(layout) for layout in self._found.layouts.values())
@@ -335,6 +274,59 @@ class PostgresRows:
             else:
                 self._most = min(2 * self._most, _MOST)  # lost values are often adjacent
                 return bound, done
+
+    def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `RowStore.key_texts`."""
+        for table, columns in self._found.columns.items():
+            for column in _NAMED:
+                if column in columns and only in (None, column):
+                    text_of = f"left({column}, {_NAME_CHARS})"
+                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
+                        if text is not None:
+                            yield column, text
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands beside the values of each checkpoint. See `RowStore.records`."""
+        layout = self._found.layouts.get("checkpoints")
+        if layout is None:
+            return
+        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
+        has_id = "checkpoint_id" in layout.primary
+        key = ", ".join(layout.primary)
+        own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
+        parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
+        metadata = f"left(metadata::text, {_METADATA_CHARS})"
+        columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
+        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
+            place = dict(zip(layout.primary, row, strict=False))
+            is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
+            flaws = {
+                "the checkpoint lacks its sealed part": was_bound and not is_bound,
+                "the row holds no checkpoint": not is_one,
+                "the row does not hold the checkpoint of its id": not is_own,
+            }
+            flaw = next((flaw for flaw, is_so in flaws.items() if is_so), None)
+            yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
+        if "checkpoints" in self._found.layouts:
+            found = self._checked.select("checkpoints", _INLINE, ())
+            if len(found) > _MAX_INLINE:
+                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
+            yield from (InlineValue(*row) for row in found)
+
+    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
+        after: tuple[Any, ...] = ()
+        while True:
+            where = f"WHERE ({key}) > ({places(after)})" if after else ""
+            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self._checked.select(table, statement, after)
+            yield from found
+            if len(found) < rows:
+                return
+            after = found[-1][: key.count(",") + 1]
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
         """Return those of the values that are not there. See `RowStore.lost`."""

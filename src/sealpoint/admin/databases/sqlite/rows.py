@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -49,52 +49,6 @@ from sealpoint.sqlitefile import guard
 
 LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
-
-
-class SqliteCleartext:
-    """A `Cleartext` of one SQLite file."""
-
-    def __init__(self, file: CheckedFile) -> None:
-        self._file = file
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `Cleartext.names`."""
-        for table in sorted(self._file.tables):
-            for column in NAMED[table]:
-                has_it = column != "task_path" or self._file.has_task_path
-                if has_it and only in (None, column):
-                    yield from ((column, text) for text in self._texts(table, column))
-
-    def _texts(self, table: str, column: str) -> Iterator[str]:
-        statement = f"""
-            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
-            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
-        last, operator, more = b"", ">=", True
-        while more:
-            found, more = self._file.page(statement.format(operator), (last,), _TEXTS)
-            yield from (text for (text,) in found if isinstance(text, str))
-            if more:
-                (text,) = found[-1]
-                last, operator = text if isinstance(text, bytes) else text.encode(self._file.encoding), ">"
-
-    def records(self) -> Iterator[Record]:
-        """Yield what stands beside the value of each checkpoint. See `Cleartext.records`."""
-        statement = f"""
-            SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
-            FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
-        first, more = LOWEST, CHECKPOINTS.table in self._file.tables
-        while more:
-            found, more = self._file.page(statement, (first,), BATCH)
-            require_rising(first, [row[-1] for row in found])
-            for *key, parent, metadata, _ in found:
-                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
-            if more:
-                self._file.require_order(CHECKPOINTS.table)
-                first = found[-1][-1] + 1
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield nothing: in SQLite all channel values are in the checkpoint."""
-        yield from ()
 
 
 _LEAST_SECONDS: Final = 5.0
@@ -143,7 +97,6 @@ class SqliteRows:
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._holds = "1"  # in SQL, which rows the store has
         self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES
-        self.cleartext = SqliteCleartext(self._file)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -196,11 +149,9 @@ class SqliteRows:
         """Whether ``writes`` has the column, which older databases lack."""
         return self._file.has_task_path
 
-    @contextmanager
-    def one_state(self) -> Iterator[None]:
+    def one_state(self) -> AbstractContextManager[None]:
         """Read one state of the file. See `RowStore.one_state`."""
-        with self._file.snapshot():
-            yield
+        return self._file.snapshot()
 
     def hold(self) -> Any:
         """Exclude other runs, by a lock on a file beside the database that ends with this process."""
@@ -239,6 +190,45 @@ class SqliteRows:
         found, more = self._file.page(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
         return Page(list(access.cells(found)), found[-1][-1] if more else None)
+
+    def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `RowStore.key_texts`."""
+        for table in sorted(self._file.tables):
+            for column in NAMED[table]:
+                has_it = column != "task_path" or self.has_task_path
+                if has_it and only in (None, column):
+                    yield from ((column, text) for text in self._texts(table, column))
+
+    def _texts(self, table: str, column: str) -> Iterator[str]:
+        statement = f"""
+            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
+            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
+        last, operator, more = b"", ">=", True
+        while more:
+            found, more = self._file.page(statement.format(operator), (last,), _TEXTS)
+            yield from (text for (text,) in found if isinstance(text, str))
+            if more:
+                (text,) = found[-1]
+                last, operator = text if isinstance(text, bytes) else text.encode(self._file.encoding), ">"
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands beside the value of each checkpoint. See `RowStore.records`."""
+        statement = f"""
+            SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
+            FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
+        first, more = LOWEST, CHECKPOINTS.table in self._file.tables
+        while more:
+            found, more = self._file.page(statement, (first,), BATCH)
+            require_rising(first, [row[-1] for row in found])
+            for *key, parent, metadata, _ in found:
+                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
+            if more:
+                self._file.require_order(CHECKPOINTS.table)
+                first = found[-1][-1] + 1
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield nothing: in SQLite all channel values are in the checkpoint."""
+        yield from ()
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
