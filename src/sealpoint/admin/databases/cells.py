@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base.metadata import decode_metadata
@@ -104,23 +105,19 @@ class Where(NamedTuple):
         column: The column.
         key: The columns of the row's key, in the order of ``column.key``.
         locator: Lets the store find and replace the cell without a search.
-        others: The columns ``column.beside``, in their order.
+        beside: Other columns that were read with the value, by name: those of ``column.beside``, or what a
+            store of whole rows reads.
     """
 
     column: Column
     key: tuple[Any, ...]
     locator: Any = None
-    others: tuple[Any, ...] = ()
+    beside: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def names(self) -> dict[str, Any]:
         """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
-
-    @property
-    def beside(self) -> dict[str, Any]:
-        """The columns beside the value by name."""
-        return dict(zip(self.column.beside, self.others, strict=True))
 
     def require_key(self) -> None:
         """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.

@@ -6,9 +6,13 @@ update.
 
 Whole rows: cells with all columns of their rows, for what must seal or restore several columns at once.
 
-A store of whole rows has the interface of a `RowStore`, with these differences: a cell's locator is a
-`Beside`; ``change`` returns a `Replacement`; the cells of a Postgres checkpoint are its row, whether or not
-its metadata has a sealed part.
+A store of whole rows has the interface of a `RowStore`, with these differences: ``change`` returns a
+`Replacement`; the cells of a Postgres checkpoint are its row, whether or not its metadata has a sealed part;
+`Where.beside` has all other columns, by these names:
+
+    parent, metadata     of a checkpoint, as they are stored
+    document, channels   of one on Postgres: its JSON, and the channels with values in rows of their own
+    task_path            of a write; empty if the table lacks the column
 """
 
 from __future__ import annotations
@@ -304,17 +308,6 @@ UNSEALED_ROW: Final = "+"
 
 Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
 """
-
-
-class Beside(NamedTuple):
-    """What a row holds beside the key, the tag and the value of its cell."""
-
-    locator: Any = None  # lets the store find the row
-    parent: Any = None  # id of a checkpoint's parent
-    metadata: Any = None  # as it is stored
-    document: str = ""  # JSON of a Postgres checkpoint
-    channels: frozenset[str] = frozenset()  # those whose values are in rows of their own
-    task_path: Any = ""  # of a write; empty if the table lacks the column
 
 
 class Replacement(NamedTuple):

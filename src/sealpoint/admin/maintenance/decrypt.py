@@ -273,7 +273,7 @@ class _FileCopy(Copy):
                     f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
                 )
         require_no_frame(cell.where.beside.get("metadata"))
-        parts, row = self.parts(cell), cell.where.names | cell.where.beside
+        parts, row = self.parts(cell), {**cell.where.names, **cell.where.beside}
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
             row["metadata"] = encode_metadata(parts.header["metadata"])

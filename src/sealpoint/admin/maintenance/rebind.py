@@ -16,7 +16,6 @@ from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_dec
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
-    Beside,
     Events,
     Replacement,
     RowStore,
@@ -103,7 +102,7 @@ class Binder:
 
     def bind(self, cell: Cell) -> Replacement:
         """Return what takes the place of a row that is not bound."""
-        coordinates, beside = cell.where.column.coordinates, cell.where.locator
+        coordinates, beside = cell.where.column.coordinates, cell.where.beside
         if coordinates is METADATA:
             return self._bind_row(cell, beside)
         opened = self._opener.open(cell)
@@ -117,28 +116,28 @@ class Binder:
         if not opened.authenticated:
             require_decodable(opened.inner, opened.data)
         stored = None if metadata is None else _as_stored(metadata, beside)
-        return Replacement(tag, blob, beside.parent or None, stored)
+        return Replacement(tag, blob, beside.get("parent") or None, stored)
 
-    def _bind_row(self, cell: Cell, beside: Beside) -> Replacement:
+    def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
         require_readable(cell)
         header = _make_header(cell, beside)
-        document = parse_json(beside.document)
+        document = parse_json(beside["document"])
         if not isinstance(document, dict):
             raise RowError("the column of a checkpoint holds no object")
         found = document.pop("channel_values", None) or {}
         require_document({**document, "channel_values": found}, cell.where.names["checkpoint_id"])
         versions = document["channel_versions"]
         require_never_sealed(document["id"], versions, found)
-        inline = {name: value for name, value in found.items() if name not in beside.channels}
-        header["channels"] = [*inline, *sorted(beside.channels)]
+        inline = {name: value for name, value in found.items() if name not in beside["channels"]}
+        header["channels"] = [*inline, *sorted(beside["channels"])]
         header["inline"] = inline
         frame = self._rows.seal_frame(Spot(**cell.where.names), header, document, header["metadata"])
         # A saver compares versions with each other, and they are all text or all numbers.
         are_text = all(isinstance(version, str) for version in versions.values())
         seen = {**versions, SENTINEL: SENTINEL_VERSION if are_text else int(SENTINEL_VERSION)}
         kept = {name: document[name] for name in ("v", "id") if name in document}
-        marks = {name: True for name in sorted(beside.channels) if found.get(name) is True}
+        marks = {name: True for name in sorted(beside["channels"]) if found.get(name) is True}
         row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
         stored = _to_json("metadata", frame), _to_json("checkpoint", row)
         return Replacement(None, None, header["parent"], *stored)
@@ -148,18 +147,19 @@ class Binder:
 
         The sealed bytes stay the same.
         """
-        beside, header = cell.where.locator, self._opened(cell).header
+        beside, header = cell.where.beside, self._opened(cell).header
         if header is None:
             raise TypeError("only checkpoints have metadata")
-        before = decode_metadata(beside.metadata)
+        before = decode_metadata(beside["metadata"])
         after = {**self._rows.readable(header["metadata"]), **before}
         if after == before:
             return None
-        return Replacement(cell.tag, cell.value, beside.parent, _as_stored(after, beside), beside.document)
+        stored, document = _as_stored(after, beside), beside.get("document", "")
+        return Replacement(cell.tag, cell.value, beside["parent"], stored, document)
 
     def unbind(self, cell: Cell) -> Replacement | None:
         """Return what a saver with the serializer alone reads in place of a row; ``None`` for a sentinel."""
-        beside, names = cell.where.locator, cell.where.names
+        beside, names = cell.where.beside, cell.where.names
         if cell.is_sentinel:
             return None
         parts = self._opened(cell)
@@ -172,7 +172,7 @@ class Binder:
             raise RowError("a write is not at the place at which it was sealed")
         header, parent, metadata = parts.header, None, None
         if header is not None:
-            parent = header["parent"] if beside.parent else None
+            parent = header["parent"] if beside["parent"] else None
             if cell.where.column.coordinates is METADATA:
                 return self._unbind_row(cell, header, parts.opened, parent)
             metadata = _as_stored(header["metadata"], beside)
@@ -181,40 +181,41 @@ class Binder:
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
         """Restore the JSON of a Postgres checkpoint."""
-        beside: Beside = cell.where.locator
+        beside = cell.where.beside
         for channel in channels_apart(header):
-            if channel not in beside.channels:
+            if channel not in beside["channels"]:
                 raise value_missing(channel)
         document = self._rows.serde.decode(*opened.typed)
-        restored, _ = restore(header, document, beside.document, cell.where.names["checkpoint_id"])
+        restored, _ = restore(header, document, beside["document"], cell.where.names["checkpoint_id"])
         metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
         stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
         return Replacement(None, None, parent, *stored)
 
     def _opened(self, cell: Cell) -> Parts:
         """Open a bound row, and compare it with what is readable in it."""
-        parts, beside = self._opener.parts(cell), cell.where.locator
+        parts, beside = self._opener.parts(cell), cell.where.beside
         if parts.header is not None:
             # An edited parent has no effect, as for the saver: the sealed one takes its place.
-            require_same_row(parts.header, decode_metadata(beside.metadata), None, self._rows.tokens)
+            require_same_row(parts.header, decode_metadata(beside["metadata"]), None, self._rows.tokens)
         return parts
 
 
-def _make_header(cell: Cell, beside: Beside) -> Header:
+def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
     """Return the header of a checkpoint that is not bound."""
-    metadata = require_beside(cell.where.column.table, cell.where.names, beside.parent, beside.metadata)
+    parent, where = beside["parent"], cell.where
+    metadata = require_beside(where.column.table, where.names, parent, beside["metadata"])
     if KEY in metadata:
         raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
     return {
         "metadata": metadata,
-        "parent": beside.parent or None,
+        "parent": parent or None,
         "rebound": os.urandom(12).hex(),
     }
 
 
-def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:
+def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Claims:
     """Return the place of a write according to its columns."""
-    channel, idx, task_path = names["channel"], names["idx"], beside.task_path
+    channel, idx, task_path = names["channel"], names["idx"], beside["task_path"]
     if not isinstance(task_path, str):
         raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")
     if idx not in _INDEXES:
@@ -224,10 +225,10 @@ def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:
     return claims
 
 
-def _as_stored(metadata: Mapping[str, Any], beside: Beside) -> bytes | str:
+def _as_stored(metadata: Mapping[str, Any], beside: Mapping[str, Any]) -> bytes | str:
     """Return metadata as JSON, of the type that was read."""
     data = encode_metadata(metadata)  # type: ignore[arg-type]
-    return data.decode() if isinstance(beside.metadata, str) else data
+    return data.decode() if isinstance(beside["metadata"], str) else data
 
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:

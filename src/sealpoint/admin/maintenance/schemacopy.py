@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Where
@@ -68,14 +67,13 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     beside = {"metadata": json.dumps(document)}
     if "parent_checkpoint_id" in row:
         beside["parent_checkpoint_id"] = row["parent_checkpoint_id"]
-    where = Where(replace(column, beside=(*beside,)), key, None, (*beside.values(),))
-    return Cell(frame.value, frame.tag, where)
+    return Cell(frame.value, frame.tag, Where(column, key, None, beside))
 
 
 def holds_value(cell: Cell) -> bool:
     """Whether there is a value in a row. A channel without a value has a row too."""
     if cell.where.column.in_json:
-        return bool(cell.where.others)
+        return bool(cell.where.beside)
     return bool(cell.tag != _NO_VALUE or cell.value is not None)
 
 

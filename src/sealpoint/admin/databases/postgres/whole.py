@@ -142,9 +142,9 @@ class PostgresWholeRows(PostgresRows):
         keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
         stored = {tuple(key): names for *key, names in self._checked.select(column.table, _CHANNELS, keys)}
         return [
-            cell._replace(where=cell.where._replace(locator=beside))
-            for cell in cells
-            for beside in [cell.where.locator._replace(channels=frozenset(stored.get(cell.where.key, ())))]
+            cell._replace(where=where._replace(beside={**where.beside, "channels": frozenset(channels)}))
+            for cell, where in ((cell, cell.where) for cell in cells)
+            for channels in [stored.get(where.key, ())]
         ]
 
     @contextmanager

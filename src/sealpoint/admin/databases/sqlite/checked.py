@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import Batch, Beside
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
@@ -128,26 +128,20 @@ class Access:
     column: Column
     read: str  # after SELECT: the key, the columns beside, the tag, the value, the row id
     replace: str  # after UPDATE, with the parameters of `replacement`
-    whole: tuple[str, ...] | None = None  # for whole rows: what of `Beside` the columns beside are
+    beside: tuple[str, ...]  # names of the columns beside
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
         """Yield the cells of rows that were read."""
         end = len(self.column.key)
         for row in rows:
             *others, tag, value, row_id = row[end:]
-            where = Where(self.column, row[:end], row_id, tuple(others))
-            if self.whole is not None:
-                locator = Beside(row_id, **dict(zip(self.whole, others, strict=True)))
-                where = Where(self.column, row[:end], locator)
-            yield Cell(value, tag, where)
+            beside = dict(zip(self.beside, others, strict=True))
+            yield Cell(value, tag, Where(self.column, row[:end], row_id, beside))
 
     def replacement(self, cell: Cell, tag: str, value: bytes, *more: Any) -> tuple[Any, ...]:
         """Return the parameters that replace a cell, or a row, if it is unchanged since it was read."""
-        same, old = (cell.tag, cell.value, *cell.where.key), cell.where.locator
-        if self.whole is None:
-            return tag, value, old, *same
-        new = more[:2] if self.column is CHECKPOINTS else ()
-        return tag, value, *new, old.locator, *same, *(getattr(old, name) for name in self.whole)
+        new, where = more[:2] if self.column is CHECKPOINTS else (), cell.where
+        return tag, value, *new, where.locator, cell.tag, cell.value, *where.key, *where.beside.values()
 
 
 @cache
@@ -156,21 +150,20 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
 
     With ``task_path``, in SQL the column or what stands for it, they are those of whole rows.
     """
-    beside, new = column.beside, ""
-    whole: tuple[str, ...] | None = None
+    beside, new = dict(zip(column.beside, column.beside, strict=True)), ""
     if task_path is not None:
-        beside, whole = (task_path,), ("task_path",)
+        beside = {"task_path": task_path}
         if column is CHECKPOINTS:
-            beside, whole = ("parent_checkpoint_id", "metadata"), ("parent", "metadata")
+            beside = {"parent": "parent_checkpoint_id", "metadata": "metadata"}
             new = ", parent_checkpoint_id = ?, metadata = ?"
     # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
-    same = "".join(f" AND {name} IS ?" for name in (*column.key, *(beside if whole else ())))
+    same = "".join(f" AND {name} IS ?" for name in (*column.key, *beside.values()))
     return Access(
         column,
-        read=f"{', '.join((*column.key, *beside))}, type, {column.name}, rowid",
+        read=f"{', '.join((*column.key, *beside.values()))}, type, {column.name}, rowid",
         replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?{new}"
         f" WHERE rowid = ? AND type IS ? AND {column.name} IS ?{same}",
-        whole=whole,
+        beside=tuple(beside),
     )
 
 
