@@ -175,7 +175,7 @@ def test_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_one_object_in_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    output.print_json({"x": "\x1bé"})
+    output.print_object(json.dumps({"x": "\x1bé"}))
     out = capsys.readouterr().out
     assert out.isascii()
     assert json.loads(out)["x"] == "\x1bé"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from sealpoint.admin.cli.change import stopping
-from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     DatabaseArgument,

@@ -6,7 +6,6 @@ the cursor.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,8 +27,8 @@ from sealpoint.admin.maintenance.inspect import plain
 from sealpoint.admin.maintenance.result import REFUTING, Reason, Result
 from sealpoint.errors import SealpointError, excerpt
 
+# An object of `sealpoint.admin.maintenance.result`, or a part of one.
 Document = Mapping[str, Any]
-"""An object of `sealpoint.admin.maintenance.result`, or a part of one."""
 
 MAX_SHOWN: Final = 100
 
@@ -78,11 +77,6 @@ def discard_rest(stream: TextIO) -> None:
 def printable(text: object) -> str:
     """Return ``text`` with everything escaped that is not a printable character."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
-
-
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print the one object of a command that was given ``--json``."""
-    print_object(json.dumps(document, indent=2))
 
 
 def print_object(text: str, end: str = "\n") -> None:

@@ -149,7 +149,6 @@ def _compare(
     pin: Pin | None,
     move: Move,
 ) -> None:
-    """Compare the one database with its thread store, and that with its pin."""
     if name is None:
         if pin is not None:
             raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
@@ -181,7 +180,6 @@ def _command_line(databases: Sequence[str], variables: Sequence[str], options: M
 
 
 def _prepare_files(out: Path | None, json_out: Path | None) -> None:
-    """Refuse files that cannot be written, and load what the page is made with."""
     if out is not None and out == json_out:
         raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
     for file in (out, json_out):

@@ -189,7 +189,6 @@ _LINES: Final = {
 
 
 def _show_heads(heads: Document) -> None:
-    """Print the member ``heads`` of an object."""
     put(f"the thread store remembers {heads['recorded']} checkpoints")
     count(heads["not_recorded"], "checkpoints that it does not know: {}")
     for kind, line in _LINES.items():

@@ -87,17 +87,6 @@ class Column:
         return replace(self, beside=_COMPARED.get(self.coordinates, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Placeholder for a value that was not read.
-
-    Attributes:
-        error: Why.
-    """
-
-    error: SealpointError
-
-
 class Where(NamedTuple):
     """The place of a cell.
 
@@ -143,7 +132,7 @@ class Cell(NamedTuple):
     """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless another type is stored; `Unreadable` if they were not read.
+        value: Bytes, unless another type is stored; the error if they were not read.
         tag: Text, unless another type is stored.
         where: Its place.
     """
@@ -274,8 +263,8 @@ class Opener(NamedTuple):
 
 def require_readable(cell: Cell) -> None:
     """Check that a value was read."""
-    if isinstance(cell.value, Unreadable):
-        raise cell.value.error
+    if isinstance(cell.value, SealpointError):
+        raise cell.value
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

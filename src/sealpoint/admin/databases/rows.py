@@ -27,8 +27,8 @@ from sealpoint.errors import KeyRingError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
+# How much is kept of a text of a row that failed: a hostile one may have many megabytes.
 MAX_CHARS: Final = 1000
-"""How much is kept of a text of a row that failed: a hostile one may have many megabytes."""
 
 
 class Failure(NamedTuple):
@@ -105,8 +105,8 @@ class TagCount(NamedTuple):
     size_bytes: int
 
 
+# Maximum number of different tags in a column; an agent writes few.
 MAX_TAGS: Final = 100_000
-"""Maximum number of different tags in a column; an agent writes few."""
 
 
 def require_few_tags(column: Column, found: Sequence[object]) -> None:
@@ -168,10 +168,9 @@ class Rewritten(NamedTuple):
     last: Any = None  # the next batch begins after it; ``None`` for the last batch
 
 
+# Returns the new tag and bytes of a value, or `None` to leave it unchanged. For a store of whole rows it
+# returns a `sealpoint.admin.databases.rows.Replacement`.
 Change = Callable[[Cell], tuple[Any, ...] | None]
-"""Returns the new tag and bytes of a value, or ``None`` to leave it unchanged.
-
-For a store of whole rows it returns a `sealpoint.admin.databases.rows.Replacement`."""
 
 
 class RowStore(Protocol):
@@ -299,15 +298,13 @@ class Progress(NamedTuple):
 
 
 Event = Progress | Failure
+# A run: it continues while its events are consumed, and ends when it is closed.
 Events = Generator[Event, None, None]
-"""A run: it continues while its events are consumed, and ends when it is closed."""
 
 
+# In SQL, the tag of a Postgres checkpoint without a sealed part. No cell has it: `Cell.tag` is `None`.
+# Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
 UNSEALED_ROW: Final = "+"
-"""In SQL, the tag of a Postgres checkpoint without a sealed part. No cell has it: `Cell.tag` is ``None``.
-
-Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
-"""
 
 
 class Replacement(NamedTuple):

@@ -7,7 +7,7 @@ become ``a``, digits ``9``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import MetadataError
+from sealpoint.keys.entry import RingEntry
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.tokens import TOKEN
 
@@ -146,17 +147,20 @@ class Audit:
         return not (others or self.addresses or any(part.kind != "null" for part in self.inline))
 
 
-def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
+def audit(
+    store: RowStore, allowed: Collection[str] = (), entries: Sequence[RingEntry] | None = None
+) -> Audit:
     """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded.
 
     Args:
         store: A database.
         allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`.
+        entries: What a ring says about its keys, for their states.
     """
     inline, other_inline = _inline(store)
     names = (table.name for table in store.tables() if not table.is_read)
     return Audit(
-        shares=tuple(status(store)),
+        shares=tuple(status(store, entries)),
         metadata=_metadata(store, allowed),
         addresses=_addresses(store.key_texts()),
         inline=inline,
@@ -223,8 +227,6 @@ def label(text: str) -> str:
 
 
 class _Tally:
-    """Counts for one label."""
-
     def __init__(self) -> None:
         self.rows = 0
         self.types: set[str] = set()

@@ -87,7 +87,6 @@ def _remove_folder(path: Path) -> None:
 
 
 def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each partial copy in a folder, and the name of its output."""
     with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
         for entry in entries:
             if (match := _PARTIAL.fullmatch(entry.name)) is None:
@@ -219,8 +218,6 @@ class Copy:
 
 
 class _FileCopy(Copy):
-    """Inserts the rows of a database into another one, with decrypted values."""
-
     def __init__(self, store: SqliteRows, target: sqlite3.Connection, opener: Opener, batch: Batch) -> None:
         super().__init__(opener, batch)
         self._store, self._target = store, target

@@ -229,11 +229,9 @@ class Job:
         return self._pace.limit(self._run(self._traces.add if options.scrub else None))
 
     def _run(self, before_change: BeforeChange | None) -> Events:
-        """Begin the run of this process."""
         return rotate_as(self._options, self._store, self._cipher, before_change)
 
     def _take(self, event: Event) -> None:
-        """Count an event, and report it; of a value's failures only the first."""
         if isinstance(event, Progress):
             self._outcome.changed, self._outcome.raced = event.changed, event.raced
             self._outcome.plaintext, self._outcome.legacy = event.plaintext, event.legacy
@@ -266,7 +264,6 @@ class Job:
         self._outcome.verified = -(-rows // every) - failed
 
     def _scrub(self, path: Path) -> None:
-        """Scrub, or record the problem: the rest of the job is done."""
         outcome = self._outcome
         self._report(Phase.SCRUB)
         try:

@@ -180,7 +180,6 @@ class Binder:
         return Replacement(tag, blob, parent, metadata)
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
-        """Restore the JSON of a Postgres checkpoint."""
         beside = cell.where.beside
         for channel in channels_apart(header):
             if channel not in beside["channels"]:
@@ -192,7 +191,6 @@ class Binder:
         return Replacement(None, None, parent, *stored)
 
     def _opened(self, cell: Cell) -> Parts:
-        """Open a bound row, and compare it with what is readable in it."""
         parts, beside = self._opener.parts(cell), cell.where.beside
         if parts.header is not None:
             # An edited parent has no effect, as for the saver: the sealed one takes its place.
@@ -201,7 +199,6 @@ class Binder:
 
 
 def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
-    """Return the header of a checkpoint that is not bound."""
     parent, where = beside["parent"], cell.where
     metadata = require_beside(where.column.table, where.names, parent, beside["metadata"])
     if KEY in metadata:
@@ -214,7 +211,6 @@ def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
 
 
 def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Claims:
-    """Return the place of a write according to its columns."""
     channel, idx, task_path = names["channel"], names["idx"], beside["task_path"]
     if not isinstance(task_path, str):
         raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")

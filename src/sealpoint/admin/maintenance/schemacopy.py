@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Where
-from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, StoredRow, nullable_columns
+from sealpoint.admin.databases.postgres.newschema import NULLABLE, NewSchema, Snapshot, StoredRow
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, failure
 from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
@@ -159,8 +159,6 @@ def decrypt_schema(
 
 
 class _SchemaCopy(Copy):
-    """Inserts the rows of a snapshot into a new schema, with decrypted values."""
-
     def __init__(
         self, store: PostgresRows, snapshot: Snapshot, target: NewSchema, opener: Opener, batch: Batch
     ) -> None:
@@ -203,10 +201,9 @@ class _SchemaCopy(Copy):
                 yield failure(needs[need], value_missing(need.channel))
 
     def _open(self, cell: Cell, row: StoredRow) -> Copied:
-        """Return what to store in place of a row: nothing in it is sealed."""
         column = cell.where.column
         for name, value in row.items():
-            if value is None and name not in nullable_columns(column.table):
+            if value is None and name not in NULLABLE[column.table]:
                 raise RowError(f"column {name!r} of table {column.table!r} is NULL")
         row = row | {"thread_id": self.require_id(row["thread_id"])}
         if column.in_json:

@@ -93,7 +93,6 @@ class Pace:
                 self.stopped = True
 
     def _wait(self, rows: int) -> None:
-        """Wait until this total number of rows is within the rate."""
         if self._rate is not None:
             due = self._start + rows / self._rate
             end = due if self._deadline is None else min(due, self._deadline)
@@ -175,7 +174,6 @@ def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
 
 
 def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
-    """Start workers with these numbers, and yield the events of each until all have ended."""
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
     # Ctrl-C in a terminal goes to every process, and so does its closing: the parent passes them on.
@@ -204,7 +202,6 @@ def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
 
 
 def _receive(lines: Mapping[Line, int], stop: Signal) -> Received:
-    """Yield the events of workers until each has ended; then raise the worst error that ended one."""
     at_work: dict[Any, int] = dict(lines)
     ends: list[Exception | None] = []
     killed, asked = 0, False
@@ -299,7 +296,6 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
 
 
 def _work(assignment: Assignment, line: Line) -> None:
-    """Run one worker, and send its result: ``None``, or the error."""
     problem: Exception | None = None
     with suppress(ConnectionError):  # the parent process has ended
         try:

@@ -43,16 +43,16 @@ def column_of(layout: Layout) -> Column:
 
 _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _NAME_CHARS: Final = 10_000  # more than a key has in an index
+# In SQL, what stands beside a value: JSON as text, metadata without the sealed part.
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
     "metadata": f"left((metadata - '{place.KEY}')::text, {_JSON_CHARS})",
     "channel_versions": f"left((checkpoint -> 'channel_versions')::text, {_JSON_CHARS})",
 }
-"""In SQL, what stands beside a value: JSON as text, metadata without the sealed part."""
 
 
+# For whole rows: the value of a cell is the sealed part, and the other columns are beside it.
 CHECKPOINTS: Final = Column("checkpoints", "metadata", CHECKPOINT, place.METADATA)
-"""For whole rows: the value of a cell is the sealed part, and the other columns are beside it."""
 
 _BESIDE_CHECKPOINTS: Final = {
     "document": "checkpoint::text",

@@ -7,7 +7,7 @@ can share the rows, and no worker waits for a writer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -18,7 +18,6 @@ from sealpoint.admin.databases.cells import (
     InlineValue,
     Record,
     Selection,
-    Unreadable,
 )
 from sealpoint.admin.databases.postgres.columns import (
     SHORT_TAG,
@@ -33,7 +32,7 @@ from sealpoint.admin.databases.postgres.columns import (
     size_of,
 )
 from sealpoint.admin.databases.postgres.connection import connect, holding, locked, name_of, translate_errors
-from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, snapshot_of
+from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
     NAMES,
@@ -140,7 +139,6 @@ class PostgresRows:
         return access_to(column)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
-        """Begin a transaction in which the table of a column is locked and checked."""
         return self._checked.transaction(column.table, mode)
 
     @property
@@ -187,9 +185,16 @@ class PostgresRows:
         """Close the connections."""
         self._checked.close()
 
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
-        return snapshot_of(self._checked)
+        cursors = {
+            f"sealpoint_{cursor}_{table}": (table, statement)
+            for table in self._found.oids
+            for cursor, statement in select_statements(self._found, table).items()
+        }
+        with self._checked.snapshot(cursors) as connection:
+            yield Snapshot(connection, self._found)
 
     def one_state(self) -> AbstractContextManager[None]:
         """Read one state of the schema. See `RowStore.one_state`."""
@@ -338,7 +343,6 @@ class PostgresRows:
         return [need for need in lost if need.checkpoint in checkpoints]
 
     def _present(self, table: str, keys: Sequence[tuple[str, ...]], more: str = "") -> set[tuple[Any, ...]]:
-        """Return which of these primary keys a table has."""
         if not keys or table not in self._found.layouts:
             return set()
         primary = ", ".join(self._found.layouts[table].primary)
@@ -349,7 +353,7 @@ class PostgresRows:
         return set(self._checked.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the cell with this key, with `Unreadable` in place of lost bytes."""
+        """Return the cell with this key, with an error in place of lost bytes."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
@@ -358,9 +362,8 @@ class PostgresRows:
             return self._unread(column, key, SealedValueError(what, hint=hint))
 
     def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
-        """Return the cell with this key, without its value."""
         found = self._at(column, key, self._access(column).name)
-        return [cell._replace(value=Unreadable(error)) for cell in found]
+        return [cell._replace(value=error) for cell in found]
 
     def _at(self, column: Column, key: tuple[Any, ...], columns: str) -> list[Cell]:
         statement = f"""
@@ -399,7 +402,7 @@ class PostgresRows:
 
         def alone(bound: Bound) -> Rewritten:
             for cell in self._alone(column, bound.key):
-                if isinstance(cell.value, Unreadable):
+                if isinstance(cell.value, SealpointError):
                     change(cell)  # which cannot open it, and reports that
                     return Rewritten(1, last=bound.next)
             # A writer has replaced it meanwhile, or something else cannot be read.
@@ -424,7 +427,6 @@ class PostgresRows:
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        """Change the cells of a batch, in the open transaction."""
         access = self._access(column)
         cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
         updates = [

@@ -66,8 +66,8 @@ _REMOVE_UNNAMED: Final = f"""
         WHERE c.thread_id = old.thread_id AND c.checkpoint_ns = old.checkpoint_ns
         AND jsonb_exists(c.checkpoint -> 'channel_versions', '{SENTINEL}'))"""
 
+# Returns tag and bytes of the sentinel of a thread and namespace.
 Sentinel = Callable[[str, str], tuple[str, bytes]]
-"""Returns tag and bytes of the sentinel of a thread and namespace."""
 
 
 class PostgresWholeRows(PostgresRows):

@@ -34,8 +34,8 @@ from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
+# Cache size for a batch: its pages are read once for reading, comparing and changing.
 CACHE_KIB: Final = 32 * 1024
-"""Cache size for a batch: its pages are read once for reading, comparing and changing."""
 
 _ELSEWHERE: Final = (
     "let this account open the file and write beside it; to only read it, copy it with the files beside it"
@@ -167,11 +167,11 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
     )
 
 
+# Columns with names, which are never sealed, by table.
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
 }
-"""Columns with names, which are never sealed, by table."""
 
 
 _NOT_IN_ORDER: Final = "the row ids of a table are not in order"

@@ -55,8 +55,8 @@ _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
 
 
+# How long to wait for readers before the log is emptied.
 READERS_TIMEOUT_MS: Final = 5_000
-"""How long to wait for readers before the log is emptied."""
 
 
 class SqliteRows:
