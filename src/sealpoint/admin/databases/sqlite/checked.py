@@ -239,12 +239,19 @@ class CheckedFile:
     """An open file, whose schema is checked again in each transaction if it has changed.
 
     For one thread at a time.
+
+    Attributes:
+        path: The file.
+        connection: To the file.
+        encoding: Of its texts.
+        has_task_path: Whether ``writes`` has the column, which older databases lack.
+        is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
-    def __init__(self, path: Path, is_over: Callable[[], bool], *, writable: bool = False) -> None:
-        """Open and check an existing file; ``is_over`` is called while a statement runs, and may end it."""
-        self._path, self._is_over = path, is_over
-        self._file = path.resolve()
+    def __init__(self, path: Path, *, writable: bool = False) -> None:
+        """Open and check an existing file."""
+        self.path, self._file = path, path.resolve()
+        self.is_over: Callable[[], bool] | None = None
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
         self._in_order = set[str]()
@@ -262,13 +269,16 @@ class CheckedFile:
     def cursor(self) -> Iterator[sqlite3.Cursor]:
         """Provide a cursor with guarded statements after the last commit, and raise our own errors."""
         self.settle()
-        guarded = guard.guarding(self.connection, self._is_over)
+        guarded = guard.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Read one state of the database within the context; it is checked that SQLite kept it."""
+    def one_state(self) -> Iterator[None]:
+        """Read one state of the database within the context; it is checked that SQLite kept it.
+
+        See `RowStore.one_state`.
+        """
         try:
             with self.cursor() as cursor:
                 cursor.execute("BEGIN")
@@ -281,7 +291,7 @@ class CheckedFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor in a read transaction, or in that of a snapshot."""
+        """Provide a cursor in a read transaction, or in that of `one_state`."""
         with self.cursor() as cursor:
             is_ours = not self.connection.in_transaction
             if is_ours:
@@ -353,11 +363,11 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self.tables = schema.require_tables(cursor)
+        self._present = schema.require_tables(cursor)
         self.has_task_path = schema.has_task_path(cursor)
-        if not self.tables:
+        if not self._present:
             raise SchemaError(
-                f"{self._path} has neither of the tables 'checkpoints' and 'writes'",
+                f"{self.path} has neither of the tables 'checkpoints' and 'writes'",
                 hint="is it the right file? a saver creates them when it is first used",
             )
         self._version = version
