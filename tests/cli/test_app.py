@@ -187,10 +187,10 @@ def test_words_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAR = """
-from sealpoint.admin.cli.output import progress_bar
-with progress_bar('rotate') as move:
+from sealpoint.admin.cli.output import watching
+with watching('rotate') as watch:
     for number in range(3):
-        move(number, 2)
+        watch.move(number, 2)
         print('data')
 """
 

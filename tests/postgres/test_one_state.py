@@ -81,7 +81,7 @@ def test_an_error_does_not_end_the_state(role: Role, url: str) -> None:
     with closing(PostgresRows(role.url)) as store, store.one_state():
         before = rows(store)
         with pytest.raises(MaintenanceError):
-            store._checked.select("checkpoints", "SELECT 1 / 0 FROM ONLY {}", ())
+            store.select("checkpoints", "SELECT 1 / 0 FROM ONLY {}", ())
         assert rows(store) == before
 
 

@@ -74,7 +74,7 @@ def decrypt(
         # Closed also if the terminal to draw on is gone.
         watch.take_all(stack.enter_context(closing(pace.limit(events))))
     if is_file:
-        with closing(open_store(database)) as store:  # not before: a refused run leaves no log beside it
+        with closing(open_store(database)) as store:  # not before: a refused run leaves no log next to it
             run.looks_at(store)
         warn_of_leftovers(Path(database), Path(place))
     is_written = not (failures.count or pace.stopped)

@@ -147,7 +147,7 @@ def _print(text: str, end: str = "\n") -> None:
 
 def say(text: str) -> None:
     """Print a message on stderr, below the data that was printed before."""
-    with suppress(OSError):  # the end of the program meets it again
+    with suppress(OSError):  # the end of the program finds it again
         sys.stdout.flush()
     _print_message(printable(text))
 
@@ -185,21 +185,6 @@ def require_command(context: typer.Context) -> None:
         raise typer.Exit(Exit.USAGE)
 
 
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr, if that is a terminal; yields what takes how many of how many are done."""
-    console = Console(stderr=True)
-    console.width = max(console.width, _MIN_COLUMNS)
-    if not console.is_terminal:
-        yield lambda *_: None
-        return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    # Data keeps its own stream while the bar is on the other.
-    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 class Watch:
     """Follows a run over values.
 
@@ -208,13 +193,14 @@ class Watch:
         total: How many there are, as far as is known.
         changed: How many it has changed.
         is_complete: Whether it came to its end.
+        move: Moves the bar: how many of how many are done.
     """
 
     def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
         self.rows = self.changed = 0
         self.total: int | None = None
         self.is_complete = False
-        self._move, self._failed = move, failed
+        self.move, self._failed = move, failed
 
     def take(self, event: Event) -> None:
         """Move the bar, or hand on a failure."""
@@ -222,7 +208,7 @@ class Watch:
             self._failed(event)
         else:
             self.rows, self.total, self.changed = event.rows, event.total, event.changed
-            self._move(event.rows, event.total)
+            self.move(event.rows, event.total)
 
     def take_all(self, events: Iterable[Event]) -> None:
         """Follow a run to its end."""
@@ -237,10 +223,18 @@ class Watch:
 
 
 @contextmanager
-def watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Watch]:
-    """Show a bar, and yield what follows a run."""
-    with progress_bar(title) as move:
-        yield Watch(move, failed)
+def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -> Iterator[Watch]:
+    """Show a bar on stderr, if that is a terminal, and yield what follows a run."""
+    console = Console(stderr=True)
+    console.width = max(console.width, _MIN_COLUMNS)
+    if not console.is_terminal:
+        yield Watch(lambda *_: None, failed)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # Data keeps its own stream while the bar is on the other.
+    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(title, total=None)
+        yield Watch(lambda done, total: bar.update(task, completed=done, total=total), failed)
 
 
 def show_verdict(document: Mapping[str, Any]) -> None:

@@ -406,7 +406,7 @@ def scrub(
     with opened_database(run, database, None) as store:
         rows = sum(count.rows for count in store.count())
     expected, found = forecast(path), None
-    estimate = {  # SQLite writes the file twice, once beside it or in its log
+    estimate = {  # SQLite writes the file twice, once next to it or in its log
         "size_bytes": 2 * expected.size_bytes,
         "free_bytes": shutil.disk_usage(path.resolve().parent).free,
         "lock_seconds": max(1, round(expected.lock_seconds)),

@@ -156,7 +156,7 @@ class Cell(NamedTuple):
         return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
 
     def require_same(self, header: Header, tokens: Tokens) -> None:
-        """Compare a bound checkpoint, of a `Column.widened`, with what is readable beside it."""
+        """Compare a bound checkpoint, of a `Column.widened`, with what is readable next to it."""
         beside = self.where.beside
         metadata = decode_metadata(beside["metadata"])
         require_same_row(header, metadata, beside["parent_checkpoint_id"], tokens)
@@ -288,7 +288,7 @@ class InlineValue(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What stands beside the value of a checkpoint.
+    """What stands next to the value of a checkpoint.
 
     Attributes:
         table: The table.

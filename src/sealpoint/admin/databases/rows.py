@@ -283,7 +283,7 @@ class Progress(NamedTuple):
         size_bytes: Bytes of the values examined so far in the run.
         lock_seconds: Time that the write lock was held since the last batch.
         plaintext: Values that were not sealed, and that the run has sealed so far.
-        legacy: Values under LANGGRAPH_AES_KEY that it has sealed anew so far.
+        legacy: Values under LANGGRAPH_AES_KEY that it has sealed again so far.
     """
 
     table: str

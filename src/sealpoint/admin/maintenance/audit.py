@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import InlineValue
@@ -142,7 +142,7 @@ class Audit:
     @property
     def is_silent(self) -> bool:
         """Whether nothing but the values is readable either, except known keys of metadata."""
-        fields = any(field.known is None for field in self.metadata.fields)
+        fields = any(each.known is None for each in self.metadata.fields)
         others = fields or self.metadata.unreadable or self.metadata.other_rows
         return not (others or self.addresses or any(part.kind != "null" for part in self.inline))
 
@@ -226,21 +226,17 @@ def label(text: str) -> str:
     return text if len(text) <= _LABEL_CHARS and _LABEL.fullmatch(text) else shape(text)
 
 
+@dataclass(slots=True)
 class _Tally:
-    def __init__(self) -> None:
-        self.rows = 0
-        self.types: set[str] = set()
-        self.examples: dict[str, None] = {}
+    rows: int = 0
+    types: set[str] = field(default_factory=set)
+    examples: dict[str, None] = field(default_factory=dict)
 
     def add(self, value: Any) -> None:
         self.rows += 1
         self.types.add(_JSON_TYPES[type(value)])
         if len(self.examples) < MAX_EXAMPLES:
             self.examples[shape(value)] = None
-
-    def field(self, key: str, known: str | None) -> Field:
-        examples = tuple(example for example in self.examples if example)
-        return Field(key, self.rows, known, tuple(sorted(self.types)), examples)
 
 
 def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
@@ -274,8 +270,11 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
                 other_rows += 1
             else:
                 tallies.setdefault(name, _Tally()).add(value)
-    found = [tally.field(*name) for name, tally in tallies.items()]
-    found.sort(key=lambda field: (field.known is not None, -field.rows))
+    found = [
+        Field(key, tally.rows, known, tuple(sorted(tally.types)), tuple(filter(None, tally.examples)))
+        for (key, known), tally in tallies.items()
+    ]
+    found.sort(key=lambda each: (each.known is not None, -each.rows))
     return Metadata(rows, unreadable, tuple(found), other_rows)
 
 

@@ -3,11 +3,11 @@
 The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
 the source is copied: no schema, index, other table or free page.
 
-A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
+A copy with decrypted values is written in its own folder next to the output, with mode 0700, named
 
     .<name>.partial-<random>
 
-No other account can read it there, or put a journal beside it. SIGKILL and a power failure leave the
+No other account can read it there, or put a journal next to it. SIGKILL and a power failure leave the
 folder; earlier versions left a hidden file ``.<name>.partial``.
 """
 
@@ -132,7 +132,7 @@ def decrypt(
 
     One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
     it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
-    the copy is in a private folder beside ``out``.
+    the copy is in a private folder next to ``out``.
 
     Args:
         source: A SQLite file.
@@ -212,7 +212,7 @@ class Copy:
         if self._columns.setdefault(thread_id, column) != column:
             raise RowError(
                 "the thread has rows under its id and under a pseudonym: two histories",
-                hint="a process began it anew without pseudonyms: delete one of the two through such a saver",
+                hint="a process began it again without pseudonyms: delete one of them through such a saver",
             )
         return thread_id
 

@@ -209,7 +209,7 @@ def inventory(
         for (module, name), records in named_types(opened.data, opened.inner, limits).items():
             found.add(cell, module, name, records)
 
-    total = sum(count.rows for count in store.count(damage=[]))  # the walk meets the damage
+    total = sum(count.rows for count in store.count(damage=[]))  # the walk finds the damage
     for event in walk(store, look, total, store.columns, batch=batch):
         found.failures += isinstance(event, Failure)
         if report:

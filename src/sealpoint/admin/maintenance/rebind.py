@@ -242,7 +242,7 @@ class RebindOptions(Options):
         unbind: Make bound rows readable for a saver with the serializer alone, instead of the reverse.
         visible: Which metadata stays readable in bound rows.
         thread_id: Only this thread, by its id in the database.
-        allow_thread_store: Unbind although a thread store remembers the rows: no saver beside it reads them
+        allow_thread_store: Unbind although a thread store remembers the rows: no saver that has it reads them
             then, before `heads adopt`.
     """
 
@@ -295,7 +295,7 @@ def rebind(
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
-    """Check that no checkpoint that is to be unbound was stored beside a thread store."""
+    """Check that no checkpoint that is to be unbound was stored with a thread store."""
     if not options.unbind or options.allow_thread_store:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)

@@ -22,7 +22,7 @@ from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import KEY, Frame, read_frame
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
 from sealpoint.sealed.rows import (
@@ -225,7 +225,15 @@ class _SchemaCopy(Copy):
                 versions = checkpoint.get("channel_versions") if isinstance(checkpoint, dict) else None
                 require_never_sealed(row.get("checkpoint_id"), versions)
             return row, ()
-        header, opened = self._open_header(cell, row)
+        try:
+            parts = self.parts(cell)
+        except DecodeError:  # another program may have sealed it
+            require_no_frame(row["metadata"])
+            raise
+        if parts.header is None:
+            require_no_frame(row["metadata"])
+            raise RowError("the sealed part of the metadata is not that of a checkpoint")
+        header, opened = parts.header, parts.opened
         # Where the document has an object, JSON has no form for it.
         document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
         restored, apart = restore(header, document, row["checkpoint"], row["checkpoint_id"])
@@ -234,15 +242,3 @@ class _SchemaCopy(Copy):
         row["metadata"] = as_json("metadata", header["metadata"])
         key = tuple(row[name] for name in cell.where.column.key)
         return row, tuple(Need(key, *each) for each in apart if each[0] != SENTINEL)
-
-    def _open_header(self, cell: Cell, row: StoredRow) -> tuple[Header, Opened]:
-        """Open the sealed part of metadata, which another program may have sealed."""
-        try:
-            parts = self.parts(cell)
-        except DecodeError:
-            require_no_frame(row["metadata"])
-            raise
-        if parts.header is None:
-            require_no_frame(row["metadata"])
-            raise RowError("the sealed part of the metadata is not that of a checkpoint")
-        return parts.header, parts.opened

@@ -43,7 +43,7 @@ def column_of(layout: Layout) -> Column:
 
 _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _NAME_CHARS: Final = 10_000  # more than a key has in an index
-# In SQL, what stands beside a value: JSON as text, metadata without the sealed part.
+# In SQL, what stands next to a value: JSON as text, metadata without the sealed part.
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
     "metadata": f"left((metadata - '{place.KEY}')::text, {_JSON_CHARS})",
@@ -51,7 +51,7 @@ _BESIDE: Final = {
 }
 
 
-# For whole rows: the value of a cell is the sealed part, and the other columns are beside it.
+# For whole rows: the value of a cell is the sealed part, and the other columns are `Where.beside`.
 CHECKPOINTS: Final = Column("checkpoints", "metadata", CHECKPOINT, place.METADATA)
 
 _BESIDE_CHECKPOINTS: Final = {
@@ -99,7 +99,7 @@ class Access:
 
     @property
     def name(self) -> str:
-        """In SQL, the same columns with NULL for the value and what stands beside it, and texts cut."""
+        """In SQL, the same columns with NULL for the value and what stands next to it, and texts cut."""
         texts = (name if name == "idx" else f"left({name}, {_NAME_CHARS})" for name in self.column.key)
         return ", ".join((*texts, f"left({self.tag}, {_NAME_CHARS})", "NULL", *("NULL" for _ in self.beside)))
 

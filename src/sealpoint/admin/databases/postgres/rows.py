@@ -31,7 +31,7 @@ from sealpoint.admin.databases.postgres.columns import (
     places,
     size_of,
 )
-from sealpoint.admin.databases.postgres.connection import connect, holding, locked, name_of, translate_errors
+from sealpoint.admin.databases.postgres.connection import holding, locked, name_of, translate_errors
 from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
@@ -92,7 +92,7 @@ _SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
 
-class PostgresRows:
+class PostgresRows(CheckedTables):
     """A `RowStore` over one schema of a Postgres database. For one thread.
 
     It needs its own session: a pooler that assigns the transactions of a session to several clients would
@@ -121,15 +121,7 @@ class PostgresRows:
             MissingExtraError: If psycopg is not installed.
         """
         self.name = name_of(url)
-        self._url = url
-        self.connection, path = connect(url, writable=writable)
-        try:
-            self._checked = CheckedTables(self.connection, path, url)
-        except BaseException:
-            self.connection.close()
-            raise
-        self._found = self._checked.found
-        self.is_superuser = self._checked.is_superuser
+        super().__init__(url, writable=writable)
         self._pass = Pass()
         self._most = _MOST
         columns = (column_of(layout) for layout in self._found.layouts.values())
@@ -139,7 +131,7 @@ class PostgresRows:
         return access_to(column)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
-        return self._checked.transaction(column.table, mode)
+        return self.transaction(column.table, mode)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -181,10 +173,6 @@ class PostgresRows:
     def residue(self) -> None:
         """Return nothing: where Postgres keeps old rows is not asked."""
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._checked.close()
-
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
@@ -193,12 +181,8 @@ class PostgresRows:
             for table in self._found.oids
             for cursor, statement in select_statements(self._found, table).items()
         }
-        with self._checked.snapshot(cursors) as connection:
-            yield Snapshot(connection, self._found)
-
-    def one_state(self) -> AbstractContextManager[None]:
-        """Read one state of the schema. See `RowStore.one_state`."""
-        return self._checked.one_state()
+        with self._declared(cursors):
+            yield Snapshot(self.connection, self._found)
 
     def new_schema(self, name: str) -> NewSchema:
         """Create a schema of this database with empty tables like these, in a session of its own.
@@ -223,7 +207,7 @@ class PostgresRows:
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
-                found = self._checked.select(column.table, statement, ())
+                found = self.select(column.table, statement, ())
                 require_few_tags(column, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
@@ -291,7 +275,7 @@ class PostgresRows:
                             yield column, text
 
     def records(self) -> Iterator[Record]:
-        """Yield what stands beside the values of each checkpoint. See `RowStore.records`."""
+        """Yield what stands next to the values of each checkpoint. See `RowStore.records`."""
         layout = self._found.layouts.get("checkpoints")
         if layout is None:
             return
@@ -316,7 +300,7 @@ class PostgresRows:
     def inline(self) -> Iterator[InlineValue]:
         """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
         if "checkpoints" in self._found.layouts:
-            found = self._checked.select("checkpoints", _INLINE, ())
+            found = self.select("checkpoints", _INLINE, ())
             if len(found) > _MAX_INLINE:
                 raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
             yield from (InlineValue(*row) for row in found)
@@ -327,7 +311,7 @@ class PostgresRows:
         while True:
             where = f"WHERE ({key}) > ({places(after)})" if after else ""
             statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self._checked.select(table, statement, after)
+            found = self.select(table, statement, after)
             yield from found
             if len(found) < rows:
                 return
@@ -350,7 +334,7 @@ class PostgresRows:
         statement = (
             f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
         )
-        return set(self._checked.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
+        return set(self.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with an error in place of lost bytes."""
@@ -435,7 +419,7 @@ class PostgresRows:
         changed_rows = 0
         if updates:
             statement = access.update(self._found.layouts[column.table])
-            changed_rows = self._checked.execute(column.table, statement, updates).rowcount
+            changed_rows = self.execute(column.table, statement, updates).rowcount
         size = sum(len(cell.value) for cell in cells if cell.value is not None)
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, last=bound.next)
 
@@ -451,7 +435,7 @@ class PostgresRows:
             SELECT {size_of(access)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
         return bound_of(
-            self._checked.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
+            self.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
         )
 
     def _cells(
@@ -465,7 +449,7 @@ class PostgresRows:
         return self._fetch(column, statement, (*parameters, *bound.key))
 
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
-        found = self._checked.select(column.table, statement, parameters)
+        found = self.select(column.table, statement, parameters)
         return list(self._access(column).cells(found))
 
     def _primary(self, column: Column) -> str:

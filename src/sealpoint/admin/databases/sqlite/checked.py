@@ -61,7 +61,7 @@ _STOPS: Final[dict[int, tuple[type[StoppedError], str, str | None]]] = {
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
     """Open an existing file: with a busy timeout, an untrusted schema and explicit transactions."""
-    path = path.resolve()  # SQLite looks for the log beside the file itself
+    path = path.resolve()  # SQLite looks for the log next to the file itself
     with translate_errors():
         if writable:
             return _connect(path, "mode=rw")

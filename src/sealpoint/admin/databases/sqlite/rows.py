@@ -111,7 +111,7 @@ class SqliteRows(CheckedFile):
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
-        path = self.path.resolve()  # SQLite looks for the log beside the file itself
+        path = self.path.resolve()  # SQLite looks for the log next to the file itself
         with self.reading() as cursor:
             (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
@@ -134,7 +134,7 @@ class SqliteRows(CheckedFile):
         return access_to(column)
 
     def hold(self) -> Any:
-        """Exclude other runs, by a lock on a file beside the database that ends with this process."""
+        """Exclude other runs, by a lock on a file next to the database that ends with this process."""
         return holding(self.path)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
@@ -192,7 +192,7 @@ class SqliteRows(CheckedFile):
                 last, operator = text if isinstance(text, bytes) else text.encode(self.encoding), ">"
 
     def records(self) -> Iterator[Record]:
-        """Yield what stands beside the value of each checkpoint. See `RowStore.records`."""
+        """Yield what stands next to the value of each checkpoint. See `RowStore.records`."""
         statement = f"""
             SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
