@@ -82,7 +82,7 @@ def test_a_batch_is_not_larger_than_the_rows_of_a_second() -> None:
     assert Options().paced_batch == Batch()
 
 
-class Clock:
+class Clock(Stop):
     """Time that passes only while somebody waits, and a signal that is set at a moment of it."""
 
     now, set_at = 0.0, float("inf")

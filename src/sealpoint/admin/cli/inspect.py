@@ -191,7 +191,7 @@ def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
                 pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
                 yield from [(str(module), str(name)) for module, name in pairs]
             except (SyntaxError, TypeError, ValueError):
-                cause = f"{excerpt(text)} is not what --emit prints"
+                cause = f"{excerpt(text)} is not an allowlist from `types --emit`"
                 raise typer.BadParameter(cause, param_hint="--allow") from None
         else:
             module, colon, name = text.rpartition(":")

@@ -223,7 +223,7 @@ def verify_heads(
     threads: ThreadsOption = None,
     pin: Annotated[
         Path | None,
-        typer.Option("--pin", metavar="FILE", help="An earlier pin, which the store must continue."),
+        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
     variable: VariableOption = None,

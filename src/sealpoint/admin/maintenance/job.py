@@ -25,7 +25,7 @@ from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.maintenance.workers import (
     Assignment,
     Pace,
-    Signal,
+    Stop,
     Work,
     rotate_as,
     rotating,
@@ -178,7 +178,7 @@ class Job:
             for share in shares
         ]
 
-    def run(self, stop: Signal, report: Report) -> Outcome:
+    def run(self, stop: Stop, report: Report) -> Outcome:
         """Rotate, verify and scrub, while the store is held."""
         options, outcome = self._options, self._outcome
         self._stop, self._report = stop, report

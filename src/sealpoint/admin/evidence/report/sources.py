@@ -250,7 +250,7 @@ def read_part(
         with _noted(damage):
             part.shares = status(store, known, damage)
         with _noted(damage):
-            part.audit = audit(store, entries=known)
+            part.audit = audit(store, (), known)
         if cipher is not None:
             part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
             with _noted(damage):
