@@ -148,7 +148,7 @@ class Job:
 
         With ``writable`` false it can only be planned.
         """
-        del writable  # the store is
+        del writable  # for a job that opens more than the store
         self._store = self._changed = store
         self._to_verify = Selection(plaintext=False)
         self._cipher, self._options, self._url = cipher, options, url
