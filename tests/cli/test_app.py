@@ -175,7 +175,7 @@ def test_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_one_object_in_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    output.print_json({"x": "\x1bé"})
+    output.print_object(json.dumps({"x": "\x1bé"}))
     out = capsys.readouterr().out
     assert out.isascii()
     assert json.loads(out)["x"] == "\x1bé"
@@ -187,10 +187,10 @@ def test_words_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAR = """
-from sealpoint.admin.cli.output import progress_bar
-with progress_bar('rotate') as move:
+from sealpoint.admin.cli.output import watching
+with watching('rotate') as watch:
     for number in range(3):
-        move(number, 2)
+        watch.move(number, 2)
         print('data')
 """
 

@@ -15,7 +15,7 @@ import pytest
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.cells import Column
 from sealpoint.admin.databases.rows import Page
-from sealpoint.admin.databases.sqlite.rows import SqliteCleartext, SqliteRows
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import CODE, Run
 from tests.support.databases.sealed import write
 
@@ -85,7 +85,7 @@ def test_interrupt_says_how_far_a_run_came(
     monkeypatch.setattr(SqliteRows, "read", read)
     if command not in {"verify", "types", "trial"}:
         monkeypatch.setattr(SqliteRows, "count", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
-        monkeypatch.setattr(SqliteCleartext, "names", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        monkeypatch.setattr(SqliteRows, "key_texts", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     ended = run(command, many, "--keys", keys)
     assert ended.code == Exit.STOPPED
     assert INTERRUPTED[command] in ended.err

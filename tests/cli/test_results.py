@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.maintenance.job import make_plan
+from sealpoint.admin.maintenance.job import Job
 from sealpoint.admin.maintenance.result import MAX_TABLES
 from sealpoint.base import empty_checkpoint
 from sealpoint.serde import EncryptedSerializer
@@ -150,14 +150,14 @@ def test_values_that_come_after_the_plan_are_counted(
     ring = tmp_path / "ring.toml"
     legacy = "[[key]]\nid = 'langgraph'\nstate = 'decrypt-only'\nsuite = 'aes'\n"
     ring.write_text(f"{ring.read_text()}{legacy}source = {{ inline = {AES_KEY.decode()!r} }}\n")
-    genuine = make_plan
+    genuine = Job.plan
 
     def plan_and_write(*arguments: Any, **options: Any) -> Any:
         plan = genuine(*arguments, **options)
         write(path, kind, "b")
         return plan
 
-    monkeypatch.setattr("sealpoint.admin.cli.change.make_plan", plan_and_write)
+    monkeypatch.setattr(Job, "plan", plan_and_write)
     ended = run("rotate", path, "--apply", option, "--json")
     assert (ended.code, *says(ended)) == (Exit.DONE, None, [reason])
     assert ended.document[reason.removesuffix("-allowed")] == VALUES

@@ -180,7 +180,7 @@ def test_types_a_trial_and_inspect_take_values_apart(bound: str) -> None:
         assert found.failures == 0
         assert ("langgraph.types", "Interrupt") in found.constructors
         assert failures([*trial(store, EncryptedSerializer(K2))]) == []
-        (thread_id,) = {record.place["thread_id"] for record in store.cleartext.records()}
+        (thread_id,) = {record.place["thread_id"] for record in store.records()}
         shown = [*inspect(store, K2, thread_id)]
     values = [found for found in shown if isinstance(found, Readable)]
     assert len(values) == len(shown)

@@ -599,13 +599,13 @@ def test_a_schema_that_was_renamed_is_refused(
     put_threads(url)
     schema = schema_of(url)
     with closing(PostgresRows(role)) as store:
-        begin = store._checked._begin
+        begin = store._begin
 
         def begin_and_rename(*arguments: Any, **options: Any) -> None:
             begin(*arguments, **options)
             alter(url, f"ALTER SCHEMA {schema} RENAME TO away; ALTER SCHEMA away RENAME TO {schema}")
 
-        monkeypatch.setattr(store._checked, "_begin", begin_and_rename)
+        monkeypatch.setattr(store, "_begin", begin_and_rename)
         with pytest.raises(SchemaError, match="schema was changed"):
             list(decrypt_schema(store, out, K2))
     assert not exists(url, out)

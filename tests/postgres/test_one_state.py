@@ -60,7 +60,7 @@ def rows(store: PostgresRows) -> tuple[int, ...]:
     counted = sum(count.rows for count in store.count())
     read = sum(len(store.read(column, None).cells) for column in store.columns)
     shares = sum(share.rows for share in status(store))
-    return counted, read, shares, audit(store).rows, len(list(store.cleartext.records()))
+    return counted, read, shares, audit(store).rows, len(list(store.records()))
 
 
 def test_a_writer_is_not_seen_until_the_end(role: Role, url: str) -> None:
@@ -81,7 +81,7 @@ def test_an_error_does_not_end_the_state(role: Role, url: str) -> None:
     with closing(PostgresRows(role.url)) as store, store.one_state():
         before = rows(store)
         with pytest.raises(MaintenanceError):
-            store._checked.select("checkpoints", "SELECT 1 / 0 FROM ONLY {}", ())
+            store.select("checkpoints", "SELECT 1 / 0 FROM ONLY {}", ())
         assert rows(store) == before
 
 

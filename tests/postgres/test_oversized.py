@@ -11,7 +11,6 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.sql import SQL
 
-from sealpoint.admin.databases.cells import Unreadable
 from sealpoint.admin.databases.postgres.columns import CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
@@ -19,7 +18,7 @@ from sealpoint.admin.databases.rows import Batch, Event
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.schemacopy import decrypt_schema
 from sealpoint.admin.maintenance.verify import verify
-from sealpoint.errors import RowError
+from sealpoint.errors import RowError, SealpointError
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 from tests.postgres.test_damage import failures_of
 from tests.support.databases.checkpoints import make
@@ -80,4 +79,4 @@ def test_whole_rows_are_refused_too(url: str) -> None:
         )
     with closing(PostgresWholeRows(url)) as store:
         values = {cell.where.key[0]: cell.value for page in read_all(store, CHECKPOINTS) for cell in page}
-    assert [isinstance(values[name], Unreadable) for name in ("t0", "t1", "t2")] == [False, True, False]
+    assert [isinstance(values[name], SealpointError) for name in ("t0", "t1", "t2")] == [False, True, False]

@@ -131,7 +131,7 @@ def test_a_schema_that_has_another_name_for_a_while_ends_a_reading(url: str, rol
     with (
         closing(PostgresRows(role)) as store,
         pytest.raises(SchemaError, match="schema was changed"),
-        store._checked.transaction("checkpoint_blobs", "ACCESS SHARE"),
+        store.transaction("checkpoint_blobs", "ACCESS SHARE"),
     ):
         alter(url, f"ALTER SCHEMA {schema} RENAME TO away; ALTER SCHEMA away RENAME TO {schema}")
 

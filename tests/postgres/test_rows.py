@@ -189,7 +189,7 @@ def test_a_column_that_has_become_null_is_passed_over(store: PostgresRows, url: 
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE checkpoint_writes ALTER channel DROP NOT NULL")
         connection.execute("UPDATE checkpoint_writes SET channel = NULL")
-    assert "channel" not in dict(store.cleartext.names())
+    assert "channel" not in dict(store.key_texts())
 
 
 def test_what_change_leaves_stays(store: PostgresRows, url: str) -> None:
@@ -380,9 +380,9 @@ def test_what_is_readable_beside_the_values_is_told(
     store = PostgresRows(url)
     try:
         inline, metadata, names = (
-            [*store.cleartext.inline()],
-            [*(record.metadata for record in store.cleartext.records())],
-            [*store.cleartext.names()],
+            [*store.inline()],
+            [*(record.metadata for record in store.records())],
+            [*store.key_texts()],
         )
     finally:
         store.close()
@@ -411,4 +411,4 @@ def test_inline_values_of_no_known_shape_are_passed_over(store: PostgresRows, ur
         connection.execute(
             "INSERT INTO checkpoints (thread_id, checkpoint_id, checkpoint) VALUES ('t', '', '1')"
         )
-    assert [*store.cleartext.inline()] == [InlineValue("a", "object", 1)]
+    assert [*store.inline()] == [InlineValue("a", "object", 1)]

@@ -229,9 +229,9 @@ def test_one_of_the_tables_will_do(url: str, gone: str, left: object) -> None:
     with closing(PostgresRows(url)) as store:
         assert store.columns == (left,)
         assert not [
-            *store.cleartext.names(),
-            *(record.metadata for record in store.cleartext.records()),
-            *store.cleartext.inline(),
+            *store.key_texts(),
+            *(record.metadata for record in store.records()),
+            *store.inline(),
             *store.count(),
         ]
 

@@ -159,7 +159,7 @@ def test_a_row_that_is_gone_was_not_locked(
 ) -> None:
     """A thread may be deleted between the two looks of a batch; then there is nothing to come back for."""
     put_blobs(url, [("t", "", "n", f"{place}", "msgpack+cobblestone256@k1", b"x") for place in range(3)])
-    select = store._checked.select
+    select = store.select
 
     def delete_then_select(table: str, statement: str, *rest: Any, **more: Any) -> Any:
         if "FOR UPDATE" in statement:
@@ -167,7 +167,7 @@ def test_a_row_that_is_gone_was_not_locked(
                 writer.execute("DELETE FROM checkpoint_blobs WHERE version = '1'")
         return select(table, statement, *rest, **more)
 
-    monkeypatch.setattr(store._checked, "select", delete_then_select)
+    monkeypatch.setattr(store, "select", delete_then_select)
     events = [*rotate(store, K2)]
     assert len([event for event in events if isinstance(event, Failure)]) == 2
 

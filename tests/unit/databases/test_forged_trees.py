@@ -12,7 +12,7 @@ from fuzz.sqlitefile import honest
 from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
 from sealpoint.admin.databases.rows import Batch, pages
-from sealpoint.admin.databases.sqlite import rows as cleartext
+from sealpoint.admin.databases.sqlite import rows
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import rotate
@@ -86,7 +86,7 @@ READS: dict[str, Callable[[SqliteRows], object]] = {
     "verify": lambda store: list(verify(store, RingCipher(honest.ring()), batch=SMALL)),
     "rotate": lambda store: list(rotate(store, RingCipher(honest.ring("k1")), batch=SMALL)),
     "a second batch": lambda store: list(pages(store, CHECKPOINTS, batch=SMALL)),
-    "metadata": lambda store: list(store.cleartext.records()),
+    "metadata": lambda store: list(store.records()),
     "count": lambda store: store.count(),
 }
 
@@ -94,6 +94,6 @@ READS: dict[str, Callable[[SqliteRows], object]] = {
 @pytest.mark.parametrize("read", READS)
 def test_no_row_is_passed_by(path: Path, read: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is one left under its old key, or counted twice."""
-    monkeypatch.setattr(cleartext, "BATCH", SMALL)
+    monkeypatch.setattr(rows, "BATCH", SMALL)
     with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DatabaseCorruptError):
         READS[read](store)

@@ -73,7 +73,7 @@ ROWS_OF: dict[str, Callable[[SqliteRows], Iterable[object]]] = {
     "verify": lambda store: verify(store, RingCipher(honest.ring()), allow_plaintext=True),
     "threads": threads,
     "inspect": lambda store: inspect(store, None, "t"),
-    "metadata": lambda store: store.cleartext.records(),
+    "metadata": lambda store: store.records(),
 }
 LISTS: dict[str, dict[str, object]] = {"list": {}, "list with a filter": {"step": 1, "text": "y"}}
 

@@ -128,7 +128,7 @@ def test_text_that_is_not_utf8_comes_as_bytes_among_others(path: Path, column: s
 def test_a_name_that_is_not_utf8_does_not_end_the_listing_of_names(path: Path, store: SqliteRows) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE writes SET channel = CAST(X'61ff' AS TEXT) WHERE rowid = 5")
-    names = set(store.cleartext.names())
+    names = set(store.key_texts())
     assert {("thread_id", "a"), ("channel", "b"), ("channel", "c")} <= names
     assert all(isinstance(text, str) for _, text in names)
 
@@ -165,7 +165,7 @@ def sizes_of(store: SqliteRows) -> tuple[int, ...]:
     counted = sum(count.rows for count in store.count())
     read = sum(len(store.read(column, None).cells) for column in store.columns)
     shares = sum(share.rows for share in status(store))
-    return counted, read, shares, audit(store).rows, len(list(store.cleartext.records()))
+    return counted, read, shares, audit(store).rows, len(list(store.records()))
 
 
 def test_a_writer_is_not_seen_until_the_end(tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_a_row_that_changed_meanwhile_is_left(
 READS: dict[str, Callable[[SqliteRows], object]] = {
     "read": lambda store: store.read(CHECKPOINTS, None),
     "count": lambda store: store.count(),
-    "names": lambda store: list(store.cleartext.names()),
-    "metadata": lambda store: list(store.cleartext.records()),
+    "names": lambda store: list(store.key_texts()),
+    "metadata": lambda store: list(store.records()),
 }
 
 

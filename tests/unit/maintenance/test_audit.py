@@ -124,7 +124,7 @@ def test_inline_values_are_shown_by_channel(
 ) -> None:
     """Those that a Postgres saver keeps readable in a database that is sealed."""
     with closing(SqliteRows(write(tmp_path / "a.db", sealed=True))) as store:
-        store.cleartext.inline = lambda: iter(values)  # type: ignore[method-assign]
+        store.inline = lambda: iter(values)  # type: ignore[method-assign]
         found = audit(store)
     assert sorted(found.inline) == sorted(shown)
     assert found.other_inline == 2 * max(0, len(values) - MAX_LABELS)

@@ -38,8 +38,8 @@ def run_job(path: Path, options: Options, cipher: RingCipher | None = None) -> t
     """Run a job to the key k2; return its outcome and what it reported."""
     events: list[Any] = []
     with closing(SqliteRows(path, writable=True)) as store:
-        job = Job(store, cipher or make_cipher("k2", "k1"), options, stop=Stop(), report=events.append)
-        return job.run(), events
+        job = Job(store, cipher or make_cipher("k2", "k1"), options)
+        return job.run(Stop(), events.append), events
 
 
 def test_phases_are_reported_in_order_with_their_progress(path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_batch_is_not_larger_than_the_rows_of_a_second() -> None:
     assert Options().paced_batch == Batch()
 
 
-class Clock:
+class Clock(Stop):
     """Time that passes only while somebody waits, and a signal that is set at a moment of it."""
 
     now, set_at = 0.0, float("inf")

@@ -77,8 +77,8 @@ def test_the_smallest_rows_stay_far_within_the_budget(
         saver.delete_thread("copy")
     with closing(SqliteRows(path)) as store:
         assert sum(count.rows for count in store.count()) == 2 * rows
-        assert len(list(store.cleartext.records())) == rows
-        assert len(list(store.cleartext.names())) >= 1
+        assert len(list(store.records())) == rows
+        assert len(list(store.key_texts())) >= 1
 
 
 class Clock:
@@ -136,8 +136,8 @@ def test_a_forged_index_hides_no_row_from_maintenance(tmp_path: Path, name: str)
     path.write_bytes(data)
     with closing(SqliteRows(path, writable=True)) as store:
         assert sum(count.rows for count in store.count() if count.table == "checkpoints") == 3
-        assert {text for column, text in store.cleartext.names() if column == "thread_id"} == {"t0"}
-        assert len(list(store.cleartext.records())) == 3
+        assert {text for column, text in store.key_texts() if column == "thread_id"} == {"t0"}
+        assert len(list(store.records())) == 3
         if name == "more":  # whose entries would have to change with the rows: SQLite misses them
             with pytest.raises(DatabaseCorruptError):
                 store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.value))

@@ -129,8 +129,8 @@ def test_a_schema_that_changes_under_an_open_store_is_refused(tmp_path: Path, ed
         for act in (
             store.count,
             lambda: store.read(CHECKPOINTS, None),
-            lambda: list(store.cleartext.names()),
-            lambda: list(store.cleartext.records()),
+            lambda: list(store.key_texts()),
+            lambda: list(store.records()),
         ):
             with pytest.raises((SchemaError, DatabaseCorruptError)):
                 act()

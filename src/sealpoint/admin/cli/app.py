@@ -97,6 +97,7 @@ for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 
 
+# The events of each command that is recorded: when it begins, and when it has ended.
 EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "rotate": ("rotate.begin", "rotate.end"),
     "rebind": ("rebind.begin", "rebind.end"),
@@ -118,7 +119,6 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "keys wrap": ("key.wrap", "key.wrap"),
     "keys rewrap": ("key.rewrap", "key.rewrap"),
 }
-"""The events of each command that is recorded: when it begins, and when it has ended."""
 
 _WITHOUT_RING: Final = ("heads seal", "heads trim")
 _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from sealpoint.admin.cli.change import stopping
-from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     DatabaseArgument,
@@ -75,7 +74,7 @@ def decrypt(
         # Closed also if the terminal to draw on is gone.
         watch.take_all(stack.enter_context(closing(pace.limit(events))))
     if is_file:
-        with closing(open_store(database)) as store:  # not before: a refused run leaves no log beside it
+        with closing(open_store(database)) as store:  # not before: a refused run leaves no log next to it
             run.looks_at(store)
         warn_of_leftovers(Path(database), Path(place))
     is_written = not (failures.count or pace.stopped)

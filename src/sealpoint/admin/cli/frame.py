@@ -6,8 +6,11 @@ with `Run.end`, which is given the members of its object and how they are shown 
 
 from __future__ import annotations
 
+import json
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +21,7 @@ from sealpoint.admin.cli.exits import Exit, exit_code, message, result_code
 from sealpoint.admin.cli.output import Document
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.result import Reason, Result
+from sealpoint.admin.maintenance.workers import Stop
 from sealpoint.errors import ConfigError, SealpointError
 from sealpoint.keys.ringfile import find_ring_file
 
@@ -97,8 +101,7 @@ class Run:
         """
         document = self.result.document({**self._part, **members})
         if self.as_json:
-            self._has_object = True
-            output.print_json(document)
+            self.print_object(json.dumps(document, indent=2))
         else:
             show(document)
             if verdict:
@@ -157,4 +160,35 @@ class Run:
         if not self._has_object:
             self.asks()
             self.result.add(Reason.NOT_COMPLETED)
-            output.print_json(self.result.document({"error": self._error}))
+            self.print_object(json.dumps(self.result.document({"error": self._error}), indent=2))
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
+
+    A third one does nothing, so that temporary files are still removed. A signal that is ignored, as
+    SIGHUP is under nohup, is still ignored.
+    """
+    stop, ending = Stop(), False
+
+    def ask(number: int, _: object) -> None:
+        nonlocal ending
+        if stop.is_set():
+            if ending:
+                return
+            ending = True
+            raise KeyboardInterrupt
+        stop.set()
+        output.say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
+
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heard}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -167,13 +167,23 @@ def types(
                 watch.say_how_far()
                 raise
     run.result.add(*_reasons(found, allowlist))
-    members = {**_types_object(found, allowlist), **failures.end(run.result)}
+    named = [
+        {
+            "module": part.module,
+            "name": part.name,
+            "records": part.records,
+            "thread": part.thread,
+            "allowed": _verdict(part, allowlist),
+        }
+        for part in found.constructors.values()
+    ]
+    counts = {name: getattr(found, name) for name in ("other_records", "values", "not_opened")}
+    members = {"types": named, **counts, **failures.end(run.result)}
     show = (lambda _: _emit_types(found)) if emit else _show_types
     run.end(members, show, verdict=not emit)
 
 
 def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of module and name that the values of ``--allow`` give."""
     for text in texts:
         file = Path(text)
         if file.is_file():
@@ -181,7 +191,7 @@ def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
                 pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
                 yield from [(str(module), str(name)) for module, name in pairs]
             except (SyntaxError, TypeError, ValueError):
-                cause = f"{excerpt(text)} is not what --emit prints"
+                cause = f"{excerpt(text)} is not an allowlist from `types --emit`"
                 raise typer.BadParameter(cause, param_hint="--allow") from None
         else:
             module, colon, name = text.rpartition(":")
@@ -203,7 +213,6 @@ def _reasons(found: contents.Inventory, allowlist: Allowlist | None) -> Iterator
 
 
 def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | None:
-    """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
         return "built in"
     if allowlist is None:
@@ -244,24 +253,6 @@ def _emit_types(found: contents.Inventory) -> None:
         say(f"{unnameable} of the names are no type's and were left out")
     if needed:
         say("the values name these types: allow those that are yours, and no other")
-
-
-def _types_object(found: contents.Inventory, allowlist: Allowlist | None) -> dict[str, Any]:
-    return {
-        "types": [
-            {
-                "module": part.module,
-                "name": part.name,
-                "records": part.records,
-                "thread": part.thread,
-                "allowed": _verdict(part, allowlist),
-            }
-            for part in found.constructors.values()
-        ],
-        "other_records": found.other_records,
-        "values": found.values,
-        "not_opened": found.not_opened,
-    }
 
 
 MAX_THREADS: Final = 1_000
@@ -341,7 +332,6 @@ class _Threads(Failures):
 
 
 def _import_all(modules: list[str] | tuple[()]) -> None:
-    """Import modules by their names, or refuse the command line."""
     if modules and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # behind all others, so that nothing here stands in for an installed module
     for name in modules:

@@ -289,7 +289,8 @@ def disable(
     if not is_done:
         entry.require_transition("disable")
     with examined(file, named, with_listed=not no_database_check) as found:
-        counts = [] if is_done else [(store, transitions.count_rows(store, entry)) for store in found.listed]
+        listed = [] if is_done else found.listed
+        counts = [(store, transitions.rows_under(store.count(), entry)) for store in listed]
         # Without a terminal rows are not accepted, so that they prevent the transition.
         accepted = [(store, rows) for store, rows in counts if rows and (yes or sys.stdin.isatty())]
         under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
@@ -403,7 +404,6 @@ def destroy(
 
 
 def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
-    """Say where the material of a destroyed key still is."""
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     if entry.wrapper is not None:
@@ -491,7 +491,6 @@ def _show_table(document: Document) -> None:
 
 
 def _cell(name: str, value: Any) -> object:
-    """Return a field of a key as it stands in a table: of its times the date alone."""
     return value[:10] if value and name in DATES else value
 
 

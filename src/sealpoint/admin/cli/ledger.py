@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -152,7 +153,9 @@ def verify(
     key = None if vkey is None else read_key(vkey)
     verdict = verify_ledger(path, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
     run.result.add(*verdict.reasons)
-    key, head = key or _known_key(path), verdict.checkpoint
+    head = verdict.checkpoint
+    with suppress(LedgerMissingError, LedgerTamperedError, NoteError):
+        key = key or _own_key(path)
     members = {
         "folder": str(path),
         "vkey": key and str(key),
@@ -213,13 +216,6 @@ def _own_key(folder: Path) -> VerifierKey:
     from sealpoint.admin.evidence.folder import Folder
 
     return Folder(folder).read_key()
-
-
-def _known_key(folder: Path) -> VerifierKey | None:
-    try:
-        return _own_key(folder)
-    except (LedgerMissingError, LedgerTamperedError, NoteError):
-        return None
 
 
 def read_key(text: str) -> VerifierKey:

@@ -258,7 +258,7 @@ def naming_other_files(database: str) -> Iterator[None]:
 
 
 def warn_of_leftovers(*files: Path) -> None:
-    """Warn of each folder that a killed run of `decrypt` left beside these files."""
+    """Warn of each folder that a killed run of `decrypt` left next to these files."""
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
             hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"

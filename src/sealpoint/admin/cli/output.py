@@ -6,7 +6,6 @@ the cursor.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,8 +27,8 @@ from sealpoint.admin.maintenance.inspect import plain
 from sealpoint.admin.maintenance.result import REFUTING, Reason, Result
 from sealpoint.errors import SealpointError, excerpt
 
+# An object of `sealpoint.admin.maintenance.result`, or a part of one.
 Document = Mapping[str, Any]
-"""An object of `sealpoint.admin.maintenance.result`, or a part of one."""
 
 MAX_SHOWN: Final = 100
 
@@ -78,11 +77,6 @@ def discard_rest(stream: TextIO) -> None:
 def printable(text: object) -> str:
     """Return ``text`` with everything escaped that is not a printable character."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
-
-
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print the one object of a command that was given ``--json``."""
-    print_object(json.dumps(document, indent=2))
 
 
 def print_object(text: str, end: str = "\n") -> None:
@@ -153,7 +147,7 @@ def _print(text: str, end: str = "\n") -> None:
 
 def say(text: str) -> None:
     """Print a message on stderr, below the data that was printed before."""
-    with suppress(OSError):  # the end of the program meets it again
+    with suppress(OSError):  # the end of the program finds it again
         sys.stdout.flush()
     _print_message(printable(text))
 
@@ -191,21 +185,6 @@ def require_command(context: typer.Context) -> None:
         raise typer.Exit(Exit.USAGE)
 
 
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr, if that is a terminal; yields what takes how many of how many are done."""
-    console = Console(stderr=True)
-    console.width = max(console.width, _MIN_COLUMNS)
-    if not console.is_terminal:
-        yield lambda *_: None
-        return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    # Data keeps its own stream while the bar is on the other.
-    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 class Watch:
     """Follows a run over values.
 
@@ -214,13 +193,14 @@ class Watch:
         total: How many there are, as far as is known.
         changed: How many it has changed.
         is_complete: Whether it came to its end.
+        move: Moves the bar: how many of how many are done.
     """
 
     def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
         self.rows = self.changed = 0
         self.total: int | None = None
         self.is_complete = False
-        self._move, self._failed = move, failed
+        self.move, self._failed = move, failed
 
     def take(self, event: Event) -> None:
         """Move the bar, or hand on a failure."""
@@ -228,7 +208,7 @@ class Watch:
             self._failed(event)
         else:
             self.rows, self.total, self.changed = event.rows, event.total, event.changed
-            self._move(event.rows, event.total)
+            self.move(event.rows, event.total)
 
     def take_all(self, events: Iterable[Event]) -> None:
         """Follow a run to its end."""
@@ -243,10 +223,18 @@ class Watch:
 
 
 @contextmanager
-def watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Watch]:
-    """Show a bar, and yield what follows a run."""
-    with progress_bar(title) as move:
-        yield Watch(move, failed)
+def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -> Iterator[Watch]:
+    """Show a bar on stderr, if that is a terminal, and yield what follows a run."""
+    console = Console(stderr=True)
+    console.width = max(console.width, _MIN_COLUMNS)
+    if not console.is_terminal:
+        yield Watch(lambda *_: None, failed)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # Data keeps its own stream while the bar is on the other.
+    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(title, total=None)
+        yield Watch(lambda done, total: bar.update(task, completed=done, total=total), failed)
 
 
 def show_verdict(document: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ def report(
     threads: ThreadsOption = None,
     pin: Annotated[
         Path | None,
-        typer.Option("--pin", metavar="FILE", help="An earlier pin, which the thread store must continue."),
+        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
     ] = None,
     vkey: Annotated[
         str | None,

@@ -23,7 +23,7 @@ from sealpoint.admin.cli.options import (
     opened_threads,
     require_text,
 )
-from sealpoint.admin.cli.output import Document, count, progress_bar, put, say, show_table, warn
+from sealpoint.admin.cli.output import Document, count, put, say, show_table, warn, watching
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.report import Report, render_page
 from sealpoint.admin.evidence.report.document import load_template, text_of
@@ -78,15 +78,15 @@ def write_report(
     pinned = None if pin is None else read_pin(pin)
     cipher = _find_keys(run, made)
     made.changes = _find_changes(run, made, vkey, ledger_pin)
-    with opened(names, ring_file=ring_file) as stores, progress_bar("report") as move:
+    with opened(names, ring_file=ring_file) as stores, watching("report") as watch:
         for store in stores:
             part = read_part(
-                store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=move
+                store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=watch.move
             )
             made.parts.append(part)
         # Without a ring only the command line can name a thread store.
         name = None if threads is None and made.entries is None else find_threads(threads, run.keys)
-        _compare(made, stores, cipher, name, pinned, move)
+        _compare(made, stores, cipher, name, pinned, watch.move)
     document = made.document()
     text = text_of(document)
     if json_out is not None:
@@ -149,7 +149,6 @@ def _compare(
     pin: Pin | None,
     move: Move,
 ) -> None:
-    """Compare the one database with its thread store, and that with its pin."""
     if name is None:
         if pin is not None:
             raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
@@ -181,7 +180,6 @@ def _command_line(databases: Sequence[str], variables: Sequence[str], options: M
 
 
 def _prepare_files(out: Path | None, json_out: Path | None) -> None:
-    """Refuse files that cannot be written, and load what the page is made with."""
     if out is not None and out == json_out:
         raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
     for file in (out, json_out):

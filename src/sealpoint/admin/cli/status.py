@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
@@ -24,7 +24,7 @@ from sealpoint.admin.cli.options import (
 from sealpoint.admin.cli.output import Document, complain_of_damage, count, put, show_table, values_line
 from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.admin.maintenance.status import MAX_TYPES, with_states
+from sealpoint.admin.maintenance.status import MAX_TYPES
 from sealpoint.admin.maintenance.status import status as take_shares
 from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
 
@@ -128,8 +128,7 @@ def audit(
     run.asks(strict=strict, allow_metadata=list(allowed))
     entries = find_entries(run)
     with opened_database(run, database, variable) as store:
-        found = audits.audit(store, allowed)
-    found = replace(found, shares=tuple(with_states(found.shares, entries)))
+        found = audits.audit(store, allowed, entries)
     say_if_unknown(entries, found.shares)
     run.result.add(*audits.audit_reasons(found, strict=strict))
     run.end(audits.audit_object(found), _show_audit, allow_unproven=allow_unproven)

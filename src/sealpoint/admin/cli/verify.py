@@ -189,7 +189,6 @@ _LINES: Final = {
 
 
 def _show_heads(heads: Document) -> None:
-    """Print the member ``heads`` of an object."""
     put(f"the thread store remembers {heads['recorded']} checkpoints")
     count(heads["not_recorded"], "checkpoints that it does not know: {}")
     for kind, line in _LINES.items():
@@ -224,7 +223,7 @@ def verify_heads(
     threads: ThreadsOption = None,
     pin: Annotated[
         Path | None,
-        typer.Option("--pin", metavar="FILE", help="An earlier pin, which the store must continue."),
+        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
     variable: VariableOption = None,

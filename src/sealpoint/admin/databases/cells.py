@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
@@ -86,17 +87,6 @@ class Column:
         return replace(self, beside=_COMPARED.get(self.coordinates, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Placeholder for a value that was not read.
-
-    Attributes:
-        error: Why.
-    """
-
-    error: SealpointError
-
-
 class Where(NamedTuple):
     """The place of a cell.
 
@@ -104,23 +94,19 @@ class Where(NamedTuple):
         column: The column.
         key: The columns of the row's key, in the order of ``column.key``.
         locator: Lets the store find and replace the cell without a search.
-        others: The columns ``column.beside``, in their order.
+        beside: Other columns that were read with the value, by name: those of ``column.beside``, or what a
+            store of whole rows reads.
     """
 
     column: Column
     key: tuple[Any, ...]
     locator: Any = None
-    others: tuple[Any, ...] = ()
+    beside: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def names(self) -> dict[str, Any]:
         """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
-
-    @property
-    def beside(self) -> dict[str, Any]:
-        """The columns beside the value by name."""
-        return dict(zip(self.column.beside, self.others, strict=True))
 
     def require_key(self) -> None:
         """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.
@@ -146,7 +132,7 @@ class Cell(NamedTuple):
     """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless another type is stored; `Unreadable` if they were not read.
+        value: Bytes, unless another type is stored; the error if they were not read.
         tag: Text, unless another type is stored.
         where: Its place.
     """
@@ -170,7 +156,7 @@ class Cell(NamedTuple):
         return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
 
     def require_same(self, header: Header, tokens: Tokens) -> None:
-        """Compare a bound checkpoint, of a `Column.widened`, with what is readable beside it."""
+        """Compare a bound checkpoint, of a `Column.widened`, with what is readable next to it."""
         beside = self.where.beside
         metadata = decode_metadata(beside["metadata"])
         require_same_row(header, metadata, beside["parent_checkpoint_id"], tokens)
@@ -277,8 +263,8 @@ class Opener(NamedTuple):
 
 def require_readable(cell: Cell) -> None:
     """Check that a value was read."""
-    if isinstance(cell.value, Unreadable):
-        raise cell.value.error
+    if isinstance(cell.value, SealpointError):
+        raise cell.value
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -288,7 +274,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
     elif kind == JSON:
         parse_json(data, lambda envelope: envelope, limits)
     elif kind == PICKLE:
-        raise UnknownTypeError("a pickle that is not sealed is not read")
+        raise UnknownTypeError("refusing to unpickle an unsealed value")
     else:
         read_plain(kind, data)
 
@@ -302,7 +288,7 @@ class InlineValue(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What stands beside the value of a checkpoint.
+    """What stands next to the value of a checkpoint.
 
     Attributes:
         table: The table.
@@ -319,19 +305,3 @@ class Record(NamedTuple):
     metadata: Any
     flaw: str | None = None
     is_readable: bool = False
-
-
-class Cleartext(Protocol):
-    """What is readable in one database beside its values."""
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
-
-        With ``only``, from that column.
-        """
-
-    def records(self) -> Iterator[Record]:
-        """Yield what stands beside the value of each checkpoint."""
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield the readable values besides the sealed ones. SQLite has none."""

@@ -6,9 +6,13 @@ update.
 
 Whole rows: cells with all columns of their rows, for what must seal or restore several columns at once.
 
-A store of whole rows has the interface of a `RowStore`, with these differences: a cell's locator is a
-`Beside`; ``change`` returns a `Replacement`; the cells of a Postgres checkpoint are its row, whether or not
-its metadata has a sealed part.
+A store of whole rows has the interface of a `RowStore`, with these differences: ``change`` returns a
+`Replacement`; the cells of a Postgres checkpoint are its row, whether or not its metadata has a sealed part;
+`Where.beside` has all other columns, by these names:
+
+    parent, metadata     of a checkpoint, as they are stored
+    document, channels   of one on Postgres: its JSON, and the channels with values in rows of their own
+    task_path            of a write; empty if the table lacks the column
 """
 
 from __future__ import annotations
@@ -18,13 +22,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from sealpoint.admin.databases.cells import EVERYTHING, Cell, Cleartext, Column, Selection
+from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection
 from sealpoint.errors import KeyRingError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
+# How much is kept of a text of a row that failed: a hostile one may have many megabytes.
 MAX_CHARS: Final = 1000
-"""How much is kept of a text of a row that failed: a hostile one may have many megabytes."""
 
 
 class Failure(NamedTuple):
@@ -101,8 +105,8 @@ class TagCount(NamedTuple):
     size_bytes: int
 
 
+# Maximum number of different tags in a column; an agent writes few.
 MAX_TAGS: Final = 100_000
-"""Maximum number of different tags in a column; an agent writes few."""
 
 
 def require_few_tags(column: Column, found: Sequence[object]) -> None:
@@ -164,10 +168,9 @@ class Rewritten(NamedTuple):
     last: Any = None  # the next batch begins after it; ``None`` for the last batch
 
 
+# Returns the new tag and bytes of a value, or `None` to leave it unchanged. For a store of whole rows it
+# returns a `sealpoint.admin.databases.rows.Replacement`.
 Change = Callable[[Cell], tuple[Any, ...] | None]
-"""Returns the new tag and bytes of a value, or ``None`` to leave it unchanged.
-
-For a store of whole rows it returns a `sealpoint.admin.databases.rows.Replacement`."""
 
 
 class RowStore(Protocol):
@@ -184,10 +187,6 @@ class RowStore(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]:
         """What tells it from a copy and from another database of the same name."""
-
-    @property
-    def cleartext(self) -> Cleartext:
-        """What is readable in it beside its values."""
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
@@ -232,6 +231,18 @@ class RowStore(Protocol):
         In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
         """
 
+    def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
+
+        With ``only``, from that column.
+        """
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands next to the value of each checkpoint."""
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the readable values besides the sealed ones. SQLite has none."""
+
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""
 
@@ -272,7 +283,7 @@ class Progress(NamedTuple):
         size_bytes: Bytes of the values examined so far in the run.
         lock_seconds: Time that the write lock was held since the last batch.
         plaintext: Values that were not sealed, and that the run has sealed so far.
-        legacy: Values under LANGGRAPH_AES_KEY that it has sealed anew so far.
+        legacy: Values under LANGGRAPH_AES_KEY that it has sealed again so far.
     """
 
     table: str
@@ -287,26 +298,13 @@ class Progress(NamedTuple):
 
 
 Event = Progress | Failure
+# A run: it continues while its events are consumed, and ends when it is closed.
 Events = Generator[Event, None, None]
-"""A run: it continues while its events are consumed, and ends when it is closed."""
 
 
+# In SQL, the tag of a Postgres checkpoint without a sealed part. No cell has it: `Cell.tag` is `None`.
+# Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
 UNSEALED_ROW: Final = "+"
-"""In SQL, the tag of a Postgres checkpoint without a sealed part. No cell has it: `Cell.tag` is ``None``.
-
-Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
-"""
-
-
-class Beside(NamedTuple):
-    """What a row holds beside the key, the tag and the value of its cell."""
-
-    locator: Any = None  # lets the store find the row
-    parent: Any = None  # id of a checkpoint's parent
-    metadata: Any = None  # as it is stored
-    document: str = ""  # JSON of a Postgres checkpoint
-    channels: frozenset[str] = frozenset()  # those whose values are in rows of their own
-    task_path: Any = ""  # of a write; empty if the table lacks the column
 
 
 class Replacement(NamedTuple):

@@ -7,8 +7,8 @@ become ``a``, digits ``9``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import InlineValue
@@ -19,6 +19,7 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import MetadataError
+from sealpoint.keys.entry import RingEntry
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.tokens import TOKEN
 
@@ -141,24 +142,27 @@ class Audit:
     @property
     def is_silent(self) -> bool:
         """Whether nothing but the values is readable either, except known keys of metadata."""
-        fields = any(field.known is None for field in self.metadata.fields)
+        fields = any(each.known is None for each in self.metadata.fields)
         others = fields or self.metadata.unreadable or self.metadata.other_rows
         return not (others or self.addresses or any(part.kind != "null" for part in self.inline))
 
 
-def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
+def audit(
+    store: RowStore, allowed: Collection[str] = (), entries: Sequence[RingEntry] | None = None
+) -> Audit:
     """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded.
 
     Args:
         store: A database.
         allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`.
+        entries: What a ring says about its keys, for their states.
     """
     inline, other_inline = _inline(store)
     names = (table.name for table in store.tables() if not table.is_read)
     return Audit(
-        shares=tuple(status(store)),
+        shares=tuple(status(store, entries)),
         metadata=_metadata(store, allowed),
-        addresses=_addresses(store.cleartext.names()),
+        addresses=_addresses(store.key_texts()),
         inline=inline,
         other_inline=other_inline,
         readable_tables=tuple(name for name in names if name.rpartition(".")[2].lower() in READABLE_TABLES),
@@ -222,23 +226,17 @@ def label(text: str) -> str:
     return text if len(text) <= _LABEL_CHARS and _LABEL.fullmatch(text) else shape(text)
 
 
+@dataclass(slots=True)
 class _Tally:
-    """Counts for one label."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.types: set[str] = set()
-        self.examples: dict[str, None] = {}
+    rows: int = 0
+    types: set[str] = field(default_factory=set)
+    examples: dict[str, None] = field(default_factory=dict)
 
     def add(self, value: Any) -> None:
         self.rows += 1
         self.types.add(_JSON_TYPES[type(value)])
         if len(self.examples) < MAX_EXAMPLES:
             self.examples[shape(value)] = None
-
-    def field(self, key: str, known: str | None) -> Field:
-        examples = tuple(example for example in self.examples if example)
-        return Field(key, self.rows, known, tuple(sorted(self.types)), examples)
 
 
 def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
@@ -258,7 +256,7 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
     rows = unreadable = other_rows = 0
     tallies: dict[tuple[str, str | None], _Tally] = {}
     seals_metadata = any(column.in_json for column in store.columns)
-    for record in store.cleartext.records():
+    for record in store.records():
         rows += 1
         try:
             fields = decode_metadata(record.metadata)
@@ -272,8 +270,11 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
                 other_rows += 1
             else:
                 tallies.setdefault(name, _Tally()).add(value)
-    found = [tally.field(*name) for name, tally in tallies.items()]
-    found.sort(key=lambda field: (field.known is not None, -field.rows))
+    found = [
+        Field(key, tally.rows, known, tuple(sorted(tally.types)), tuple(filter(None, tally.examples)))
+        for (key, known), tally in tallies.items()
+    ]
+    found.sort(key=lambda each: (each.known is not None, -each.rows))
     return Metadata(rows, unreadable, tuple(found), other_rows)
 
 
@@ -294,7 +295,7 @@ def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
 def _inline(store: RowStore) -> tuple[tuple[InlineValue, ...], int]:
     rows: dict[tuple[str, str], int] = {}
     others = 0
-    for value in store.cleartext.inline():
+    for value in store.inline():
         place = (label(value.channel), value.kind)
         if place not in rows and len(rows) == MAX_LABELS:
             others += value.rows

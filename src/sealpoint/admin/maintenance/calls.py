@@ -94,7 +94,7 @@ class CheckpointRows:
 
     def readable(self) -> Iterator[Spot]:
         """Yield the checkpoints that are readable in their rows, and sealed in no column."""
-        for record in self.database.cleartext.records():
+        for record in self.database.records():
             spot = spot_of(record.place)
             if record.is_readable and spot is not None:
                 yield spot

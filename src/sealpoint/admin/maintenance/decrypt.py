@@ -3,11 +3,11 @@
 The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
 the source is copied: no schema, index, other table or free page.
 
-A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
+A copy with decrypted values is written in its own folder next to the output, with mode 0700, named
 
     .<name>.partial-<random>
 
-No other account can read it there, or put a journal beside it. SIGKILL and a power failure leave the
+No other account can read it there, or put a journal next to it. SIGKILL and a power failure leave the
 folder; earlier versions left a hidden file ``.<name>.partial``.
 """
 
@@ -87,7 +87,6 @@ def _remove_folder(path: Path) -> None:
 
 
 def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each partial copy in a folder, and the name of its output."""
     with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
         for entry in entries:
             if (match := _PARTIAL.fullmatch(entry.name)) is None:
@@ -133,7 +132,7 @@ def decrypt(
 
     One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
     it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
-    the copy is in a private folder beside ``out``.
+    the copy is in a private folder next to ``out``.
 
     Args:
         source: A SQLite file.
@@ -213,14 +212,12 @@ class Copy:
         if self._columns.setdefault(thread_id, column) != column:
             raise RowError(
                 "the thread has rows under its id and under a pseudonym: two histories",
-                hint="a process began it anew without pseudonyms: delete one of the two through such a saver",
+                hint="a process began it again without pseudonyms: delete one of them through such a saver",
             )
         return thread_id
 
 
 class _FileCopy(Copy):
-    """Inserts the rows of a database into another one, with decrypted values."""
-
     def __init__(self, store: SqliteRows, target: sqlite3.Connection, opener: Opener, batch: Batch) -> None:
         super().__init__(opener, batch)
         self._store, self._target = store, target
@@ -273,7 +270,7 @@ class _FileCopy(Copy):
                     f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
                 )
         require_no_frame(cell.where.beside.get("metadata"))
-        parts, row = self.parts(cell), cell.where.names | cell.where.beside
+        parts, row = self.parts(cell), {**cell.where.names, **cell.where.beside}
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
             row["metadata"] = encode_metadata(parts.header["metadata"])

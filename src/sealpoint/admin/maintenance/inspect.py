@@ -53,7 +53,7 @@ class Readable(NamedTuple):
 def threads(store: RowStore) -> Iterator[str]:
     """Yield the id of each thread once, table by table in their order."""
     seen = set[str]()
-    for _, thread_id in store.cleartext.names("thread_id"):
+    for _, thread_id in store.key_texts("thread_id"):
         if thread_id not in seen:
             seen.add(thread_id)
             yield thread_id
@@ -209,7 +209,7 @@ def inventory(
         for (module, name), records in named_types(opened.data, opened.inner, limits).items():
             found.add(cell, module, name, records)
 
-    total = sum(count.rows for count in store.count(damage=[]))  # the walk meets the damage
+    total = sum(count.rows for count in store.count(damage=[]))  # the walk finds the damage
     for event in walk(store, look, total, store.columns, batch=batch):
         found.failures += isinstance(event, Failure)
         if report:

@@ -25,7 +25,7 @@ from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.maintenance.workers import (
     Assignment,
     Pace,
-    Signal,
+    Stop,
     Work,
     rotate_as,
     rotating,
@@ -59,18 +59,6 @@ class Step(NamedTuple):
 
     share: Share
     action: Action
-
-
-def make_plan(
-    store: RowStore, ring: KeyRing, options: Options, damage: list[SealpointError] | None = None
-) -> list[Step]:
-    """Return what a job would do with the values of the database.
-
-    What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
-    """
-    shares = status(store, damage=damage)
-    active = ring.require_active().id if shares else None
-    return [Step(share, action_of(share, ring, options, is_done=share.key_id == active)) for share in shares]
 
 
 def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
@@ -148,48 +136,58 @@ class Outcome:
         self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
 
-def require_keys(store: RowStore, ring: KeyRing, options: Options) -> None:
-    """Refuse the ring of another environment before any change, unless the check is disabled."""
-    if options.check_keys:
-        require_own_ring(store, ring, seals_unsealed=options.allow_plaintext or options.allow_legacy)
-
-
 class Job:
-    """One run over one database."""
+    """One run over one database, or the plan of it."""
 
     _work: Work = staticmethod(rotating)
 
     def __init__(
-        self,
-        store: RowStore,
-        cipher: RingCipher,
-        options: Options,
-        *,
-        stop: Signal,
-        report: Report,
-        url: str = "",
+        self, store: RowStore, cipher: RingCipher, options: Options, url: str = "", *, writable: bool = True
     ) -> None:
-        """Prepare a job. One that scrubs closes the store; workers connect to ``url``."""
+        """Prepare a job. One that scrubs closes the store; workers connect to ``url``.
+
+        With ``writable`` false it can only be planned.
+        """
+        del writable  # for a job that opens more than the store
         self._store = self._changed = store
         self._to_verify = Selection(plaintext=False)
-        self._cipher = cipher
-        self._options = options
-        self._stop = stop
-        self._report = report
-        self._url = url
-        self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+        self._cipher, self._options, self._url = cipher, options, url
         self._traces = Traces()
         self._outcome = Outcome()
         self._failures = Failures(may_repeat=True)
 
-    def run(self) -> Outcome:
+    def close(self) -> None:
+        """Close what the job has opened."""
+
+    def require_fitting(self) -> None:
+        """Refuse the ring of another environment before any change, unless the check is disabled."""
+        options = self._options
+        if options.check_keys:
+            seals_unsealed = options.allow_plaintext or options.allow_legacy
+            require_own_ring(self._store, self._cipher.ring, seals_unsealed=seals_unsealed)
+
+    def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
+        """Return what the job would do with the values of the database.
+
+        What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
+        """
+        shares, ring = status(self._store, damage=damage), self._cipher.ring
+        active = ring.require_active().id if shares else None
+        return [
+            Step(share, action_of(share, ring, self._options, is_done=share.key_id == active))
+            for share in shares
+        ]
+
+    def run(self, stop: Stop, report: Report) -> Outcome:
         """Rotate, verify and scrub, while the store is held."""
         options, outcome = self._options, self._outcome
+        self._stop, self._report = stop, report
+        self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
         with self._store.hold():
-            require_keys(self._store, self._cipher.ring, options)
+            self.require_fitting()
             self._rotate()
             # Counted in the database, because agents may have written under an old key since the last pass.
-            self._count_left(self._store)
+            self._count_left()
             # Time may run out just as the last value is rotated: such a run is complete.
             if outcome.end is End.COMPLETE and self._pace.is_over and outcome.pending:
                 outcome.end = End.STOPPED
@@ -231,11 +229,9 @@ class Job:
         return self._pace.limit(self._run(self._traces.add if options.scrub else None))
 
     def _run(self, before_change: BeforeChange | None) -> Events:
-        """Begin the run of this process."""
         return rotate_as(self._options, self._store, self._cipher, before_change)
 
     def _take(self, event: Event) -> None:
-        """Count an event, and report it; of a value's failures only the first."""
         if isinstance(event, Progress):
             self._outcome.changed, self._outcome.raced = event.changed, event.raced
             self._outcome.plaintext, self._outcome.legacy = event.plaintext, event.legacy
@@ -244,10 +240,10 @@ class Job:
         elif self._failures.add(event):
             self._report(event)
 
-    def _count_left(self, store: RowStore) -> None:
-        ring = self._cipher.ring
-        self._outcome.left = sum(count.rows for count in outstanding(store, ring.require_active().id))
-        self._outcome.remaining = make_plan(store, ring, self._options) if self._outcome.left else []
+    def _count_left(self) -> None:
+        left = outstanding(self._store, self._cipher.ring.require_active().id)
+        self._outcome.left = sum(count.rows for count in left)
+        self._outcome.remaining = self.plan() if self._outcome.left else []
 
     def _verify(self) -> None:
         """Open sealed values again. Values that the rotation left are already reported."""
@@ -268,15 +264,14 @@ class Job:
         self._outcome.verified = -(-rows // every) - failed
 
     def _scrub(self, path: Path) -> None:
-        """Scrub, or record the problem: the rest of the job is done."""
         outcome = self._outcome
         self._report(Phase.SCRUB)
         try:
             outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.fragments)
             outcome.note_lock(outcome.scrubbed.lock_seconds)
             if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
-                with closing(SqliteRows(path)) as store:
-                    self._count_left(store)
+                with closing(SqliteRows(path)) as self._store:
+                    self._count_left()
         except (ScrubError, StoppedError) as error:
             outcome.note_lock(getattr(error, "lock_seconds", 0.0))
             outcome.end, outcome.problem = End.UNSCRUBBED, error

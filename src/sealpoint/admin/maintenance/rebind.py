@@ -13,22 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_decodable, require_readable
+from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
-    Beside,
     Events,
     Replacement,
     RowStore,
     WholeRowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.job import Action, Job, Report, Step, action_of
+from sealpoint.admin.maintenance.job import Action, Job, Step, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
 from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import require_beside
-from sealpoint.admin.maintenance.workers import Assignment, Signal
+from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
@@ -102,7 +102,7 @@ class Binder:
 
     def bind(self, cell: Cell) -> Replacement:
         """Return what takes the place of a row that is not bound."""
-        coordinates, beside = cell.where.column.coordinates, cell.where.locator
+        coordinates, beside = cell.where.column.coordinates, cell.where.beside
         if coordinates is METADATA:
             return self._bind_row(cell, beside)
         opened = self._opener.open(cell)
@@ -116,28 +116,28 @@ class Binder:
         if not opened.authenticated:
             require_decodable(opened.inner, opened.data)
         stored = None if metadata is None else _as_stored(metadata, beside)
-        return Replacement(tag, blob, beside.parent or None, stored)
+        return Replacement(tag, blob, beside.get("parent") or None, stored)
 
-    def _bind_row(self, cell: Cell, beside: Beside) -> Replacement:
+    def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
         require_readable(cell)
         header = _make_header(cell, beside)
-        document = parse_json(beside.document)
+        document = parse_json(beside["document"])
         if not isinstance(document, dict):
             raise RowError("the column of a checkpoint holds no object")
         found = document.pop("channel_values", None) or {}
         require_document({**document, "channel_values": found}, cell.where.names["checkpoint_id"])
         versions = document["channel_versions"]
         require_never_sealed(document["id"], versions, found)
-        inline = {name: value for name, value in found.items() if name not in beside.channels}
-        header["channels"] = [*inline, *sorted(beside.channels)]
+        inline = {name: value for name, value in found.items() if name not in beside["channels"]}
+        header["channels"] = [*inline, *sorted(beside["channels"])]
         header["inline"] = inline
         frame = self._rows.seal_frame(Spot(**cell.where.names), header, document, header["metadata"])
         # A saver compares versions with each other, and they are all text or all numbers.
         are_text = all(isinstance(version, str) for version in versions.values())
         seen = {**versions, SENTINEL: SENTINEL_VERSION if are_text else int(SENTINEL_VERSION)}
         kept = {name: document[name] for name in ("v", "id") if name in document}
-        marks = {name: True for name in sorted(beside.channels) if found.get(name) is True}
+        marks = {name: True for name in sorted(beside["channels"]) if found.get(name) is True}
         row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
         stored = _to_json("metadata", frame), _to_json("checkpoint", row)
         return Replacement(None, None, header["parent"], *stored)
@@ -147,18 +147,19 @@ class Binder:
 
         The sealed bytes stay the same.
         """
-        beside, header = cell.where.locator, self._opened(cell).header
+        beside, header = cell.where.beside, self._opened(cell).header
         if header is None:
             raise TypeError("only checkpoints have metadata")
-        before = decode_metadata(beside.metadata)
+        before = decode_metadata(beside["metadata"])
         after = {**self._rows.readable(header["metadata"]), **before}
         if after == before:
             return None
-        return Replacement(cell.tag, cell.value, beside.parent, _as_stored(after, beside), beside.document)
+        stored, document = _as_stored(after, beside), beside.get("document", "")
+        return Replacement(cell.tag, cell.value, beside["parent"], stored, document)
 
     def unbind(self, cell: Cell) -> Replacement | None:
         """Return what a saver with the serializer alone reads in place of a row; ``None`` for a sentinel."""
-        beside, names = cell.where.locator, cell.where.names
+        beside, names = cell.where.beside, cell.where.names
         if cell.is_sentinel:
             return None
         parts = self._opened(cell)
@@ -171,7 +172,7 @@ class Binder:
             raise RowError("a write is not at the place at which it was sealed")
         header, parent, metadata = parts.header, None, None
         if header is not None:
-            parent = header["parent"] if beside.parent else None
+            parent = header["parent"] if beside["parent"] else None
             if cell.where.column.coordinates is METADATA:
                 return self._unbind_row(cell, header, parts.opened, parent)
             metadata = _as_stored(header["metadata"], beside)
@@ -179,41 +180,38 @@ class Binder:
         return Replacement(tag, blob, parent, metadata)
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
-        """Restore the JSON of a Postgres checkpoint."""
-        beside: Beside = cell.where.locator
+        beside = cell.where.beside
         for channel in channels_apart(header):
-            if channel not in beside.channels:
+            if channel not in beside["channels"]:
                 raise value_missing(channel)
         document = self._rows.serde.decode(*opened.typed)
-        restored, _ = restore(header, document, beside.document, cell.where.names["checkpoint_id"])
+        restored, _ = restore(header, document, beside["document"], cell.where.names["checkpoint_id"])
         metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
         stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
         return Replacement(None, None, parent, *stored)
 
     def _opened(self, cell: Cell) -> Parts:
-        """Open a bound row, and compare it with what is readable in it."""
-        parts, beside = self._opener.parts(cell), cell.where.locator
+        parts, beside = self._opener.parts(cell), cell.where.beside
         if parts.header is not None:
             # An edited parent has no effect, as for the saver: the sealed one takes its place.
-            require_same_row(parts.header, decode_metadata(beside.metadata), None, self._rows.tokens)
+            require_same_row(parts.header, decode_metadata(beside["metadata"]), None, self._rows.tokens)
         return parts
 
 
-def _make_header(cell: Cell, beside: Beside) -> Header:
-    """Return the header of a checkpoint that is not bound."""
-    metadata = require_beside(cell.where.column.table, cell.where.names, beside.parent, beside.metadata)
+def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
+    parent, where = beside["parent"], cell.where
+    metadata = require_beside(where.column.table, where.names, parent, beside["metadata"])
     if KEY in metadata:
         raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
     return {
         "metadata": metadata,
-        "parent": beside.parent or None,
+        "parent": parent or None,
         "rebound": os.urandom(12).hex(),
     }
 
 
-def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:
-    """Return the place of a write according to its columns."""
-    channel, idx, task_path = names["channel"], names["idx"], beside.task_path
+def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Claims:
+    channel, idx, task_path = names["channel"], names["idx"], beside["task_path"]
     if not isinstance(task_path, str):
         raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")
     if idx not in _INDEXES:
@@ -223,10 +221,10 @@ def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:
     return claims
 
 
-def _as_stored(metadata: Mapping[str, Any], beside: Beside) -> bytes | str:
+def _as_stored(metadata: Mapping[str, Any], beside: Mapping[str, Any]) -> bytes | str:
     """Return metadata as JSON, of the type that was read."""
     data = encode_metadata(metadata)  # type: ignore[arg-type]
-    return data.decode() if isinstance(beside.metadata, str) else data
+    return data.decode() if isinstance(beside["metadata"], str) else data
 
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:
@@ -244,7 +242,7 @@ class RebindOptions(Options):
         unbind: Make bound rows readable for a saver with the serializer alone, instead of the reverse.
         visible: Which metadata stays readable in bound rows.
         thread_id: Only this thread, by its id in the database.
-        allow_thread_store: Unbind although a thread store remembers the rows: no saver beside it reads them
+        allow_thread_store: Unbind although a thread store remembers the rows: no saver that has it reads them
             then, before `heads adopt`.
     """
 
@@ -297,7 +295,7 @@ def rebind(
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
-    """Check that no checkpoint that is to be unbound was stored beside a thread store."""
+    """Check that no checkpoint that is to be unbound was stored with a thread store."""
     if not options.unbind or options.allow_thread_store:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
@@ -318,30 +316,19 @@ def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, byt
     return Sentinels(EncryptedSerializer(cipher)).sealed
 
 
+def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, writable: bool) -> WholeRowStore:
+    sentinel = None if options.unbind else sealing_sentinels(cipher)
+    opening = kind_of(database).open_whole
+    return opening(database, writable=writable, thread_id=options.thread_id, sentinel=sentinel)
+
+
 def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
     """Rebind: the work of each worker."""
-    from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-
     options = assignment.options
     if not isinstance(options, RebindOptions):
         raise TypeError(f"options are {type(options).__name__}")
-    sentinel = None if options.unbind else sealing_sentinels(cipher)
-    opened = PostgresWholeRows(assignment.url, writable=True, thread_id=options.thread_id, sentinel=sentinel)
-    with closing(opened) as store:
+    with closing(_open_rows(assignment.url, cipher, options, writable=True)) as store:
         yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
-
-
-# --- the job --------------------------------------------------------------------------------------
-
-
-def make_plan(
-    rows: WholeRowStore,
-    ring: KeyRing,
-    options: RebindOptions,
-    damage: list[SealpointError] | None = None,
-) -> list[Step]:
-    """Return what a job would do with the rows of the database."""
-    return [Step(share, _action(share, ring, options)) for share in status(rows, damage=damage)]
 
 
 def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
@@ -359,38 +346,48 @@ def is_bound(share: Share) -> bool:
 
 
 class RebindJob(Job):
-    """One rebinding of one database."""
+    """One rebinding of one database, whose whole rows it opens itself."""
 
     _work = staticmethod(rebinding)
+    _options: RebindOptions
 
     def __init__(
         self,
         store: RowStore,
-        rows: WholeRowStore,
         cipher: RingCipher,
         options: RebindOptions,
+        url: str,
         *,
-        stop: Signal,
-        report: Report,
-        url: str = "",
+        writable: bool = True,
     ) -> None:
-        super().__init__(store, cipher, options, stop=stop, report=report, url=url)
-        self._rows = self._changed = rows
-        self._wanted = options
+        super().__init__(store, cipher, options, url)
+        self._rows = self._changed = _open_rows(url, cipher, options, writable=writable)
         self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 
+    def close(self) -> None:
+        """Close the whole rows."""
+        self._rows.close()
+
+    def require_fitting(self) -> None:
+        """Refuse a wrong ring, and rows that a thread store remembers."""
+        super().require_fitting()
+        require_not_remembered(self._store, self._cipher, self._options)
+
+    def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
+        """Return what the job would do with the rows. See `Job.plan`."""
+        shares, ring = status(self._rows, damage=damage), self._cipher.ring
+        return [Step(share, _action(share, ring, self._options)) for share in shares]
+
     def _run(self, before_change: BeforeChange | None) -> Events:
-        return rebind(self._rows, self._cipher, replace(self._wanted, allow_thread_store=True), before_change)
+        options = replace(self._options, allow_thread_store=True)
+        return rebind(self._rows, self._cipher, options, before_change)
 
     def _rotate(self) -> None:
-        require_not_remembered(self._store, self._cipher, self._wanted)
         super()._rotate()
-        if self._wanted.unbind:
+        if self._options.unbind:
             self._rows.remove_sentinels()
 
-    def _count_left(self, store: RowStore) -> None:
-        del store
-        plan = make_plan(self._rows, self._cipher.ring, self._wanted)
-        wrong = [step for step in plan if is_bound(step.share) is self._wanted.unbind]
+    def _count_left(self) -> None:
+        wrong = [step for step in self.plan() if is_bound(step.share) is self._options.unbind]
         self._outcome.left = sum(step.share.rows for step in wrong)
         self._outcome.remaining = wrong

@@ -165,7 +165,7 @@ class Result:
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
         self.has_ended = False
-        self._evidence: Mapping[str, Any] | None = None
+        self.report: Mapping[str, Any] | None = None  # with nothing of a value or a thread
         self.stated: Mapping[str, Any] = {}
 
     def looks_at(self, store: RowStore) -> dict[str, Any]:
@@ -233,13 +233,9 @@ class Result:
 
     def evidence(self) -> dict[str, Any]:
         """Return the object without what could be of a value or a thread: databases, numbers and verdict."""
-        if self._evidence is not None:
-            return dict(self._evidence)
+        if self.report is not None:
+            return dict(self.report)
         return {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
-
-    def replace_evidence(self, document: Mapping[str, Any]) -> None:
-        """Let `evidence` return an object that has nothing of a value or a thread."""
-        self._evidence = document
 
 
 def describe_ring(entries: Sequence[RingEntry]) -> dict[str, Any]:

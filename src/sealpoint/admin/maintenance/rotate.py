@@ -204,7 +204,6 @@ class Run:
             raise damage[0]
 
     def _one_pass(self, total: int, change: Change, selection: Selection) -> Iterator[Event]:
-        """Walk over all columns once; ``total`` values need a change."""
         seen = 0
         for column in self._store.columns:
             done: Rewritten | None = None

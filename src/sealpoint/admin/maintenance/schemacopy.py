@@ -12,18 +12,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Where
-from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, StoredRow, nullable_columns
+from sealpoint.admin.databases.postgres.newschema import NULLABLE, NewSchema, Snapshot, StoredRow
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, failure
 from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import KEY, Frame, read_frame
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
 from sealpoint.sealed.rows import (
@@ -68,14 +67,13 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     beside = {"metadata": json.dumps(document)}
     if "parent_checkpoint_id" in row:
         beside["parent_checkpoint_id"] = row["parent_checkpoint_id"]
-    where = Where(replace(column, beside=(*beside,)), key, None, (*beside.values(),))
-    return Cell(frame.value, frame.tag, where)
+    return Cell(frame.value, frame.tag, Where(column, key, None, beside))
 
 
 def holds_value(cell: Cell) -> bool:
     """Whether there is a value in a row. A channel without a value has a row too."""
     if cell.where.column.in_json:
-        return bool(cell.where.others)
+        return bool(cell.where.beside)
     return bool(cell.tag != _NO_VALUE or cell.value is not None)
 
 
@@ -161,8 +159,6 @@ def decrypt_schema(
 
 
 class _SchemaCopy(Copy):
-    """Inserts the rows of a snapshot into a new schema, with decrypted values."""
-
     def __init__(
         self, store: PostgresRows, snapshot: Snapshot, target: NewSchema, opener: Opener, batch: Batch
     ) -> None:
@@ -205,10 +201,9 @@ class _SchemaCopy(Copy):
                 yield failure(needs[need], value_missing(need.channel))
 
     def _open(self, cell: Cell, row: StoredRow) -> Copied:
-        """Return what to store in place of a row: nothing in it is sealed."""
         column = cell.where.column
         for name, value in row.items():
-            if value is None and name not in nullable_columns(column.table):
+            if value is None and name not in NULLABLE[column.table]:
                 raise RowError(f"column {name!r} of table {column.table!r} is NULL")
         row = row | {"thread_id": self.require_id(row["thread_id"])}
         if column.in_json:
@@ -230,7 +225,15 @@ class _SchemaCopy(Copy):
                 versions = checkpoint.get("channel_versions") if isinstance(checkpoint, dict) else None
                 require_never_sealed(row.get("checkpoint_id"), versions)
             return row, ()
-        header, opened = self._open_header(cell, row)
+        try:
+            parts = self.parts(cell)
+        except DecodeError:  # another program may have sealed it
+            require_no_frame(row["metadata"])
+            raise
+        if parts.header is None:
+            require_no_frame(row["metadata"])
+            raise RowError("the sealed part of the metadata is not that of a checkpoint")
+        header, opened = parts.header, parts.opened
         # Where the document has an object, JSON has no form for it.
         document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
         restored, apart = restore(header, document, row["checkpoint"], row["checkpoint_id"])
@@ -239,15 +242,3 @@ class _SchemaCopy(Copy):
         row["metadata"] = as_json("metadata", header["metadata"])
         key = tuple(row[name] for name in cell.where.column.key)
         return row, tuple(Need(key, *each) for each in apart if each[0] != SENTINEL)
-
-    def _open_header(self, cell: Cell, row: StoredRow) -> tuple[Header, Opened]:
-        """Open the sealed part of metadata, which another program may have sealed."""
-        try:
-            parts = self.parts(cell)
-        except DecodeError:
-            require_no_frame(row["metadata"])
-            raise
-        if parts.header is None:
-            require_no_frame(row["metadata"])
-            raise RowError("the sealed part of the metadata is not that of a checkpoint")
-        return parts.header, parts.opened

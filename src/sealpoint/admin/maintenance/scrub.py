@@ -145,7 +145,6 @@ def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, 
 
 
 def _processes(path: Path) -> tuple[str, ...]:
-    """Return the names of the other processes that have the database open, as far as the system shows."""
     names, file = [], path.resolve()
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):

@@ -60,14 +60,13 @@ def status(
     entries: Sequence[RingEntry] | None = None,
     damage: list[SealpointError] | None = None,
 ) -> list[Share]:
-    """Return how many values of each column are under which key. ``damage``: see `RowStore.count`."""
-    return with_states(_bounded([_share(members) for members in _grouped(store.count(damage))]), entries)
+    """Return how many values of each column are under which key, with the states of the keys in a ring.
 
-
-def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) -> list[Share]:
-    """Return shares with the states of their keys."""
+    ``damage``: see `RowStore.count`.
+    """
+    shares = _bounded([_share(members) for members in _grouped(store.count(damage))])
     if entries is None:
-        return list(shares)
+        return shares
     # The empty id stands for the key of legacy rows, which name no key.
     states = {"" if entry.suite == LEGACY else entry.id: entry.state.value for entry in entries}
     return [

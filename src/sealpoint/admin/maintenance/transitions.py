@@ -100,17 +100,12 @@ def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
         raise HeldError(f"the [[database]] entries of {ring.origin.path} were changed meanwhile", hint=hint)
 
 
-def count_rows(store: RowStore, entry: RingEntry) -> int:
-    """Return how many values of a store are under a key."""
-    return _rows_under(store.count(), entry)
-
-
 def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
     """Refuse a transition while a store has rows under one of the keys."""
     for store in stores:
         counts = store.count()
         for entry in entries:
-            if rows := _rows_under(counts, entry):
+            if rows := rows_under(counts, entry):
                 message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
                 raise KeyInUseError(message, hint=_way_out(entry))
 
@@ -118,11 +113,10 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
     """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
     counts = store.count()
-    return any(_rows_under(counts, entry) for entry in entries)
+    return any(rows_under(counts, entry) for entry in entries)
 
 
 def _way_out(entry: RingEntry) -> str:
-    """Return a hint how to reseal or drop the rows under a key."""
     if entry.state is KeyState.DESTROYED:
         return "such rows open with no key any more: restore a backup, or delete them"
     rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
@@ -130,7 +124,7 @@ def _way_out(entry: RingEntry) -> str:
     return f"{enable}reseal the rows first: {rotate}"
 
 
-def _rows_under(counts: Sequence[TagCount], entry: RingEntry) -> int:
-    """Count the values under a key. Also those with tags of later releases, which this one cannot parse."""
+def rows_under(counts: Sequence[TagCount], entry: RingEntry) -> int:
+    """Count the values under a key, also those with tags of later releases, which are not parsed."""
     key_id = None if entry.suite == LEGACY else entry.id
     return sum(count.rows for count in counts if is_under(count.tag, key_id))

@@ -147,12 +147,12 @@ class Places(NamedTuple):
 def check_records(
     store: RowStore, examine: Callable[[Record], object] = lambda _: None
 ) -> Generator[Failure, None, Places]:
-    """Check the rows of ``checkpoints`` beside their values, and return those whose parent is not there.
+    """Check the rows of ``checkpoints`` next to their values, and return those whose parent is not there.
 
     The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
     """
     ids, waiting = set[int](), Counter[int]()
-    for record in store.cleartext.records():
+    for record in store.records():
         try:
             if record.flaw is not None:
                 raise RowError(record.flaw)
@@ -166,7 +166,7 @@ def check_records(
         waiting.pop(own, None)
         if parent is not None and parent not in ids:
             waiting[parent] += 1
-    again = store.cleartext.records() if waiting else ()
+    again = store.records() if waiting else ()
     orphans = (record.place for record in again if _marks(record)[1] in waiting)
     return Places(waiting.total(), tuple(islice(orphans, MAX_PLACES)))
 
@@ -179,7 +179,7 @@ def _marks(record: Record) -> tuple[int, int | None]:
 
 
 def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
-    """Check what is beside a checkpoint as a saver does that reads it, and return its metadata."""
+    """Check what is next to a checkpoint as a saver does that reads it, and return its metadata."""
     for name, part in names.items():
         if type(part) is not str:
             raise RowError(f"key column {name!r} of table {table!r} holds {type(part).__name__}, not str")

@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from time import monotonic, sleep
 from traceback import format_tb
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.admin.databases.rows import Event, Events, Failure, Failures, Progress, RowStore
 from sealpoint.admin.maintenance.result import Options
@@ -23,18 +23,8 @@ from sealpoint.errors import DatabaseMissingError, HaltedError, LockedError, Sea
 _PAUSE_LOOK_SECONDS: Final = 0.05
 
 
-class Signal(Protocol):
-    """A request to stop: a `Stop`, or an event of `threading` or `multiprocessing`."""
-
-    def is_set(self) -> bool:
-        """Whether to stop."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds, or until it is set."""
-
-
 class Stop:
-    """A `Signal` for handlers of signals.
+    """A request to stop, which a handler of a signal can set.
 
     A signal may interrupt the thread that reads it, so it takes no lock as an event would: that may deadlock.
     """
@@ -52,17 +42,17 @@ class Stop:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait so many seconds, or until it is set."""
         end = float("inf") if timeout is None else monotonic() + timeout
-        while not self._is_set and (left := end - monotonic()) > 0:
+        while not self.is_set() and (left := end - monotonic()) > 0:
             # In short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).
             sleep(min(left, _PAUSE_LOOK_SECONDS))
-        return self._is_set
+        return self.is_set()
 
 
 class Pace:
     """Slows a run down, and ends it where it can be continued later."""
 
     def __init__(
-        self, stop: Signal, *, rows_per_second: float | None = None, max_seconds: float | None = None
+        self, stop: Stop, *, rows_per_second: float | None = None, max_seconds: float | None = None
     ) -> None:
         self.stopped = False
         self._stop = stop
@@ -93,7 +83,6 @@ class Pace:
                 self.stopped = True
 
     def _wait(self, rows: int) -> None:
-        """Wait until this total number of rows is within the rate."""
         if self._rate is not None:
             due = self._start + rows / self._rate
             end = due if self._deadline is None else min(due, self._deadline)
@@ -152,7 +141,7 @@ class Assignment:
 Work: TypeAlias = Callable[[Assignment, RingCipher], Events]
 
 
-def run_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
+def run_in_processes(assignment: Assignment, workers: int, stop: Stop) -> Events:
     """Run the work of an assignment in several processes, and add up their progress.
 
     The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
@@ -162,7 +151,7 @@ def run_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Even
         yield from _sum(received)
 
 
-def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
+def _rounds(assignment: Assignment, workers: int, stop: Stop) -> Received:
     """Run all workers, then one alone if each found locked rows: another worker may have locked them."""
     start = monotonic()
     try:
@@ -174,8 +163,7 @@ def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
     yield from _round(assignment, range(workers, workers + 1), stop)
 
 
-def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
-    """Start workers with these numbers, and yield the events of each until all have ended."""
+def _round(assignment: Assignment, numbers: range, stop: Stop) -> Received:
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
     # Ctrl-C in a terminal goes to every process, and so does its closing: the parent passes them on.
@@ -203,8 +191,7 @@ def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
             process.join()
 
 
-def _receive(lines: Mapping[Line, int], stop: Signal) -> Received:
-    """Yield the events of workers until each has ended; then raise the worst error that ended one."""
+def _receive(lines: Mapping[Line, int], stop: Stop) -> Received:
     at_work: dict[Any, int] = dict(lines)
     ends: list[Exception | None] = []
     killed, asked = 0, False
@@ -261,16 +248,14 @@ def _end(lines: Sequence[Line]) -> None:
         line.close()
 
 
-class _Halt(NamedTuple):
-    """A `Signal` for a worker: set by any message from its parent process, or when the parent ends."""
+class _Halt(Stop):
+    """Of a worker: set by any message from its parent process, or when the parent ends."""
 
-    line: Line
+    def __init__(self, line: Line) -> None:
+        self._line = line
 
     def is_set(self) -> bool:
-        return self.line.poll()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return self.line.poll(timeout)
+        return self._line.poll()
 
 
 def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
@@ -299,7 +284,6 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
 
 
 def _work(assignment: Assignment, line: Line) -> None:
-    """Run one worker, and send its result: ``None``, or the error."""
     problem: Exception | None = None
     with suppress(ConnectionError):  # the parent process has ended
         try:

@@ -1,3 +1,1 @@
 """Databases of LangGraph's Postgres savers."""
-
-__all__: list[str] = []

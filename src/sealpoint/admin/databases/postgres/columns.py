@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import UNSEALED_ROW, Beside, Rewritten
+from sealpoint.admin.databases.rows import UNSEALED_ROW, Rewritten
 from sealpoint.base import place
 from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK
@@ -43,16 +43,16 @@ def column_of(layout: Layout) -> Column:
 
 _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _NAME_CHARS: Final = 10_000  # more than a key has in an index
+# In SQL, what stands next to a value: JSON as text, metadata without the sealed part.
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
     "metadata": f"left((metadata - '{place.KEY}')::text, {_JSON_CHARS})",
     "channel_versions": f"left((checkpoint -> 'channel_versions')::text, {_JSON_CHARS})",
 }
-"""In SQL, what stands beside a value: JSON as text, metadata without the sealed part."""
 
 
+# For whole rows: the value of a cell is the sealed part, and the other columns are `Where.beside`.
 CHECKPOINTS: Final = Column("checkpoints", "metadata", CHECKPOINT, place.METADATA)
-"""For whole rows: the value of a cell is the sealed part, and the other columns are beside it."""
 
 _BESIDE_CHECKPOINTS: Final = {
     "document": "checkpoint::text",
@@ -91,7 +91,6 @@ class Access:
     new: str = ""  # assignments of an UPDATE, from ``new.new_type`` and ``new.new_value``
     same: str = ""  # whether a row is unchanged since it was read: ``new.type`` and ``new.digest``
     is_text: bool = False  # the value is stored as base64, which is the locator of a cell
-    is_whole: bool = False  # the locator of a cell is a `Beside`
 
     @property
     def read(self) -> str:
@@ -100,7 +99,7 @@ class Access:
 
     @property
     def name(self) -> str:
-        """In SQL, the same columns with NULL for the value and what stands beside it, and texts cut."""
+        """In SQL, the same columns with NULL for the value and what stands next to it, and texts cut."""
         texts = (name if name == "idx" else f"left({name}, {_NAME_CHARS})" for name in self.column.key)
         return ", ".join((*texts, f"left({self.tag}, {_NAME_CHARS})", "NULL", *("NULL" for _ in self.beside)))
 
@@ -110,9 +109,8 @@ class Access:
         for row in rows:
             tag, stored, *others = row[end:]
             value = place.decode_value(stored) if self.is_text else stored
-            where = Where(self.column, row[:end], stored if self.is_text else None, tuple(others))
-            if self.is_whole:
-                where = Where(self.column, row[:end], Beside(**dict(zip(self.beside, others, strict=True))))
+            beside = dict(zip(self.beside, others, strict=True))
+            where = Where(self.column, row[:end], stored if self.is_text else None, beside)
             if self.column is CHECKPOINTS and tag == UNSEALED_ROW:
                 tag = None
             yield Cell(value, tag, where)
@@ -121,9 +119,9 @@ class Access:
         self, cell: Cell, tag: str, value: bytes, parent: Any = None, metadata: Any = None, document: str = ""
     ) -> tuple[Any, ...]:
         """Return a row of ``new``: what is stored, the key, and what must be unchanged."""
-        key, old = cell.where.key, cell.where.locator
+        key, old, beside = cell.where.key, cell.where.locator, cell.where.beside
         if self.column is CHECKPOINTS:  # tag and value stand in the metadata
-            same = _digest(old.document), _digest(old.metadata), old.parent
+            same = _digest(beside["document"]), _digest(beside["metadata"]), beside["parent"]
             return document, metadata, parent, *key, *same
         if self.is_text:
             return tag, place.encode_value(value), *key, cell.tag, _digest(old)
@@ -189,10 +187,9 @@ def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Ac
             tag=f"coalesce({found.tag}, '{UNSEALED_ROW}')",
             size="octet_length(checkpoint::text) + octet_length(metadata::text)",
             beside=_BESIDE_CHECKPOINTS,
-            is_whole=True,
         )
     beside = {"task_path": "task_path" if has_task_path else "''"} if column is WRITES else {}
-    return replace(found, holds=f"{found.holds} AND {of_thread}", beside=beside, is_whole=True)
+    return replace(found, holds=f"{found.holds} AND {of_thread}", beside=beside)
 
 
 # What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
@@ -269,7 +266,7 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
 
 def size_of(access: Access) -> str:
     """Return the number of bytes sent for a row, in SQL; key and tag may be forged and large."""
-    beside = () if access.is_whole else access.beside.values()
+    beside = () if access.column is CHECKPOINTS else access.beside.values()  # its size has them
     texts = [access.tag, *(column for column in access.column.key if column != "idx"), *beside]
     excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
     return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])

@@ -49,11 +49,11 @@ def refused(name: str, words: str) -> DatabaseMissingError:
     return error(f"no connection to {name}: {refusal.reason}", hint=refusal.hint)
 
 
+# After which a server is asked, on another connection, whether it still answers.
 SILENT_SECONDS: Final = 15.0
-"""After which a server is asked, on another connection, whether it still answers."""
 
+# How long that may take.
 ANSWER_SECONDS: Final = 10
-"""How long that may take."""
 
 # A lost server is noticed within a minute.
 _DEFAULTS: Final = {
@@ -75,8 +75,8 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",
 }
 
+# For one of two sessions that work in turn: a large table takes the other one long.
 WAIT_FOR_OTHER: Final = "SET LOCAL idle_in_transaction_session_timeout = '1h'"
-"""For one of two sessions that work in turn: a large table takes the other one long."""
 
 # Runs before the search path is set: an unqualified operator could be one from another role's schema.
 _SEARCH_PATH: Final = """
@@ -295,5 +295,4 @@ def _sessions(
 
 
 def _shown(found: Sequence[tuple[int, str | None]]) -> str:
-    """Return sessions for a message: number and application name, if there is one."""
     return ", ".join(f"session {pid}" + (f" of {excerpt(name)}" if name else "") for pid, name in found)

@@ -7,13 +7,12 @@ privileges grant others some. A session that ends earlier leaves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.postgres.columns import access_to, column_of, size_of
 from sealpoint.admin.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
-from sealpoint.admin.databases.postgres.tables import NAMES, CheckedTables, Found
+from sealpoint.admin.databases.postgres.tables import NAMES, Found
 from sealpoint.admin.databases.rows import BATCH, Batch, Need
 from sealpoint.errors import (
     AccessError,
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
 # ruff: noqa: S608 -- statements are put together from constants and checked names only
 
 
+# A row: its columns by name, JSON as text.
 StoredRow = dict[str, Any]
-"""A row: its columns by name, JSON as text."""
 
 
 class Snapshot:
-    """Reads one state of the tables of a saver; see `snapshot_of`."""
+    """Reads one state of the tables of a saver, from cursors that were declared in it."""
 
     def __init__(self, connection: Connection[Any], found: Found) -> None:
         self._connection, self._found = connection, found
@@ -70,19 +69,7 @@ class Snapshot:
             return fetching.execute(statement).fetchall()
 
 
-@contextmanager
-def snapshot_of(checked: CheckedTables) -> Iterator[Snapshot]:
-    """Read one state of the tables within the context."""
-    cursors = {
-        f"sealpoint_{cursor}_{table}": (table, statement)
-        for table in checked.found.oids
-        for cursor, statement in _statements(checked.found, table).items()
-    }
-    with checked.snapshot(cursors) as connection:
-        yield Snapshot(connection, checked.found)
-
-
-def _statements(found: Found, table: str) -> dict[str, str]:
+def select_statements(found: Found, table: str) -> dict[str, str]:
     """Return the SELECT of each cursor. Two of them return the same rows in the order of the table."""
     layout = found.layouts[table]
     texts = [f"{name}::text" if layout.types.get(name) == "jsonb" else name for name in found.columns[table]]
@@ -115,7 +102,7 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[int]:
 
 _MAX_NAME_BYTES: Final = 63  # Postgres cuts a longer name
 _RESERVED: Final = "pg_"
-_NULLABLE: Final = {
+NULLABLE: Final = {  # columns that may hold NULL
     "checkpoints": {"type", "parent_checkpoint_id"},
     "checkpoint_blobs": {"blob"},
     "checkpoint_writes": {"type"},
@@ -239,7 +226,6 @@ class NewSchema:
             raise AccessError("the role may not create a schema in the database", hint=hint) from None
 
     def _revoke_rights(self) -> None:
-        """Take away what default privileges have granted to other roles."""
         from psycopg.sql import SQL, Identifier
 
         revoking = SQL("REVOKE ALL ON SCHEMA {0} FROM {1}; REVOKE ALL ON ALL TABLES IN SCHEMA {0} FROM {1}")
@@ -256,17 +242,11 @@ class NewSchema:
         return SQL(statement).format(Identifier(self.name, *table))
 
 
-def nullable_columns(table: str) -> set[str]:
-    """Return the columns of a table that may hold NULL."""
-    return _NULLABLE[table]
-
-
 def _create_table(layout: Layout, columns: Sequence[str]) -> str:
-    """Return the statement for a table with the columns of another one, and with those that it lacks."""
     names = [*columns, *(name for name in layout.optional if name not in columns)]
     parts = [
         f"{name} {layout.types.get(name, 'text')}"
-        + ("" if name in _NULLABLE[layout.name] else " NOT NULL")
+        + ("" if name in NULLABLE[layout.name] else " NOT NULL")
         + (f" DEFAULT {_DEFAULTS[name]}" if name in _DEFAULTS else "")
         for name in names
     ]

@@ -7,7 +7,7 @@ can share the rows, and no worker waits for a writer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -18,7 +18,6 @@ from sealpoint.admin.databases.cells import (
     InlineValue,
     Record,
     Selection,
-    Unreadable,
 )
 from sealpoint.admin.databases.postgres.columns import (
     SHORT_TAG,
@@ -32,8 +31,8 @@ from sealpoint.admin.databases.postgres.columns import (
     places,
     size_of,
 )
-from sealpoint.admin.databases.postgres.connection import connect, holding, locked, name_of, translate_errors
-from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, snapshot_of
+from sealpoint.admin.databases.postgres.connection import holding, locked, name_of, translate_errors
+from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
     NAMES,
@@ -80,66 +79,6 @@ _INLINE: Final = f"""
     GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_MAX_INLINE + 1}"""
 
 
-class PostgresCleartext:
-    """A `Cleartext` of one schema of a Postgres database."""
-
-    def __init__(self, checked: CheckedTables) -> None:
-        self._checked = checked
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `Cleartext.names`."""
-        for table, columns in self._checked.found.columns.items():
-            for column in _NAMED:
-                if column in columns and only in (None, column):
-                    text_of = f"left({column}, {_NAME_CHARS})"
-                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
-                        if text is not None:
-                            yield column, text
-
-    def records(self) -> Iterator[Record]:
-        """Yield what stands beside the values of each checkpoint. See `Cleartext.records`."""
-        layout = self._checked.found.layouts.get("checkpoints")
-        if layout is None:
-            return
-        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
-        has_id = "checkpoint_id" in layout.primary
-        key = ", ".join(layout.primary)
-        own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
-        parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
-        metadata = f"left(metadata::text, {_METADATA_CHARS})"
-        columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
-        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
-            place = dict(zip(layout.primary, row, strict=False))
-            is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
-            flaws = {
-                "the checkpoint lacks its sealed part": was_bound and not is_bound,
-                "the row holds no checkpoint": not is_one,
-                "the row does not hold the checkpoint of its id": not is_own,
-            }
-            flaw = next((flaw for flaw, is_so in flaws.items() if is_so), None)
-            yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
-        if "checkpoints" in self._checked.found.layouts:
-            found = self._checked.select("checkpoints", _INLINE, ())
-            if len(found) > _MAX_INLINE:
-                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
-            yield from (InlineValue(*row) for row in found)
-
-    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
-        after: tuple[Any, ...] = ()
-        while True:
-            where = f"WHERE ({key}) > ({places(after)})" if after else ""
-            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self._checked.select(table, statement, after)
-            yield from found
-            if len(found) < rows:
-                return
-            after = found[-1][: key.count(",") + 1]
-
-
 Result = TypeVar("Result")
 
 _EVERY: Final = """
@@ -153,7 +92,7 @@ _SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
 
-class PostgresRows:
+class PostgresRows(CheckedTables):
     """A `RowStore` over one schema of a Postgres database. For one thread.
 
     It needs its own session: a pooler that assigns the transactions of a session to several clients would
@@ -182,16 +121,7 @@ class PostgresRows:
             MissingExtraError: If psycopg is not installed.
         """
         self.name = name_of(url)
-        self._url = url
-        self.connection, path = connect(url, writable=writable)
-        try:
-            self._checked = CheckedTables(self.connection, path, url)
-        except BaseException:
-            self.connection.close()
-            raise
-        self._found = self._checked.found
-        self.is_superuser = self._checked.is_superuser
-        self.cleartext = PostgresCleartext(self._checked)
+        super().__init__(url, writable=writable)
         self._pass = Pass()
         self._most = _MOST
         columns = (column_of(layout) for layout in self._found.layouts.values())
@@ -201,8 +131,7 @@ class PostgresRows:
         return access_to(column)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
-        """Begin a transaction in which the table of a column is locked and checked."""
-        return self._checked.transaction(column.table, mode)
+        return self.transaction(column.table, mode)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -244,17 +173,16 @@ class PostgresRows:
     def residue(self) -> None:
         """Return nothing: where Postgres keeps old rows is not asked."""
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._checked.close()
-
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
-        return snapshot_of(self._checked)
-
-    def one_state(self) -> AbstractContextManager[None]:
-        """Read one state of the schema. See `RowStore.one_state`."""
-        return self._checked.one_state()
+        cursors = {
+            f"sealpoint_{cursor}_{table}": (table, statement)
+            for table in self._found.oids
+            for cursor, statement in select_statements(self._found, table).items()
+        }
+        with self._declared(cursors):
+            yield Snapshot(self.connection, self._found)
 
     def new_schema(self, name: str) -> NewSchema:
         """Create a schema of this database with empty tables like these, in a session of its own.
@@ -279,7 +207,7 @@ class PostgresRows:
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
-                found = self._checked.select(column.table, statement, ())
+                found = self.select(column.table, statement, ())
                 require_few_tags(column, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
@@ -336,6 +264,59 @@ class PostgresRows:
                 self._most = min(2 * self._most, _MOST)  # lost values are often adjacent
                 return bound, done
 
+    def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `RowStore.key_texts`."""
+        for table, columns in self._found.columns.items():
+            for column in _NAMED:
+                if column in columns and only in (None, column):
+                    text_of = f"left({column}, {_NAME_CHARS})"
+                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
+                        if text is not None:
+                            yield column, text
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands next to the values of each checkpoint. See `RowStore.records`."""
+        layout = self._found.layouts.get("checkpoints")
+        if layout is None:
+            return
+        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
+        has_id = "checkpoint_id" in layout.primary
+        key = ", ".join(layout.primary)
+        own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
+        parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
+        metadata = f"left(metadata::text, {_METADATA_CHARS})"
+        columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
+        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
+            place = dict(zip(layout.primary, row, strict=False))
+            is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
+            flaws = {
+                "the checkpoint lacks its sealed part": was_bound and not is_bound,
+                "the row holds no checkpoint": not is_one,
+                "the row does not hold the checkpoint of its id": not is_own,
+            }
+            flaw = next((flaw for flaw, is_so in flaws.items() if is_so), None)
+            yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
+        if "checkpoints" in self._found.layouts:
+            found = self.select("checkpoints", _INLINE, ())
+            if len(found) > _MAX_INLINE:
+                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
+            yield from (InlineValue(*row) for row in found)
+
+    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
+        after: tuple[Any, ...] = ()
+        while True:
+            where = f"WHERE ({key}) > ({places(after)})" if after else ""
+            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self.select(table, statement, after)
+            yield from found
+            if len(found) < rows:
+                return
+            after = found[-1][: key.count(",") + 1]
+
     def lost(self, needs: Sequence[Need]) -> list[Need]:
         """Return those of the values that are not there. See `RowStore.lost`."""
         values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
@@ -346,7 +327,6 @@ class PostgresRows:
         return [need for need in lost if need.checkpoint in checkpoints]
 
     def _present(self, table: str, keys: Sequence[tuple[str, ...]], more: str = "") -> set[tuple[Any, ...]]:
-        """Return which of these primary keys a table has."""
         if not keys or table not in self._found.layouts:
             return set()
         primary = ", ".join(self._found.layouts[table].primary)
@@ -354,10 +334,10 @@ class PostgresRows:
         statement = (
             f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
         )
-        return set(self._checked.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
+        return set(self.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the cell with this key, with `Unreadable` in place of lost bytes."""
+        """Return the cell with this key, with an error in place of lost bytes."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
@@ -366,9 +346,8 @@ class PostgresRows:
             return self._unread(column, key, SealedValueError(what, hint=hint))
 
     def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
-        """Return the cell with this key, without its value."""
         found = self._at(column, key, self._access(column).name)
-        return [cell._replace(value=Unreadable(error)) for cell in found]
+        return [cell._replace(value=error) for cell in found]
 
     def _at(self, column: Column, key: tuple[Any, ...], columns: str) -> list[Cell]:
         statement = f"""
@@ -407,7 +386,7 @@ class PostgresRows:
 
         def alone(bound: Bound) -> Rewritten:
             for cell in self._alone(column, bound.key):
-                if isinstance(cell.value, Unreadable):
+                if isinstance(cell.value, SealpointError):
                     change(cell)  # which cannot open it, and reports that
                     return Rewritten(1, last=bound.next)
             # A writer has replaced it meanwhile, or something else cannot be read.
@@ -432,7 +411,6 @@ class PostgresRows:
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        """Change the cells of a batch, in the open transaction."""
         access = self._access(column)
         cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
         updates = [
@@ -441,7 +419,7 @@ class PostgresRows:
         changed_rows = 0
         if updates:
             statement = access.update(self._found.layouts[column.table])
-            changed_rows = self._checked.execute(column.table, statement, updates).rowcount
+            changed_rows = self.execute(column.table, statement, updates).rowcount
         size = sum(len(cell.value) for cell in cells if cell.value is not None)
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, last=bound.next)
 
@@ -457,7 +435,7 @@ class PostgresRows:
             SELECT {size_of(access)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
         return bound_of(
-            self._checked.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
+            self.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
         )
 
     def _cells(
@@ -471,7 +449,7 @@ class PostgresRows:
         return self._fetch(column, statement, (*parameters, *bound.key))
 
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
-        found = self._checked.select(column.table, statement, parameters)
+        found = self.select(column.table, statement, parameters)
         return list(self._access(column).cells(found))
 
     def _primary(self, column: Column) -> str:

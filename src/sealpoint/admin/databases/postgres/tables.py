@@ -122,20 +122,25 @@ _KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {:d} FOR KEY SHARE"
 class CheckedTables:
     """One session's transactions over the tables of a saver."""
 
-    def __init__(self, connection: Connection[Any], path: SearchPath, url: str) -> None:
-        self._connection, self._url = connection, url
-        self.is_superuser = is_superuser(connection)
-        self.found = find_tables(connection, path)
+    def __init__(self, url: str, *, writable: bool) -> None:
+        self._url = url
         self._guard: Connection[Any] | None = None
-        if self.is_superuser:
-            self._guard, _ = connect(url, writable=True)  # a lock on a row is a write
-            with translate_errors():
-                self._guard.execute("SET ROLE NONE")
         self._is_open = self._has_state = False
+        self.connection, path = connect(url, writable=writable)
+        try:
+            self.is_superuser = is_superuser(self.connection)
+            self._found = find_tables(self.connection, path)
+            if self.is_superuser:
+                self._guard, _ = connect(url, writable=True)  # a lock on a row is a write
+                with translate_errors():
+                    self._guard.execute("SET ROLE NONE")
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the sessions."""
-        self._connection.close()
+        self.connection.close()
         if self._guard is not None:
             self._guard.close()
 
@@ -148,7 +153,7 @@ class CheckedTables:
         with translate_errors():
             try:
                 if self._has_state:
-                    with self._connection.transaction():  # an error does not end that of `one_state`
+                    with self.connection.transaction():  # an error does not end that of `one_state`
                         self._is_open = True
                         yield
                     return
@@ -156,7 +161,7 @@ class CheckedTables:
                 self._is_open = True
                 yield
                 self._require_same_name()
-                self._connection.execute("COMMIT")
+                self.connection.execute("COMMIT")
             finally:
                 self._is_open = False
                 if not self._has_state:
@@ -166,8 +171,8 @@ class CheckedTables:
     def _state(self) -> Iterator[None]:
         with translate_errors():
             try:
-                self._begin([*self.found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                self._connection.execute(WAIT_FOR_OTHER)
+                self._begin([*self._found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self.connection.execute(WAIT_FOR_OTHER)
                 yield
             finally:
                 self._has_state = False
@@ -175,7 +180,7 @@ class CheckedTables:
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
-        """Let all reading transactions within the context see one state of all tables.
+        """Let all reading transactions within the context see one state. See `RowStore.one_state`.
 
         Agents can read and write meanwhile. For a superuser the guard is held until the end: VACUUM and
         CREATE INDEX of these tables wait.
@@ -188,18 +193,18 @@ class CheckedTables:
             self._require_same_name(in_snapshot=True)
 
     @contextmanager
-    def snapshot(self, cursors: Mapping[str, tuple[str, str]]) -> Iterator[Connection[Any]]:
-        """Begin a transaction over one state of all tables; agents can read and write meanwhile.
+    def _declared(self, cursors: Mapping[str, tuple[str, str]]) -> Iterator[None]:
+        """Declare cursors over one state of all tables; agents can read and write meanwhile.
 
         All statements are planned at its beginning: later changes of the tables do not matter to them.
         """
         with self._state():
             for name, (table, statement) in cursors.items():
                 declared = f"DECLARE {name} BINARY NO SCROLL CURSOR FOR {statement}"
-                self._connection.execute(_named(declared, self.found, table))
+                self.connection.execute(_named(declared, self._found, table))
             self._require_same_name(in_snapshot=True)
             _roll_back(self._guard)
-            yield self._connection
+            yield
 
     def select(
         self, table: str, statement: str, parameters: Sequence[Any], *, is_last: bool = True
@@ -209,12 +214,12 @@ class CheckedTables:
         When the last SELECT of a transaction is planned, changes of the table are allowed again.
         """
         is_open = nullcontext() if self._is_open else self.transaction(table, READ)
-        with is_open, self._connection.cursor(binary=True) as cursor:
+        with is_open, self.connection.cursor(binary=True) as cursor:
             if self._guard is None or not is_last or self._has_state:
-                return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
+                return cursor.execute(_named(statement, self._found, table), parameters).fetchall()
             # A plan does not change, so changes need not wait until all rows are fetched.
             declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"
-            cursor.execute(_named(declared, self.found, table), parameters)
+            cursor.execute(_named(declared, self._found, table), parameters)
             _roll_back(self._guard)
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
@@ -225,11 +230,11 @@ class CheckedTables:
         """
         if self._guard is not None:
             # A session that waits for this session's first lock does not delay its second lock.
-            self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
+            self.connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self._found, table))
             self._hold(self._guard)
-            check_table(self._connection, self.found, table)
+            check_table(self.connection, self._found, table)
         arrays = [*map(list, zip(*rows, strict=True))]
-        return self._connection.execute(_named(statement, self.found, table), arrays)
+        return self.connection.execute(_named(statement, self._found, table), arrays)
 
     def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
         """Lock and check. With a guard this session never waits: others would go first."""
@@ -241,29 +246,29 @@ class CheckedTables:
                 if self._guard is not None:
                     self._hold(self._guard, *tables)
                 nowait = "" if self._guard is None else "NOWAIT"
-                locking = _over(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}", self.found, tables)
-                self._connection.execute(locking, prepare=False)
+                locking = _over(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}", self._found, tables)
+                self.connection.execute(locking, prepare=False)
                 if more:  # a guard would exclude this session too, which is to change them
                     own = mode if self._guard is None else _EXCLUDE
-                    locking = _over(f"LOCK TABLE {{}} IN {own} MODE {nowait}", self.found, more)
-                    self._connection.execute(locking)
+                    locking = _over(f"LOCK TABLE {{}} IN {own} MODE {nowait}", self._found, more)
+                    self.connection.execute(locking)
                 break
             except LockNotAvailable:
                 if self._guard is None or monotonic() > end:
                     raise
                 self._end()
         for table in (*more, *tables):
-            self._schema_version = check_table(self._connection, self.found, table)
+            self._schema_version = check_table(self.connection, self._found, table)
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
         """Let the guard exclude changes of the schema's name, and of the tables after current changes."""
         lock = f"LOCK TABLE {{}} IN {_EXCLUDE} MODE;" if tables else ""
-        statements = f"BEGIN; {lock} {_KEEP_NAME.format(self.found.schema_oid)}"
+        statements = f"BEGIN; {lock} {_KEEP_NAME.format(self._found.schema_oid)}"
         # Several statements in one string cannot be prepared.
-        guard.execute(_over(statements, self.found, tables), prepare=False)
+        guard.execute(_over(statements, self._found, tables), prepare=False)
 
     def _end(self) -> None:
-        _roll_back(self._connection)
+        _roll_back(self.connection)
         _roll_back(self._guard)
 
     def _require_same_name(self, *, in_snapshot: bool = False) -> None:
@@ -275,10 +280,10 @@ class CheckedTables:
         if self._guard is not None:
             return
         with ExitStack() as stack:
-            connection = self._connection
+            connection = self.connection
             if in_snapshot:
                 connection = stack.enter_context(closing(connect(self._url, writable=False)[0]))
-            version = connection.execute(_VERSION, (self.found.schema_oid,)).fetchone()
+            version = connection.execute(_VERSION, (self._found.schema_oid,)).fetchone()
         if version != (self._schema_version,):
             raise refuse_schema("the schema was changed while its tables were read")
 

@@ -66,8 +66,8 @@ _REMOVE_UNNAMED: Final = f"""
         WHERE c.thread_id = old.thread_id AND c.checkpoint_ns = old.checkpoint_ns
         AND jsonb_exists(c.checkpoint -> 'channel_versions', '{SENTINEL}'))"""
 
+# Returns tag and bytes of the sentinel of a thread and namespace.
 Sentinel = Callable[[str, str], tuple[str, bytes]]
-"""Returns tag and bytes of the sentinel of a thread and namespace."""
 
 
 class PostgresWholeRows(PostgresRows):
@@ -100,7 +100,7 @@ class PostgresWholeRows(PostgresRows):
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
         more = [BLOBS.table] if column is CHECKPOINTS else []
-        return self._checked.transaction(column.table, mode, *more)
+        return self.transaction(column.table, mode, *more)
 
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
@@ -118,7 +118,7 @@ class PostgresWholeRows(PostgresRows):
 
         done = super()._change(column, after, bound, noting, selection)
         if unused := sorted(added - used):  # its rows were refused, or are locked or deleted
-            self._checked.execute(BLOBS.table, _REMOVE_SENTINELS, unused)
+            self.execute(BLOBS.table, _REMOVE_SENTINELS, unused)
         return done
 
     def _add_sentinels(
@@ -129,22 +129,22 @@ class PostgresWholeRows(PostgresRows):
         statement = f"""
             SELECT DISTINCT thread_id, checkpoint_ns FROM ONLY {{}}
             WHERE {where} AND ({_KEY}) <= ({places(bound.key)})"""
-        found = self._checked.select(CHECKPOINTS.table, statement, (*parameters, *bound.key), is_last=False)
+        found = self.select(CHECKPOINTS.table, statement, (*parameters, *bound.key), is_last=False)
         rows = [(*key, *sentinel(*key)) for key in sorted(found)]
-        return set(self._checked.execute(BLOBS.table, _ADD_SENTINELS, rows) if rows else ())
+        return set(self.execute(BLOBS.table, _ADD_SENTINELS, rows) if rows else ())
 
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
         if column is not CHECKPOINTS:
             return super()._fetch(column, statement, parameters)
-        found = self._checked.select(column.table, statement, parameters, is_last=False)
+        found = self.select(column.table, statement, parameters, is_last=False)
         cells = [*self._access(column).cells(found)]
         # By a statement of its own: it sees what was committed before the rows were locked.
         keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
-        stored = {tuple(key): names for *key, names in self._checked.select(column.table, _CHANNELS, keys)}
+        stored = {tuple(key): names for *key, names in self.select(column.table, _CHANNELS, keys)}
         return [
-            cell._replace(where=cell.where._replace(locator=beside))
-            for cell in cells
-            for beside in [cell.where.locator._replace(channels=frozenset(stored.get(cell.where.key, ())))]
+            cell._replace(where=where._replace(beside={**where.beside, "channels": frozenset(channels)}))
+            for cell, where in ((cell, cell.where) for cell in cells)
+            for channels in [stored.get(where.key, ())]
         ]
 
     @contextmanager
@@ -158,7 +158,7 @@ class PostgresWholeRows(PostgresRows):
 
     def remove_sentinels(self) -> int:
         """Remove the sentinels of threads and namespaces in which no checkpoint names one."""
-        with self._checked.transaction(BLOBS.table, CHANGE, CHECKPOINTS.table):
-            if not self._checked.select(BLOBS.table, _SOME_SENTINEL.format(self._of_thread), ()):
+        with self.transaction(BLOBS.table, CHANGE, CHECKPOINTS.table):
+            if not self.select(BLOBS.table, _SOME_SENTINEL.format(self._of_thread), ()):
                 return 0  # it takes the right to delete only where something is to be deleted
-            return self._checked.execute(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread)).rowcount
+            return self.execute(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread)).rowcount

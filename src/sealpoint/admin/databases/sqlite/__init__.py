@@ -1,3 +1,1 @@
 """Databases of LangGraph's SQLite savers."""
-
-__all__: list[str] = []

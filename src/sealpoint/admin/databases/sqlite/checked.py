@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import Batch, Beside
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
@@ -34,8 +34,8 @@ from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
+# Cache size for a batch: its pages are read once for reading, comparing and changing.
 CACHE_KIB: Final = 32 * 1024
-"""Cache size for a batch: its pages are read once for reading, comparing and changing."""
 
 _ELSEWHERE: Final = (
     "let this account open the file and write beside it; to only read it, copy it with the files beside it"
@@ -61,7 +61,7 @@ _STOPS: Final[dict[int, tuple[type[StoppedError], str, str | None]]] = {
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
     """Open an existing file: with a busy timeout, an untrusted schema and explicit transactions."""
-    path = path.resolve()  # SQLite looks for the log beside the file itself
+    path = path.resolve()  # SQLite looks for the log next to the file itself
     with translate_errors():
         if writable:
             return _connect(path, "mode=rw")
@@ -128,26 +128,20 @@ class Access:
     column: Column
     read: str  # after SELECT: the key, the columns beside, the tag, the value, the row id
     replace: str  # after UPDATE, with the parameters of `replacement`
-    whole: tuple[str, ...] | None = None  # for whole rows: what of `Beside` the columns beside are
+    beside: tuple[str, ...]  # names of the columns beside
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
         """Yield the cells of rows that were read."""
         end = len(self.column.key)
         for row in rows:
             *others, tag, value, row_id = row[end:]
-            where = Where(self.column, row[:end], row_id, tuple(others))
-            if self.whole is not None:
-                locator = Beside(row_id, **dict(zip(self.whole, others, strict=True)))
-                where = Where(self.column, row[:end], locator)
-            yield Cell(value, tag, where)
+            beside = dict(zip(self.beside, others, strict=True))
+            yield Cell(value, tag, Where(self.column, row[:end], row_id, beside))
 
     def replacement(self, cell: Cell, tag: str, value: bytes, *more: Any) -> tuple[Any, ...]:
         """Return the parameters that replace a cell, or a row, if it is unchanged since it was read."""
-        same, old = (cell.tag, cell.value, *cell.where.key), cell.where.locator
-        if self.whole is None:
-            return tag, value, old, *same
-        new = more[:2] if self.column is CHECKPOINTS else ()
-        return tag, value, *new, old.locator, *same, *(getattr(old, name) for name in self.whole)
+        new, where = more[:2] if self.column is CHECKPOINTS else (), cell.where
+        return tag, value, *new, where.locator, cell.tag, cell.value, *where.key, *where.beside.values()
 
 
 @cache
@@ -156,29 +150,28 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
 
     With ``task_path``, in SQL the column or what stands for it, they are those of whole rows.
     """
-    beside, new = column.beside, ""
-    whole: tuple[str, ...] | None = None
+    beside, new = dict(zip(column.beside, column.beside, strict=True)), ""
     if task_path is not None:
-        beside, whole = (task_path,), ("task_path",)
+        beside = {"task_path": task_path}
         if column is CHECKPOINTS:
-            beside, whole = ("parent_checkpoint_id", "metadata"), ("parent", "metadata")
+            beside = {"parent": "parent_checkpoint_id", "metadata": "metadata"}
             new = ", parent_checkpoint_id = ?, metadata = ?"
     # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
-    same = "".join(f" AND {name} IS ?" for name in (*column.key, *(beside if whole else ())))
+    same = "".join(f" AND {name} IS ?" for name in (*column.key, *beside.values()))
     return Access(
         column,
-        read=f"{', '.join((*column.key, *beside))}, type, {column.name}, rowid",
+        read=f"{', '.join((*column.key, *beside.values()))}, type, {column.name}, rowid",
         replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?{new}"
         f" WHERE rowid = ? AND type IS ? AND {column.name} IS ?{same}",
-        whole=whole,
+        beside=tuple(beside),
     )
 
 
+# Columns with names, which are never sealed, by table.
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
 }
-"""Columns with names, which are never sealed, by table."""
 
 
 _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
@@ -246,12 +239,19 @@ class CheckedFile:
     """An open file, whose schema is checked again in each transaction if it has changed.
 
     For one thread at a time.
+
+    Attributes:
+        path: The file.
+        connection: To the file.
+        encoding: Of its texts.
+        has_task_path: Whether ``writes`` has the column, which older databases lack.
+        is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
-    def __init__(self, path: Path, is_over: Callable[[], bool], *, writable: bool = False) -> None:
-        """Open and check an existing file; ``is_over`` is called while a statement runs, and may end it."""
-        self._path, self._is_over = path, is_over
-        self._file = path.resolve()
+    def __init__(self, path: Path, *, writable: bool = False) -> None:
+        """Open and check an existing file."""
+        self.path, self._file = path, path.resolve()
+        self.is_over: Callable[[], bool] | None = None
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
         self._in_order = set[str]()
@@ -269,13 +269,16 @@ class CheckedFile:
     def cursor(self) -> Iterator[sqlite3.Cursor]:
         """Provide a cursor with guarded statements after the last commit, and raise our own errors."""
         self.settle()
-        guarded = guard.guarding(self.connection, self._is_over)
+        guarded = guard.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Read one state of the database within the context; it is checked that SQLite kept it."""
+    def one_state(self) -> Iterator[None]:
+        """Read one state of the database within the context; it is checked that SQLite kept it.
+
+        See `RowStore.one_state`.
+        """
         try:
             with self.cursor() as cursor:
                 cursor.execute("BEGIN")
@@ -288,7 +291,7 @@ class CheckedFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor in a read transaction, or in that of a snapshot."""
+        """Provide a cursor in a read transaction, or in that of `one_state`."""
         with self.cursor() as cursor:
             is_ours = not self.connection.in_transaction
             if is_ours:
@@ -360,11 +363,11 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self.tables = schema.require_tables(cursor)
+        self._present = schema.require_tables(cursor)
         self.has_task_path = schema.has_task_path(cursor)
-        if not self.tables:
+        if not self._present:
             raise SchemaError(
-                f"{self._path} has neither of the tables 'checkpoints' and 'writes'",
+                f"{self.path} has neither of the tables 'checkpoints' and 'writes'",
                 hint="is it the right file? a saver creates them when it is first used",
             )
         self._version = version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -51,61 +51,15 @@ LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 
 
-class SqliteCleartext:
-    """A `Cleartext` of one SQLite file."""
-
-    def __init__(self, file: CheckedFile) -> None:
-        self._file = file
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `Cleartext.names`."""
-        for table in sorted(self._file.tables):
-            for column in NAMED[table]:
-                has_it = column != "task_path" or self._file.has_task_path
-                if has_it and only in (None, column):
-                    yield from ((column, text) for text in self._texts(table, column))
-
-    def _texts(self, table: str, column: str) -> Iterator[str]:
-        statement = f"""
-            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
-            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
-        last, operator, more = b"", ">=", True
-        while more:
-            found, more = self._file.page(statement.format(operator), (last,), _TEXTS)
-            yield from (text for (text,) in found if isinstance(text, str))
-            if more:
-                (text,) = found[-1]
-                last, operator = text if isinstance(text, bytes) else text.encode(self._file.encoding), ">"
-
-    def records(self) -> Iterator[Record]:
-        """Yield what stands beside the value of each checkpoint. See `Cleartext.records`."""
-        statement = f"""
-            SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
-            FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
-        first, more = LOWEST, CHECKPOINTS.table in self._file.tables
-        while more:
-            found, more = self._file.page(statement, (first,), BATCH)
-            require_rising(first, [row[-1] for row in found])
-            for *key, parent, metadata, _ in found:
-                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
-            if more:
-                self._file.require_order(CHECKPOINTS.table)
-                first = found[-1][-1] + 1
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield nothing: in SQLite all channel values are in the checkpoint."""
-        yield from ()
-
-
 _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
 
 
+# How long to wait for readers before the log is emptied.
 READERS_TIMEOUT_MS: Final = 5_000
-"""How long to wait for readers before the log is emptied."""
 
 
-class SqliteRows:
+class SqliteRows(CheckedFile):
     """A `RowStore` over one SQLite file. For one thread.
 
     Values are found by row id, and changed only if their key, tag and bytes are unchanged since they were
@@ -113,9 +67,7 @@ class SqliteRows:
 
     Attributes:
         kind: ``sqlite``.
-        path: The file.
         name: The path as text.
-        is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
     kind = "sqlite"
@@ -133,17 +85,11 @@ class SqliteRows:
             DatabaseCorruptError: If it is damaged, or is not a database.
         """
         _require_file(path)
-        self.path = Path(path)
+        super().__init__(Path(path), writable=writable)
         self.name = str(self.path)
-        self.is_over: Callable[[], bool] | None = None
-        self._file = CheckedFile(
-            self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
-        )
-        self.connection = self._file.connection
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._holds = "1"  # in SQL, which rows the store has
         self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES
-        self.cleartext = SqliteCleartext(self._file)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -154,63 +100,48 @@ class SqliteRows:
     @property
     def missing_tables(self) -> tuple[str, ...]:
         """Which of the two tables of a saver the file lacks."""
-        return tuple(sorted({"checkpoints", "writes"} - self._file.tables))
+        return tuple(sorted({"checkpoints", "writes"} - self._present))
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
-        with self._file.reading() as cursor:
-            guard.allow(self._file.size_bytes(cursor))
+        with self.reading() as cursor:
+            guard.allow(self.size_bytes(cursor))
             names = schema.table_names(cursor)
-        return [Table(name, name.lower() in self._file.tables) for name in names]
+        return [Table(name, name.lower() in self._present) for name in names]
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
-        path = self.path.resolve()  # SQLite looks for the log beside the file itself
-        with self._file.reading() as cursor:
+        path = self.path.resolve()  # SQLite looks for the log next to the file itself
+        with self.reading() as cursor:
             (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
             sizes = dict.fromkeys(("-wal", "-journal"), 0)
             for suffix in sizes:
                 with suppress(FileNotFoundError):
                     sizes[suffix] = path.with_name(path.name + suffix).stat().st_size
-            seconds = _LEAST_SECONDS + self._file.size_bytes(cursor) / _BYTES_PER_SECOND
+            seconds = _LEAST_SECONDS + self.size_bytes(cursor) / _BYTES_PER_SECOND
             slack_bytes: int | None = None  # unless the file can be parsed in the time for its size
             with suppress(SourceError, ValueError):
                 slack_bytes = int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
             return Residue(free * page_bytes, sizes["-wal"], sizes["-journal"], slack_bytes)
 
-    def close(self) -> None:
-        """Commit the last batch, and close the connection."""
-        self._file.close()
-
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns with values in the tables of the file."""
-        return tuple(column for column in self._columns if column.table in self._file.tables)
+        return tuple(column for column in self._columns if column.table in self._present)
 
     def _access(self, column: Column) -> Access:
         return access_to(column)
 
-    @property
-    def has_task_path(self) -> bool:
-        """Whether ``writes`` has the column, which older databases lack."""
-        return self._file.has_task_path
-
-    @contextmanager
-    def one_state(self) -> Iterator[None]:
-        """Read one state of the file. See `RowStore.one_state`."""
-        with self._file.snapshot():
-            yield
-
     def hold(self) -> Any:
-        """Exclude other runs, by a lock on a file beside the database that ends with this process."""
+        """Exclude other runs, by a lock on a file next to the database that ends with this process."""
         return holding(self.path)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
-            self._file.require_order(column.table)
+            self.require_order(column.table)
             # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
@@ -218,7 +149,7 @@ class SqliteRows:
                     WHERE {self._holds}),
                 sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found = self._file.query(statement, (), tally, _SUBQUERIES)
+            found = self.query(statement, (), tally, _SUBQUERIES)
             require_few_tags(column, found)
             counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
@@ -228,17 +159,56 @@ class SqliteRows:
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
         access = self._access(column)
-        where, parameters = condition(selection, self._file.encoding)
+        where, parameters = condition(selection, self.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
             WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
         first = LOWEST
         if after is not None:
-            self._file.require_order(column.table)
+            self.require_order(column.table)
             first = after + 1
-        found, more = self._file.page(statement, (first, *parameters), batch)
+        found, more = self.page(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
         return Page(list(access.cells(found)), found[-1][-1] if more else None)
+
+    def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `RowStore.key_texts`."""
+        for table in sorted(self._present):
+            for column in NAMED[table]:
+                has_it = column != "task_path" or self.has_task_path
+                if has_it and only in (None, column):
+                    yield from ((column, text) for text in self._texts(table, column))
+
+    def _texts(self, table: str, column: str) -> Iterator[str]:
+        statement = f"""
+            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
+            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
+        last, operator, more = b"", ">=", True
+        while more:
+            found, more = self.page(statement.format(operator), (last,), _TEXTS)
+            yield from (text for (text,) in found if isinstance(text, str))
+            if more:
+                (text,) = found[-1]
+                last, operator = text if isinstance(text, bytes) else text.encode(self.encoding), ">"
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands next to the value of each checkpoint. See `RowStore.records`."""
+        statement = f"""
+            SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
+            FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
+        first, more = LOWEST, CHECKPOINTS.table in self._present
+        while more:
+            found, more = self.page(statement, (first,), BATCH)
+            require_rising(first, [row[-1] for row in found])
+            for *key, parent, metadata, _ in found:
+                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
+            if more:
+                self.require_order(CHECKPOINTS.table)
+                first = found[-1][-1] + 1
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield nothing: in SQLite all channel values are in the checkpoint."""
+        yield from ()
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
@@ -267,19 +237,15 @@ class SqliteRows:
             changed = change(cell)
             if changed is not None:
                 updates.append(access.replacement(cell, *changed))
-        lock_seconds = self._file.settle_and_time()
+        lock_seconds = self.settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
-        changed_rows = self._file.change(access.replace, updates) if updates else 0
+        changed_rows = self.change(access.replace, updates) if updates else 0
         if page.last is None:  # no next batch during which the commit could run
-            lock_seconds = max(lock_seconds, self._file.settle_and_time())
+            lock_seconds = max(lock_seconds, self.settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
-
-    def settle(self) -> None:
-        """Wait until the last batch is committed, and raise its error."""
-        self._file.settle()
 
     def vacuum(self) -> bool:
         """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
@@ -291,9 +257,9 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, the file is still locked, or the journal
                 cannot be removed.
         """
-        with self._file.cursor() as cursor:
+        with self.cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
-            guard.allow(self._file.size_bytes(cursor))
+            guard.allow(self.size_bytes(cursor))
             cursor.execute("VACUUM")
             self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
             # In WAL mode VACUUM writes to the log, so the log is emptied afterwards.
@@ -346,7 +312,7 @@ class SqliteWholeRows(SqliteRows):
         super().__init__(path, writable=writable)
         self._columns = WRITES, CHECKPOINTS
         if thread_id is not None:
-            encoded = thread_id.encode(self._file.encoding).hex()
+            encoded = thread_id.encode(self.encoding).hex()
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     @contextmanager

@@ -31,11 +31,11 @@ import sys
 from itertools import pairwise
 from typing import Final
 
+# The exit code if the file cannot be parsed.
 DAMAGED: Final = 3
-"""The exit code if the file cannot be parsed."""
 
+# How many bytes that are not zero count as content, if no two bytes between them are zero (as in UTF-16).
 LEAST_BYTES: Final = 8
-"""How many bytes that are not zero count as content, if no two bytes between them are zero (as in UTF-16)."""
 
 _INDEX_INTERIOR, _TABLE_INTERIOR, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
 _HEADER_BYTES: Final = 100
@@ -43,8 +43,8 @@ _LOCK_BYTE: Final = 1 << 30
 _SCHEMA_BYTES: Final = 1 << 16  # more than the type and the names of any table, which precede its root
 _UTF16BE: Final = 3
 _HOLES_BYTES: Final = 64 * 1024 * 1024
+# Below it the first byte of a number is a control character, and no text.
 _STALE_LIMIT: Final = 0x2000
-"""Below it the first byte of a number is a control character, and no text."""
 
 
 class DamagedError(Exception):
@@ -216,7 +216,6 @@ def _root_of(record: bytes) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a varint, and where it ends."""
     number = 0
     for place in range(at, at + 8):
         byte = data[place]

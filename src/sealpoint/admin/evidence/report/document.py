@@ -259,7 +259,7 @@ class Report:
             "ok": answer(reasons),
             "reasons": [each.value for each in reasons],
         }
-        self.result.replace_evidence(document)
+        self.result.report = document
         return document
 
 

@@ -12,7 +12,7 @@ import hmac
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import HeadCheck, is_finding
 from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
-from sealpoint.admin.maintenance.status import Share, status, with_states
+from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import Kind
@@ -250,8 +250,7 @@ def read_part(
         with _noted(damage):
             part.shares = status(store, known, damage)
         with _noted(damage):
-            found = audit(store)
-            part.audit = replace(found, shares=tuple(with_states(found.shares, known)))
+            part.audit = audit(store, (), known)
         if cipher is not None:
             part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
             with _noted(damage):
