@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.stats import CipherStats
+from sealpoint.crypto.cipher import CipherStats
 from sealpoint.errors import ConfigError, MissingExtraError
 from sealpoint.serde import EncryptedSerializer
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote
 
 from sealpoint.errors import (
@@ -53,9 +54,6 @@ from sealpoint.keys.sources import (
 from sealpoint.keys.state import COMMANDS, KEY_ID, LEGACY, KeyState, require_key_id, require_suite_state
 from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, NamedWrapper, WrapContext, parse_wrapper
 from sealpoint.utc import as_utc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"

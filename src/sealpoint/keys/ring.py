@@ -6,8 +6,15 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from sealpoint.errors import NoActiveKeyError, UnknownKeyError
-from sealpoint.keys.key import Key, active_id, expand, require_consistent, require_length
-from sealpoint.keys.material import Material, NeverPickled
+from sealpoint.keys.key import (
+    Key,
+    Material,
+    NeverPickled,
+    active_id,
+    expand,
+    require_consistent,
+    require_length,
+)
 from sealpoint.keys.state import LEGACY
 
 if TYPE_CHECKING:

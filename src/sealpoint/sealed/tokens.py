@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
-from sealpoint.keys.key import keyed_hash
-from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.key import NeverPickled, keyed_hash
 from sealpoint.keys.ring import KeyRing
 from sealpoint.sealed.steps import Request, Steps, spot_of
 from sealpoint.threads.store import Spot

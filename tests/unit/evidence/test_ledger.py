@@ -14,7 +14,7 @@ import pytest
 
 from sealpoint.admin.evidence import Checkpoint, Ledger, ledger, verify_ledger
 from sealpoint.admin.evidence.folder import read_members
-from sealpoint.admin.evidence.signer import KeySigner, open_checkpoint
+from sealpoint.admin.evidence.note import KeySigner, open_checkpoint
 from sealpoint.errors import (
     AccessError,
     EntryError,

@@ -45,8 +45,8 @@ from sealpoint.admin.evidence.folder import (
     read_members,
     require_regular,
 )
-from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.signer import Checkpoint, Signer, open_checkpoint
+from sealpoint.admin.evidence.note import Checkpoint, Signer, VerifierKey, open_checkpoint
+from sealpoint.admin.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.errors import (
     EntryError,
     HeldError,
@@ -57,7 +57,6 @@ from sealpoint.errors import (
     SealpointError,
     stopped_by,
 )
-from sealpoint.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.merkle import Tree
 
 LOCK_SECONDS: Final = 30.0

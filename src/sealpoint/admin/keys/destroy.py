@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, now_in_seconds, removed_text
+from sealpoint.admin.keys.files import fsync_path
 from sealpoint.errors import (
     FilePermissionsError,
     KeyMaterialError,
@@ -38,9 +39,8 @@ from sealpoint.keys.entry import (
     WrappedSource,
     require_entry,
 )
-from sealpoint.keys.files import fsync_path, open_private
-from sealpoint.keys.key import check_value
-from sealpoint.keys.material import parse_material
+from sealpoint.keys.files import open_private
+from sealpoint.keys.key import check_value, parse_material
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import FileSource, InlineSource
 from sealpoint.keys.state import COMMANDS, LEGACY, KeyState

@@ -20,6 +20,7 @@ from shlex import quote
 from string import ascii_lowercase
 from typing import Any, Final
 
+from sealpoint.admin.keys import files
 from sealpoint.admin.keys.change import (
     NEW_RING,
     LockedRing,
@@ -32,7 +33,6 @@ from sealpoint.admin.keys.change import (
 )
 from sealpoint.admin.keys.wrapping import wrap_material
 from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
-from sealpoint.keys import files
 from sealpoint.keys.entry import RingEntry, require_entry, require_owner
 from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ringfile import INDEX, RingFile

@@ -15,10 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.rows import Failure, Failures, Progress
+from sealpoint.admin.databases.rows import Failure, Failures, Progress, RowStore
 from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
+from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
@@ -36,15 +37,11 @@ from sealpoint.errors import (
     RowError,
     SealpointError,
 )
+from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.state import LEGACY
 from sealpoint.merkle import Tree
+from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import as_utc, format_utc, now
-
-if TYPE_CHECKING:
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.admin.evidence.note import VerifierKey
-    from sealpoint.keys.entry import RingEntry
-    from sealpoint.threads.store import ThreadStore
 
 
 class Why(AnyReason):
