@@ -6,8 +6,8 @@ import os
 from typing import Final, Protocol
 from weakref import WeakSet
 
+# Connections of the parent. The child refers to them for ever: to close one would harm the parent's.
 inherited: Final[list[object]] = []
-"""Connections of the parent. The child refers to them for ever: to close one would harm the parent's."""
 
 
 class Forked(Protocol):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
     from prometheus_client.registry import Collector
 
+# Refusals that are exported with 0 too, so that the first one is an increase.
 ALWAYS: Final = (
     "DeletedCheckpointError",
     "EarlierWriteError",
@@ -37,7 +38,6 @@ ALWAYS: Final = (
     "UnknownKeyError",
     "WritesLostError",
 )
-"""Refusals that are exported with 0 too, so that the first one is an increase."""
 
 ALWAYS_TOLERATED: Final = (
     "EarlierWriteError",

@@ -205,7 +205,6 @@ class PreparedRing(NeverPickled):
         self._mixed.pop(secret, None)
 
     def _suite_of(self, key: Key, name: str, secret: bytes | None) -> Suite:
-        """Return the suite called ``name`` under a key, with ``secret`` mixed in."""
         if secret is None:
             suites = self._unmixed
         else:

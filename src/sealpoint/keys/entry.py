@@ -26,7 +26,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote
@@ -132,10 +132,7 @@ class RingEntry:
 
     def is_expired(self, now: datetime) -> bool:
         """Whether the key has expired at ``now``. A time without a zone is in UTC."""
-        if self.expires is None:
-            return False
-        expires = self.expires if self.expires.tzinfo else self.expires.replace(tzinfo=UTC)
-        return expires <= now
+        return self.expires is not None and as_utc(self.expires) <= now
 
     def require_transition(self, command: str) -> None:
         """Refuse a command that the key's state does not allow.

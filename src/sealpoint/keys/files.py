@@ -68,6 +68,16 @@ def get_access_list(file: int | Path) -> bytes | None:
         raise
 
 
+@contextmanager
+def opened(path: str | Path, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
+    """Open a file or a folder by a descriptor; a file that is made is private to this account."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 10  # how often a file is opened whose link is replaced meanwhile
 _LINK_HINT: Final = "name the file itself; a link is followed only to a target within its own folder"
@@ -305,11 +315,8 @@ class PrivateFolder:
         """
         if not self._is_there():
             raise self._replaced()
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
-        try:
+        with opened(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.descriptor) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         folders = {"src_dir_fd": self.descriptor, "dst_dir_fd": self._parent}
         try:
             # link() fails where a file exists; rename() would replace it.

@@ -223,6 +223,7 @@ _MESSAGES: Final = {
 }
 
 # Python 3.13 defines its paths in another module. A class comes before its base classes.
+# The safe types, by module and name.
 CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     **{
         (module, f"{kind}Path"): _PATH
@@ -327,7 +328,6 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         for name in names.split()
     },
 }
-"""The safe types, by module and name."""
 
 # --- the allowlist: the types that bytes may name, as exact (module, name) pairs, never prefixes ------
 

@@ -86,10 +86,10 @@ def test_writer_reads_the_last_entry_alone_and_less_if_it_is_its_own(
     """A command adds an entry when it begins and when it ends."""
     opened, genuine = list[str](), os.open
 
-    def recorded(file: Path, flags: int, *more: int) -> int:
+    def recorded(file: Path, flags: int, *more: int, **options: Any) -> int:
         if not flags & os.O_ACCMODE:
             opened.append(Path(file).name)
-        return genuine(file, flags, *more)
+        return genuine(file, flags, *more, **options)
 
     def next_entry(command: Ledger) -> set[str]:
         opened.clear()

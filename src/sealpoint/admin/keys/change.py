@@ -82,7 +82,9 @@ class LockedRing:
 
     def replace(self, change: Change) -> LockedRing:
         """Replace the file by a changed one, unless it was changed by hand since it was read."""
-        fresh = files.write_private(files.hidden_file(self.file, "new"), self._changed(change), self.file)
+        fresh = files.write_private(
+            self.file.with_name(f".{self.file.name}.new"), self._changed(change), self.file
+        )
         try:
             RingFile(fresh)
             # The lock does not exclude an editor: a change by hand is found by comparing the bytes.

@@ -10,13 +10,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from sealpoint.errors import PERMANENT_ERRNOS, FilePermissionsError, OutputError, stopped_by
-from sealpoint.keys.files import ACCESS_LIST, get_access_list
-
-
-def hidden_file(file: Path, ending: str) -> Path:
-    """Return the name of a hidden file that belongs to ``file``."""
-    return file.with_name(f".{file.name}.{ending}")
+from sealpoint.errors import PERMANENT_ERRNOS, FilePermissionsError, OutputError, stopped_by, stopping
+from sealpoint.keys.files import ACCESS_LIST, get_access_list, opened
 
 
 def write_private(path: Path, data: bytes, like: Path | None = None, *, replaces: bool = True) -> Path:
@@ -25,28 +20,24 @@ def write_private(path: Path, data: bytes, like: Path | None = None, *, replaces
     A file that is there is removed first, or refused if ``replaces`` is ``False``. The new one gets owner,
     mode and access list of ``like``; by default it is private to this account.
     """
-    is_made = False
-    try:
+    hint = f"move it away: {path}" if os.path.isdir(path) else None  # noqa: PTH112 -- raises nothing
+    with stopping(f"{path} cannot be written", hint):
         if replaces:
             path.unlink(missing_ok=True)
         # Private from the start: before a chmod another account could open it and keep it open.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        is_made = True
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if like is not None:
-                _give(path, descriptor, like)
-            # Before any rename or link: otherwise a power failure could leave an empty file under the name.
-            os.fsync(descriptor)
-    except OSError as error:
-        if is_made:
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                if like is not None:
+                    _give(path, descriptor, like)
+                # Before any rename or link: otherwise a power failure could leave an empty file.
+                os.fsync(descriptor)
+        except OSError:
             with suppress(OSError):
                 path.unlink()
-        if isinstance(error, FilePermissionsError):
             raise
-        hint = f"move it away: {path}" if path.is_dir() else None
-        raise stopped_by(error, f"{path} cannot be written", hint) from None
     return path
 
 
@@ -73,11 +64,8 @@ def _give(path: Path, descriptor: int, like: Path) -> None:
 
 def fsync_path(path: Path) -> None:
     """Flush a file to the disk, or a folder with its names."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(folder: Path, mode: int) -> None:

@@ -66,8 +66,8 @@ class Why(AnyReason):
 
 
 _ALL: Final[tuple[AnyReason, ...]] = (*Why, *Reason)
+# All reasons: those that refute come first.
 ORDER: Final = (*(each for each in _ALL if each.refutes), *(each for each in _ALL if not each.refutes))
-"""All reasons: those that refute come first."""
 
 # Of reasons that say something else about a whole report than about one run.
 _SENTENCES: Final[dict[AnyReason, str]] = {
@@ -86,16 +86,16 @@ def key_of(share: Share) -> str | None:
     return LEGACY if share.kind is Kind.LEGACY else share.key_id
 
 
+# How many threads with a failure are named, by their HMAC.
 MAX_THREADS: Final = 20
-"""How many threads with a failure are named, by their HMAC."""
 
+# Maximum length of a name from a database.
 MAX_NAME_CHARS: Final = 200
-"""Maximum length of a name from a database."""
 
 _PURPOSE: Final = "report"
 
+# Shows progress: how many values are done, and of how many.
 Move = Callable[[int, int], None]
-"""Shows progress: how many values are done, and of how many."""
 
 
 @dataclass(slots=True)
@@ -304,7 +304,6 @@ def _noted(damage: list[SealpointError]) -> Iterator[None]:
 
 
 def _bounded(place: dict[str, Any]) -> dict[str, Any]:
-    """Return the database and its tables, with names that are not too long."""
     scope = place["scope"]
     names = {
         name: [table[:MAX_NAME_CHARS] for table in scope[name]] for name in ("read", "not_read", "missing")
@@ -354,8 +353,8 @@ def _parse_moment(text: str, more: timedelta) -> datetime:
         raise ValueError(f"{text!r} is out of range") from None
 
 
+# How many entries of a period are listed: the last ones.
 MAX_ENTRIES: Final = 1_000
-"""How many entries of a period are listed: the last ones."""
 
 _SHOWN: Final = ("seq", "at", "run", "event", "outcome", "exit", "actor", "waived", "documents")
 _ACTOR: Final = ("account", "uid", "host")
@@ -450,7 +449,6 @@ def _moment(at: str) -> datetime | None:
 
 
 def _shown(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of an entry that a report lists."""
     actor = {name: entry["actor"].get(name) for name in _ACTOR}
     subject = {name: entry["subject"][name] for name in _SUBJECT if entry["subject"].get(name) is not None}
     return {**{name: entry[name] for name in _SHOWN}, "actor": actor, "subject": subject}
