@@ -170,7 +170,7 @@ def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tupl
     # An Enum also raises ValueError for a list or a table, although neither can be hashed.
     except ValueError:
         known = ", ".join(state.value for state in KeyState)
-        raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
+        raise RingFileError(f"{where}: state {excerpt(table['state'])} is not one of {known}") from None
     require_types(table, where)
     if table.get("suite") not in (None, LEGACY):
         raise RingFileError(f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only valid value")

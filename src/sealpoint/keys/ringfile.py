@@ -167,11 +167,6 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
     return RingFile(path).entries
 
 
-def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
-    """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none."""
-    return RingFile(path).thread_store
-
-
 class RingFile(NeverPickled):
     """A ring file that was found by `find_ring_file`, read and parsed, without any material."""
 

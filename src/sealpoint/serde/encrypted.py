@@ -308,7 +308,7 @@ class EncryptedSerializer:
         if self._plaintext == "refuse":
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
         if tag == PICKLE:
-            raise UnknownTypeError("a pickle that is not sealed is not read")
+            raise UnknownTypeError("refusing to unpickle an unsealed value")
         self.tally.add(PLAINTEXT, "")
         if "plaintext" not in _warned_plaintext:
             _warned_plaintext.add("plaintext")

@@ -208,15 +208,15 @@ def make_builder(code: int, module: str, name: str, *, guarded: bool = False) ->
 
     It raises `UnbuildableValueError` if the type refuses its arguments.
     """
-    build = make_raw_builder(code, module, name, guarded=guarded)
+    make = make_raw_builder(code, module, name, guarded=guarded)
 
-    def build_or_raise(payload: Any) -> Any:
+    def build(payload: Any) -> Any:
         try:
-            return build(payload)
+            return make(payload)
         except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
             raise as_unbuildable(error, module, name) from None
 
-    return build_or_raise
+    return build
 
 
 def as_unbuildable(error: Exception, module: str, name: str) -> UnbuildableValueError:

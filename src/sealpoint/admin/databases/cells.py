@@ -288,7 +288,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
     elif kind == JSON:
         parse_json(data, lambda envelope: envelope, limits)
     elif kind == PICKLE:
-        raise UnknownTypeError("a pickle that is not sealed is not read")
+        raise UnknownTypeError("refusing to unpickle an unsealed value")
     else:
         read_plain(kind, data)
 

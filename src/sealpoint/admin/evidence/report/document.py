@@ -85,7 +85,7 @@ QUESTIONS: Final = (
     Question(
         "beside",
         "Nothing else is readable",
-        "Is nothing readable beside sealed values, but ids and what LangGraph writes in every checkpoint?",
+        "Is nothing readable except sealed values, ids and what LangGraph writes in every checkpoint?",
         "metadata, names and inline values, read without a key",
     ),
     Question(

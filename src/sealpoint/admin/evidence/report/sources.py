@@ -7,8 +7,6 @@ checkpoints once more, as they are then.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +36,7 @@ from sealpoint.errors import (
     SealpointError,
 )
 from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.state import LEGACY
 from sealpoint.merkle import Tree
 from sealpoint.threads.store import ThreadStore
@@ -100,7 +99,7 @@ Move = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Opening:
-    """What opening all values has shown."""
+    """Result of opening every value."""
 
     run: Verification
     rows: int = 0
@@ -291,7 +290,7 @@ def _mark(key: bytes, failed: Failure) -> str:
     """Return the HMAC of a thread: an id may be the name of a person."""
     thread_id: Any = failed.place.get("thread_id")
     data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
-    return hmac.new(key, data, hashlib.sha256).hexdigest()[:32]
+    return keyed_hash(key, data).hex()[:32]
 
 
 @contextmanager
