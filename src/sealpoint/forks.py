@@ -15,7 +15,6 @@ class Forked(Protocol):
 
     def reset_after_fork(self) -> None:
         """Give up connections without closing them, and replace locks. Called in the child only."""
-        ...
 
 
 _objects: Final[WeakSet[Forked]] = WeakSet()

@@ -232,7 +232,6 @@ def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
         """Reads the statistics of the cipher at each collection."""
 
         def collect(self) -> Iterable[Family]:
-            """Yield all metrics."""
             stats = cipher.stats()
             for metric in METRICS:
                 samples = metric.read(stats)

@@ -164,9 +164,9 @@ def _open(path: Path, *, allow_links: bool) -> int:
                 raise SourceError(problem, hint=hint) from None
         except ValueError:
             raise SourceError(f"{excerpt(str(path))} is not a path") from None
-    hint = "try again; if it stays so, find out what replaces the link all the time"
     raise SourceError(
-        f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile", hint=hint
+        f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile",
+        hint="try again; if it stays so, find out what replaces the link all the time",
     )
 
 

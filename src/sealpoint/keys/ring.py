@@ -31,10 +31,6 @@ class KeyRing(NeverPickled):
 
     __slots__ = ("_by_id", "index", "keys", "origin")
 
-    keys: tuple[Key, ...]
-    index: Material | None
-    origin: Origin | None
-
     def __init__(
         self, keys: Iterable[Key], *, index: bytes | Material | None = None, origin: Origin | None = None
     ) -> None:

@@ -100,7 +100,7 @@ def require_unshared(folder: Path) -> None:
     # Also with the sticky bit: others can still create a file with a name that is free.
     if mode & 0o002:
         close = "" if mode & stat.S_ISVTX else f"chmod o-w {shlex.quote(str(folder))}, or "  # never /tmp
-        hint = f"{close}use a folder of your own"
         raise FilePermissionsError(
-            f"{folder} has mode {mode:04o}: every account can put files into it", hint=hint
+            f"{folder} has mode {mode:04o}: every account can put files into it",
+            hint=f"{close}use a folder of your own",
         )

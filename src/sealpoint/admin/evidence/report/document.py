@@ -532,11 +532,11 @@ def load_template() -> Template:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {
-        "plain": plain,
-        "visible": visible,
-        "short": short,
-        "number": number,
-        "moment": moment,
+        "plain": _plain,
+        "visible": _visible,
+        "short": _short,
+        "number": _number,
+        "moment": _moment,
     }
     source = (
         resources.files("sealpoint.admin.evidence.report")
@@ -546,28 +546,25 @@ def load_template() -> Template:
     return environment.from_string(source)
 
 
-def plain(text: object) -> str:
+def _plain(text: object) -> str:
     """Return a text without characters that do not print, and not too long."""
     whole = str(text)
-    return visible(whole if len(whole) <= _SHOWN_CHARS else f"{whole[: _SHOWN_CHARS - 1]}…")
+    return _visible(whole if len(whole) <= _SHOWN_CHARS else f"{whole[: _SHOWN_CHARS - 1]}…")
 
 
-def visible(text: object) -> str:
-    """Return a text with the codes of characters that do not print."""
+def _visible(text: object) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
 
 
-def short(text: object) -> str:
+def _short(text: object) -> str:
     """Return the beginning of an id or a digest, marked as shortened."""
-    whole = plain(text)
+    whole = _plain(text)
     return whole if len(whole) <= _SHORT_CHARS else f"{whole[:_SHORT_CHARS]}…"
 
 
-def number(value: int | None) -> str:
-    """Return a number with its thousands apart; a dash for none."""
+def _number(value: int | None) -> str:
     return _DASH if value is None else f"{value:,}".replace(",", "\u202f")
 
 
-def moment(text: str | None) -> str:
-    """Return a time for people; a dash for none."""
+def _moment(text: str | None) -> str:
     return _DASH if text is None else text.replace("T", " ").removesuffix("Z")
