@@ -149,8 +149,8 @@ class Xaes256Gcm:
     """
 
     MAX_MESSAGES: Final = 1 << 24
-    # How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few.
     MAX_PREFIXES: Final = 128
+    """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -218,11 +218,11 @@ class _Sealing(NamedTuple):
     messages: count[int]
 
 
-# The suites that seal, by their names in tags.
 SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {
     "cobblestone256": Cobblestone256,
     "xaes256gcm": Xaes256Gcm,
 }
+"""The suites that seal, by their names in tags."""
 
 
 def make_suite(name: str, key: bytes) -> Suite:
