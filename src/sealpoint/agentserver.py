@@ -22,7 +22,7 @@ from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
 from sealpoint.base.place import decode_value, encode_value
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.stats import PLAINTEXT
+from sealpoint.crypto.cipher import PLAINTEXT
 from sealpoint.crypto.tag import MAX_CHARS
 from sealpoint.errors import (
     ConfigError,

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Literal, NoReturn
 
 EXCERPT_CHARS: Final = 200
+# What the system refuses for a reason that stays until names, rights or mounts are changed.
 PERMANENT_ERRNOS: Final = frozenset(
     {
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
         *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTSUP, errno.EXDEV),
     }
 )
-"""What the system refuses for a reason that stays until names, rights or mounts are changed."""
 
 
 def excerpt(text: object) -> str:
@@ -651,6 +653,17 @@ def stopped_by(error: OSError, message: str, hint: str | None = None) -> Stopped
     """
     kind = AccessError if error.errno in PERMANENT_ERRNOS else StoppedError
     return kind(f"{message}: {os.strerror(error.errno or 0)}", hint=hint)
+
+
+@contextmanager
+def stopping(message: str, hint: str | None = None) -> Iterator[None]:
+    """Raise `stopped_by` for what the system refuses in the block. An error of sealpoint passes."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SealpointError):
+            raise
+        raise stopped_by(error, message, hint) from None
 
 
 class HaltedError(StoppedError):

@@ -6,8 +6,8 @@ import os
 from typing import Final, Protocol
 from weakref import WeakSet
 
+# Connections of the parent. The child refers to them for ever: to close one would harm the parent's.
 inherited: Final[list[object]] = []
-"""Connections of the parent. The child refers to them for ever: to close one would harm the parent's."""
 
 
 class Forked(Protocol):
@@ -15,7 +15,6 @@ class Forked(Protocol):
 
     def reset_after_fork(self) -> None:
         """Give up connections without closing them, and replace locks. Called in the child only."""
-        ...
 
 
 _objects: Final[WeakSet[Forked]] = WeakSet()

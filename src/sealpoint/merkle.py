@@ -89,32 +89,32 @@ class Tree:
 
 
 def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tuple[bytes, ...]:
-    """Return the proof that a leaf is in a tree: the hashes beside its path, that of its sibling first."""
+    """Return the proof that a leaf is in a tree: the hashes next to its path, that of its sibling first."""
     _require_index(index, size)
-    beside = [(start, end, Tree()) for start, end in _beside(index, 0, size)]
+    around = [(start, end, Tree()) for start, end in _ranges_around(index, 0, size)]
     source = iter(leaves)
     # With the leaf itself the ranges are the whole tree: each takes its leaves from one pass.
-    for start, end, tree in sorted([*beside, (index, index + 1, Tree())], key=itemgetter(0)):
+    for start, end, tree in sorted([*around, (index, index + 1, Tree())], key=itemgetter(0)):
         for leaf in islice(source, end - start):
             tree.add(leaf)
         if tree.size < end - start:
             raise ValueError(f"there are fewer than {size} leaves")
-    return tuple(tree.root() for _, _, tree in beside)
+    return tuple(tree.root() for _, _, tree in around)
 
 
 def root_of_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
     """Return the root that a tree has if a proof is right. Compare it with one from a trusted source."""
     _require_index(index, size)
     node, last = leaf, size - 1
-    for beside in proof:
+    for sibling in proof:
         if last == 0:
             raise ValueError("the proof is too long")
         if index & 1 or index == last:
-            node = node_hash(beside, node)
+            node = node_hash(sibling, node)
             while index and not index & 1:  # a node at the right edge without a sibling is moved up
                 index, last = index >> 1, last >> 1
         else:
-            node = node_hash(node, beside)
+            node = node_hash(node, sibling)
         index, last = index >> 1, last >> 1
     if last:
         raise ValueError("the proof is too short")
@@ -126,14 +126,14 @@ def _require_index(index: int, size: int) -> None:
         raise ValueError(f"a tree of {size} leaves has no leaf {index}")
 
 
-def _beside(index: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of leaves beside the path from a leaf to the root, the smallest first."""
+def _ranges_around(index: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of leaves next to the path from a leaf to the root, the smallest first."""
     if end - start == 1:
         return
     middle = start + (1 << (end - start - 1).bit_length() - 1)
     if index < middle:
-        yield from _beside(index, start, middle)
+        yield from _ranges_around(index, start, middle)
         yield middle, end
     else:
-        yield from _beside(index, middle, end)
+        yield from _ranges_around(index, middle, end)
         yield start, middle

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.stats import CipherStats
+from sealpoint.crypto.cipher import CipherStats
 from sealpoint.errors import ConfigError, MissingExtraError
 from sealpoint.serde import EncryptedSerializer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
     from prometheus_client.registry import Collector
 
+# Refusals that are exported with 0 too, so that the first one is an increase.
 ALWAYS: Final = (
     "DeletedCheckpointError",
     "EarlierWriteError",
@@ -37,7 +38,6 @@ ALWAYS: Final = (
     "UnknownKeyError",
     "WritesLostError",
 )
-"""Refusals that are exported with 0 too, so that the first one is an increase."""
 
 ALWAYS_TOLERATED: Final = (
     "EarlierWriteError",
@@ -232,7 +232,6 @@ def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
         """Reads the statistics of the cipher at each collection."""
 
         def collect(self) -> Iterable[Family]:
-            """Yield all metrics."""
             stats = cipher.stats()
             for metric in METRICS:
                 samples = metric.read(stats)

@@ -147,8 +147,8 @@ _SETTLE: Final = """
     JOIN pg_catalog.pg_settings AS known ON known.name OPERATOR(pg_catalog.=) wanted.name"""
 
 READ_ONLY: Final = "25006"
+# Class of the SQLSTATE of a lost connection; psycopg itself gives none.
 LOST: Final = "08"
-"""Class of the SQLSTATE of a lost connection; psycopg itself gives none."""
 
 
 def settle(connection: Any, settings: dict[str, str]) -> None:
@@ -231,6 +231,7 @@ LAYOUTS: Final = (
 NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
 # Built-in types have an oid below 16384. Before Postgres 14 statistics have no `stxexprs`.
+# Selects the rows of `Row`; the condition follows. The search path must begin with pg_catalog.
 TABLES: Final = """
     SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
         (SELECT jsonb_agg(jsonb_build_array(what, name)) FROM (
@@ -269,7 +270,6 @@ TABLES: Final = """
             JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
             WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid ORDER BY k.place)
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
-"""Selects the rows of `Row`; the condition follows. The search path must begin with pg_catalog."""
 
 
 class Row(NamedTuple):

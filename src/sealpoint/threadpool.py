@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+# As many as Python's default executor has.
 MAX_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
-"""As many as Python's default executor has."""
 
 
 class ThreadPool:
@@ -75,5 +75,5 @@ class ThreadPool:
             return self._executor.submit(call)
 
 
+# For calls that wait for no event loop: of thread stores, and such as open and decode values.
 shared: Final = ThreadPool()
-"""For calls that wait for no event loop: of thread stores, and such as open and decode values."""

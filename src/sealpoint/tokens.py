@@ -18,8 +18,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from sealpoint.keys.key import keyed_hash
-from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.key import NeverPickled, keyed_hash
 from sealpoint.keys.ring import KeyRing
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")

@@ -37,7 +37,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sealpoint import KeyState, errors
 from sealpoint.admin.cli.app import run as program
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.evidence.report import questions
+from sealpoint.admin.evidence.report.document import QUESTIONS
 from sealpoint.admin.evidence.report.sources import Why
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.keys.ringfile import read_ring_entries
@@ -340,7 +340,7 @@ def test_report_page_has_every_question_reason_and_member() -> None:
     page = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
     reasons = [name for name in rows_below(page, "Reasons") if name != "reason"]
     assert reasons == [why.value for why in Why]
-    labels = [value.label for value in vars(questions).values() if isinstance(value, questions.Question)]
+    labels = [question.label for question in QUESTIONS]
     assert [name for name in rows_below(page, "What the answers mean") if name != "question"] == labels
     assert all(label in page.partition("## Make one")[2] for label in labels)
     schema = json.loads(files("sealpoint.schemas").joinpath("report-1.json").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import DecodeError, MetadataError, excerpt
-from sealpoint.serde.allowlist import strict_from_environment
+from sealpoint.serde.catalogue import strict_from_environment
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS
 

@@ -6,9 +6,8 @@ imported where it is used, because a ring that is created in code needs no TOML.
 
 from __future__ import annotations
 
-from sealpoint.crypto.cipher import Opened, RingCipher
+from sealpoint.crypto.cipher import CipherStats, Opened, RingCipher
 from sealpoint.crypto.context import PackedRow, Row, RowTemplate, context
-from sealpoint.crypto.stats import CipherStats
 from sealpoint.crypto.tag import Tag
 from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ring import KeyRing

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
 from math import inf
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
-from sealpoint.crypto.stats import (
-    OPENED,
-    OPENED_RETIRED,
-    PLAINTEXT,
-    REFUSED,
-    SEALED,
-    TOLERATED,
-    CipherStats,
-    CipherTally,
-)
 from sealpoint.crypto.suites import SUITES, Suite, make_suite
 from sealpoint.crypto.tag import READABLE, Tag
 from sealpoint.errors import (
+    ConfigError,
     ContextMissingError,
     KeyDestroyedError,
     KeyDisabledError,
@@ -36,12 +28,66 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.keys.key import Key, require_secret
-from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.key import Key, NeverPickled, require_secret
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import LEGACY, KeyState
-from sealpoint.keys.stats import Reloads, RingStats, Tally, source_stats
+from sealpoint.keys.stats import Reloads, RingStats, SourceStats, Tally, source_stats
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
+
+E = TypeVar("E", bound=SealpointError)
+
+SEALED: Final = "sealed"
+OPENED: Final = "opened"
+OPENED_RETIRED: Final = "opened_retired"
+PLAINTEXT: Final = "plaintext"
+REFUSED: Final = "refused"
+TOLERATED: Final = "tolerated"
+
+
+@dataclass(frozen=True, slots=True)
+class CipherStats:
+    """What a cipher, and the serializers and savers that use it, have done since it was made.
+
+    It contains numbers, ids of keys, names of error classes and times: no material, path or message. Each
+    number is exact, over all threads and rings, but the numbers are not read at the same moment.
+
+    Attributes:
+        sealed: How many values were sealed, by key id.
+        opened: How many values were opened, by key id.
+        opened_retired: How many of these were opened when their key was ``decrypt-only`` or
+            ``compromised``.
+        plaintext: How many values that are not sealed were read, where that is allowed.
+        refused: How many calls raised an error instead of returning or storing a value, by class of the
+            error. Errors in the arguments of a call (`ConfigError`) are not among them.
+        tolerated: How many errors were logged and not raised, by class: those of ``heads="warn"``.
+        ring: The ring in use.
+        sources: How often this process asked slow sources for keys.
+    """
+
+    sealed: Mapping[str, int]
+    opened: Mapping[str, int]
+    opened_retired: Mapping[str, int]
+    plaintext: int
+    refused: Mapping[str, int]
+    tolerated: Mapping[str, int]
+    ring: RingStats
+    sources: SourceStats
+
+
+class CipherTally(Tally):
+    """The counters of one cipher, to which the layers above it add."""
+
+    def refuse(self, error: E) -> E:
+        """Count an error that is about to be raised, and return it. It is counted once, on any layer."""
+        if not error.is_counted and not isinstance(error, ConfigError):
+            error.is_counted = True
+            self.add(REFUSED, type(error).__name__)
+        return error
+
+    def tolerate(self, error: SealpointError) -> None:
+        """Count an error that is not raised."""
+        self.add(TOLERATED, type(error).__name__)
+
 
 _RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
@@ -159,7 +205,6 @@ class PreparedRing(NeverPickled):
         self._mixed.pop(secret, None)
 
     def _suite_of(self, key: Key, name: str, secret: bytes | None) -> Suite:
-        """Return the suite called ``name`` under a key, with ``secret`` mixed in."""
         if secret is None:
             suites = self._unmixed
         else:

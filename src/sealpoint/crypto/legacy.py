@@ -8,6 +8,7 @@ this layout and the tag ``+aes``, so the mode is not known.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar, Final
 
 from cryptography.exceptions import InvalidTag
@@ -22,21 +23,14 @@ from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError
 
 
 class AesEax:
-    """AES-EAX as LangGraph's EncryptedSerializer writes it: read only, binds no context.
+    """AES-EAX as LangGraph's EncryptedSerializer uses it: read only.
 
     Source: Bellare, Rogaway, Wagner, "The EAX Mode of Operation", section 4, over CTR and
     CMAC. The key has 16, 24 or 32 bytes and is used as it is.
     """
 
-    NONCE_BYTES: Final = 16
-    OVERHEAD_BYTES: Final = 16 + 16
-
     def __init__(self, key: bytes) -> None:
         self._cipher = AES(key)
-
-    def seal(self, data: bytes, context: bytes) -> bytes:
-        """Refuse: no new values are sealed in a suite that binds no context."""
-        raise UnknownSuiteError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
 
     def _omac(self, number: int, data: bytes | memoryview) -> bytes:
         mac = CMAC(self._cipher)
@@ -44,22 +38,6 @@ class AesEax:
         mac.update(number.to_bytes(16, "big"))
         mac.update(bytes(data))
         return mac.finalize()
-
-    def open(self, blob: bytes, context: bytes = b"") -> bytes:
-        """Return the data of nonce, tag and ciphertext. ``context`` is not part of it."""
-        if len(blob) < self.OVERHEAD_BYTES:
-            raise SealedValueError(
-                f"sealed value of {len(blob)} bytes; the shortest possible has {self.OVERHEAD_BYTES}"
-            )
-        nonce, tag, sealed = self._parts(blob)
-        return self.open_parts(nonce, b"", sealed, tag)
-
-    def _parts(self, blob: bytes) -> tuple[bytes, bytes, bytes]:
-        return (
-            blob[: self.NONCE_BYTES],
-            blob[self.NONCE_BYTES : self.OVERHEAD_BYTES],
-            blob[self.OVERHEAD_BYTES :],
-        )
 
     def open_parts(self, nonce: bytes, header: bytes, ciphertext: bytes, tag: bytes) -> bytes:
         """Return the plaintext of the general mode: any nonce, any header, a tag of 16 bytes."""
@@ -83,17 +61,25 @@ class LegacyAes(AesEax):
     """
 
     DESCRIPTION: ClassVar = "AES-EAX or AES-GCM of LangGraph, read only"
+    NONCE_BYTES: Final = 16
+    OVERHEAD_BYTES: Final = 16 + 16
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)
         self._gcm = AESGCM(key)
 
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Refuse: no new values are sealed in a suite that binds no context."""
+        raise UnknownSuiteError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
+
     def open(self, blob: bytes, context: bytes = b"") -> bytes:
         """Return the data of nonce, tag and ciphertext. ``context`` is not part of it."""
-        try:
-            return super().open(blob)
-        except IntegrityError:
-            nonce, tag, sealed = self._parts(blob)
+        least = self.OVERHEAD_BYTES
+        if len(blob) < least:
+            raise SealedValueError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
+        nonce, tag, sealed = blob[: self.NONCE_BYTES], blob[self.NONCE_BYTES : least], blob[least:]
+        with suppress(IntegrityError):
+            return self.open_parts(nonce, b"", sealed, tag)
         try:
             return self._gcm.decrypt(nonce, sealed + tag, None)
         except InvalidTag:

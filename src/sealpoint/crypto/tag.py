@@ -30,14 +30,14 @@ from sealpoint.keys.state import KEY_ID, LEGACY
 MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
 
+# Part of the tag of every sealed value, in earlier and later releases too, and of no other type.
 SEALED_MARK: Final = "+"
-"""Part of the tag of every sealed value, in earlier and later releases too, and of no other type."""
 
+# The end of each tag under LANGGRAPH_AES_KEY.
 LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
-"""The end of each tag under LANGGRAPH_AES_KEY."""
 
+# What the tag of a value that is bound to its row, and of no other, holds behind `SEALED_MARK`.
 BOUND_MARK: Final = ".row@"
-"""What the tag of a value that is bound to its row, and of no other, holds behind `SEALED_MARK`."""
 
 # Printable ASCII without '+', which separates the type from the suite.
 _INNER = re.compile(r"[!-*,-~]+")
@@ -169,7 +169,7 @@ MSGPACK: Final = "msgpack"
 JSON: Final = "json"
 PICKLE: Final = "pickle"
 
+# The kinds that may be read without running anything.
 READABLE: Final = frozenset((NULL, BYTES, BYTEARRAY, MSGPACK, JSON))
-"""The kinds that may be read without running anything."""
 
 KINDS: Final = READABLE | {PICKLE}

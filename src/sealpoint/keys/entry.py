@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote
 
 from sealpoint.errors import (
@@ -53,9 +54,6 @@ from sealpoint.keys.sources import (
 from sealpoint.keys.state import COMMANDS, KEY_ID, LEGACY, KeyState, require_key_id, require_suite_state
 from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, NamedWrapper, WrapContext, parse_wrapper
 from sealpoint.utc import as_utc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
@@ -135,10 +133,7 @@ class RingEntry:
 
     def is_expired(self, now: datetime) -> bool:
         """Whether the key has expired at ``now``. A time without a zone is in UTC."""
-        if self.expires is None:
-            return False
-        expires = self.expires if self.expires.tzinfo else self.expires.replace(tzinfo=UTC)
-        return expires <= now
+        return self.expires is not None and as_utc(self.expires) <= now
 
     def require_transition(self, command: str) -> None:
         """Refuse a command that the key's state does not allow.
@@ -176,7 +171,7 @@ def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tupl
     # An Enum also raises ValueError for a list or a table, although neither can be hashed.
     except ValueError:
         known = ", ".join(state.value for state in KeyState)
-        raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
+        raise RingFileError(f"{where}: state {excerpt(table['state'])} is not one of {known}") from None
     require_types(table, where)
     if table.get("suite") not in (None, LEGACY):
         raise RingFileError(f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only valid value")

@@ -1,4 +1,4 @@
-"""Private files: read only if no other account can read or change them; written completely or not at all.
+"""Private files: read only if no other account can read or change them; published completely or not at all.
 
 Access lists (POSIX ACLs) of files on Linux grant permissions in addition to the mode:
 
@@ -29,20 +29,17 @@ from pwd import getpwuid
 from typing import Final, Self
 
 from sealpoint.errors import (
-    PERMANENT_ERRNOS,
     AccessError,
     FilePermissionsError,
-    OutputError,
     SourceError,
     excerpt,
-    stopped_by,
 )
 
 _USER: Final = 0x02  # the tags of entries: for a named account
 _OWN_GROUP: Final = 0x04
 _GROUP: Final = 0x08  # for a named group
 _MASK: Final = 0x10
-_NAME: Final = "system.posix_acl_access"
+ACCESS_LIST: Final = "system.posix_acl_access"
 _VERSION: Final = struct.pack("<I", 2)
 _ENTRY: Final = struct.Struct("<HHI")
 
@@ -59,15 +56,26 @@ def _parse_access_list(data: bytes) -> tuple[int, list[tuple[int, int, int]]]:
     return own_group & mask, named
 
 
-def _get_access_list(file: int | Path) -> bytes | None:
+def get_access_list(file: int | Path) -> bytes | None:
+    """Return the access list of a file as it is stored, if the file has one."""
     if sys.platform != "linux":
         return None
     try:
-        return os.getxattr(file, _NAME)
+        return os.getxattr(file, ACCESS_LIST)
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.ENOTSUP, errno.ENOSYS):
             return None
         raise
+
+
+@contextmanager
+def opened(path: str | Path, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
+    """Open a file or a folder by a descriptor; a file that is made is private to this account."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 MAX_FILE_BYTES: Final = 1 << 20
@@ -156,9 +164,9 @@ def _open(path: Path, *, allow_links: bool) -> int:
                 raise SourceError(problem, hint=hint) from None
         except ValueError:
             raise SourceError(f"{excerpt(str(path))} is not a path") from None
-    hint = "try again; if it stays so, find out what replaces the link all the time"
     raise SourceError(
-        f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile", hint=hint
+        f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile",
+        hint="try again; if it stays so, find out what replaces the link all the time",
     )
 
 
@@ -181,7 +189,7 @@ def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
     mode = stat.S_IMODE(status.st_mode)
     readers = {0, os.getegid(), *os.getgroups()} if status.st_uid == 0 else set[int]()
     try:
-        data = _get_access_list(descriptor)
+        data = get_access_list(descriptor)
         own_group, named = (mode >> 3 & 7, []) if data is None else _parse_access_list(data)
     except OSError as error:
         problem = f"the access list of {path} cannot be read: {os.strerror(error.errno or 0)}"
@@ -240,110 +248,6 @@ def _hint_for(owner: int) -> str | None:
     except KeyError:
         name = f"'#{owner}'"
     return f"run this as the account that the file belongs to: sudo -u {name} sealpoint ..."
-
-
-def hidden_file(file: Path, ending: str) -> Path:
-    """Return the name of a hidden file that belongs to ``file``."""
-    return file.with_name(f".{file.name}.{ending}")
-
-
-def write_private(path: Path, data: bytes, like: Path | None = None, *, replaces: bool = True) -> Path:
-    """Write a new file, flush it to the disk, and return its path.
-
-    A file that is there is removed first, or refused if ``replaces`` is ``False``. The new one gets owner,
-    mode and access list of ``like``; by default it is private to this account.
-    """
-    is_made = False
-    try:
-        if replaces:
-            path.unlink(missing_ok=True)
-        # Private from the start: before a chmod another account could open it and keep it open.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        is_made = True
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if like is not None:
-                _give(path, descriptor, like)
-            # Before any rename or link: otherwise a power failure could leave an empty file under the name.
-            os.fsync(descriptor)
-    except OSError as error:
-        if is_made:
-            with suppress(OSError):
-                path.unlink()
-        if isinstance(error, FilePermissionsError):
-            raise
-        hint = f"move it away: {path}" if path.is_dir() else None
-        raise stopped_by(error, f"{path} cannot be written", hint) from None
-    return path
-
-
-def _give(path: Path, descriptor: int, like: Path) -> None:
-    own, old = os.fstat(descriptor), like.lstat()
-    # The owner before the mode: otherwise the group of this account could read the file meanwhile.
-    if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
-        try:
-            os.fchown(descriptor, old.st_uid, old.st_gid)
-        except PermissionError:
-            raise FilePermissionsError(
-                f"{path.parent} has a file of user {old.st_uid}, group {old.st_gid}; it cannot be replaced",
-                hint="run this as that account",
-            ) from None
-    # The list before the mode, whose group bits are then its mask, and not what the group of the file may do.
-    data = _get_access_list(like)
-    if sys.platform == "linux":
-        if data is not None:
-            os.setxattr(descriptor, _NAME, data)
-        elif _get_access_list(descriptor) is not None:  # from the folder
-            os.removexattr(descriptor, _NAME)
-    os.fchmod(descriptor, old.st_mode & 0o777)
-
-
-def fsync_path(path: Path) -> None:
-    """Flush a file to the disk, or a folder with its names."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def make_folder(folder: Path, mode: int) -> None:
-    """Make a folder, unless it is there. The folder above it must be there."""
-    hint = "name another place with --keys or $SEALPOINT_KEYS"
-    try:
-        folder.mkdir(mode=mode, exist_ok=True)
-    except PermissionError:
-        hint += ", or run this as another account"
-        raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
-    except FileExistsError:
-        raise OutputError(f"{folder} is not a folder", hint=hint) from None
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            raise read_only(folder.parent) from None
-        lasts = error.errno in PERMANENT_ERRNOS
-        raise stopped_by(error, f"{folder} cannot be made", hint if lasts else None) from None
-
-
-def read_only(folder: Path) -> FilePermissionsError:
-    """Return the error for a folder in which nothing can be made, by any account."""
-    hint = "change the ring where it is kept, and deploy that; or mount the file system writable"
-    return FilePermissionsError(f"{folder} is on a read-only file system", hint=hint)
-
-
-def require_unshared(folder: Path) -> None:
-    """Refuse a folder in which every account can add, remove or replace files.
-
-    A group may: on systems where each account has its own group, folders are group-writable by default.
-    """
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    # Also with the sticky bit: others can still create a file with a name that is free.
-    if mode & 0o002:
-        close = "" if mode & stat.S_ISVTX else f"chmod o-w {shlex.quote(str(folder))}, or "  # never /tmp
-        hint = f"{close}use a folder of your own"
-        raise FilePermissionsError(
-            f"{folder} has mode {mode:04o}: every account can put files into it", hint=hint
-        )
 
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -411,11 +315,8 @@ class PrivateFolder:
         """
         if not self._is_there():
             raise self._replaced()
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
-        try:
+        with opened(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.descriptor) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         folders = {"src_dir_fd": self.descriptor, "dst_dir_fd": self._parent}
         try:
             # link() fails where a file exists; rename() would replace it.

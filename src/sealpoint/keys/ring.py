@@ -6,8 +6,15 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from sealpoint.errors import NoActiveKeyError, UnknownKeyError
-from sealpoint.keys.key import Key, active_id, expand, require_consistent, require_length
-from sealpoint.keys.material import Material, NeverPickled
+from sealpoint.keys.key import (
+    Key,
+    Material,
+    NeverPickled,
+    active_id,
+    expand,
+    require_consistent,
+    require_length,
+)
 from sealpoint.keys.state import LEGACY
 
 if TYPE_CHECKING:
@@ -23,10 +30,6 @@ class KeyRing(NeverPickled):
     """The keys that a process may use: at most one seals, the others only open. Immutable."""
 
     __slots__ = ("_by_id", "index", "keys", "origin")
-
-    keys: tuple[Key, ...]
-    index: Material | None
-    origin: Origin | None
 
     def __init__(
         self, keys: Iterable[Key], *, index: bytes | Material | None = None, origin: Origin | None = None

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sealpoint.errors import (
     FilePermissionsError,
@@ -40,14 +41,18 @@ from sealpoint.keys.entry import (
     require_types,
 )
 from sealpoint.keys.files import Origin, read_private
-from sealpoint.keys.key import Key, active_id, check_value, require_consistent, require_length
-from sealpoint.keys.material import Material, NeverPickled, parse_material
+from sealpoint.keys.key import (
+    Key,
+    Material,
+    NeverPickled,
+    active_id,
+    check_value,
+    parse_material,
+    require_consistent,
+    require_length,
+)
 from sealpoint.keys.sources import InlineSource, Source, get_tables, require_fields
 from sealpoint.keys.state import LEGACY, KeyState, require_key_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
@@ -160,11 +165,6 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
         KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
     """
     return RingFile(path).entries
-
-
-def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
-    """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none."""
-    return RingFile(path).thread_store
 
 
 class RingFile(NeverPickled):

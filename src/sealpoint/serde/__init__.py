@@ -1,6 +1,5 @@
 """Serializers: values to a type name and bytes, and back. Independent of savers."""
 
-from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.base import (
     AllowlistSerializer,
     CarrierSerializer,
@@ -11,6 +10,7 @@ from sealpoint.serde.base import (
     UntypedSerializerProtocol,
     maybe_add_typed_methods,
 )
+from sealpoint.serde.catalogue import SAFE_TYPES, Allowlist
 from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.jsonplus import JsonPlusSerializer
 

@@ -6,13 +6,11 @@ capabilities; code that uses them checks for the protocol, not for single method
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from sealpoint.crypto.tag import BYTEARRAY, BYTES, NULL
 from sealpoint.errors import DecodeError, UnknownTypeError, excerpt
-
-if TYPE_CHECKING:
-    from sealpoint.serde.allowlist import AllowedModules
+from sealpoint.serde.catalogue import AllowedModules
 
 
 class UntypedSerializerProtocol(Protocol):

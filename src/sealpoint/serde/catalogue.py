@@ -1,4 +1,4 @@
-"""Catalogue of the safe types: one row per type with all its properties.
+"""Catalogue of the safe types: one row per type with all its properties. Below it, the allowlist.
 
 By default a strict serializer rebuilds only these types. The encoder uses a row to write objects, the
 decoder to check their arguments, and the check of untrusted bytes to find costly types.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import os
 import pathlib
 import re
 import socket
 import zoneinfo
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import ormsgpack
@@ -221,6 +223,7 @@ _MESSAGES: Final = {
 }
 
 # Python 3.13 defines its paths in another module. A class comes before its base classes.
+# The safe types, by module and name.
 CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     **{
         (module, f"{kind}Path"): _PATH
@@ -325,4 +328,65 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         for name in names.split()
     },
 }
-"""The safe types, by module and name."""
+
+# --- the allowlist: the types that bytes may name, as exact (module, name) pairs, never prefixes ------
+
+
+AllowedModules: TypeAlias = Iterable[tuple[str, ...] | type]
+
+STRICT_VARIABLE: Final = "LANGGRAPH_STRICT_MSGPACK"
+
+SAFE_TYPES: Final = frozenset(CATALOGUE)
+"""The types that a strict serializer rebuilds by default: the same as LangGraph's."""
+
+
+def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:
+    """Return the (module, name) of an entry: a type, or the parts of its dotted name."""
+    if isinstance(entry, type):
+        return entry.__module__, entry.__name__
+    if (
+        not isinstance(entry, tuple | list)
+        or len(entry) < 2
+        or not all(isinstance(part, str) for part in entry)
+    ):
+        raise TypeError("an allowlist holds types and tuples of strings like ('package.module', 'Name')")
+    *module, name = entry
+    return ".".join(module), name
+
+
+def strict_from_environment() -> bool:
+    """Whether ``LANGGRAPH_STRICT_MSGPACK`` currently requests a strict serializer."""
+    return os.environ.get(STRICT_VARIABLE, "").lower() in {"1", "true", "yes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowlist:
+    """The types that may be imported and called to rebuild a value.
+
+    Attributes:
+        types: The allowed (module, name) pairs.
+        permissive: Whether other types are rebuilt too, with one warning per type.
+    """
+
+    types: frozenset[tuple[str, str]] = SAFE_TYPES
+    permissive: bool = False
+
+    @classmethod
+    def of(cls, modules: AllowedModules | Literal[True] | None) -> Allowlist:
+        """Return the allowlist for an argument: ``True`` is permissive, ``None`` allows the safe types.
+
+        Raises:
+            TypeError: If ``modules`` contains anything but types and tuples of strings.
+        """
+        if modules is True:
+            return cls(permissive=True)
+        return cls().extended(modules or ())
+
+    def extended(self, modules: AllowedModules) -> Allowlist:
+        """Return an allowlist that also allows ``modules``, or this one if that adds nothing.
+
+        Raises:
+            TypeError: If ``modules`` contains anything but types and tuples of strings.
+        """
+        types = self.types.union(map(pair, modules))
+        return self if types == self.types else Allowlist(types, self.permissive)

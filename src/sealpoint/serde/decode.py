@@ -15,15 +15,20 @@ from typing import Any, Final, Literal
 import ormsgpack
 
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
-from sealpoint.serde.allowlist import Allowlist
-from sealpoint.serde.catalogue import Builder
+from sealpoint.serde.catalogue import Allowlist, Builder
 from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.guards import json_budget
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
-from sealpoint.serde.messages import MESSAGES, adopting
-from sealpoint.serde.rebuild import UNNAMED, as_unbuildable, make_builder, make_raw_builder
+from sealpoint.serde.rebuild import (
+    MESSAGES,
+    UNNAMED,
+    adopting,
+    as_unbuildable,
+    make_builder,
+    make_raw_builder,
+)
 from sealpoint.serde.scan import require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]

@@ -344,11 +344,7 @@ def _record(
 
 def _by_row(row: SafeType, arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
     make, fast_write = _record(row.codes[0], arguments, row.called), row.fast_write
-
-    def make_fast(cls: type) -> Encoder:
-        return make(cls) if fast_write is None else fast_write(cls, make(cls))
-
-    return make_fast
+    return make if fast_write is None else lambda cls: fast_write(cls, make(cls))
 
 
 def _dataclass(cls: Any) -> Encoder:

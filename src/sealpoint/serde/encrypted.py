@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Final, Literal, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
-from sealpoint.crypto.stats import PLAINTEXT, CipherTally
+from sealpoint.crypto.cipher import PLAINTEXT, CipherTally
 from sealpoint.crypto.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlockedTypeError,
@@ -23,7 +23,6 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.serde.allowlist import AllowedModules
 from sealpoint.serde.base import (
     AllowlistSerializer,
     CipherProtocol,
@@ -31,6 +30,7 @@ from sealpoint.serde.base import (
     SerializerProtocol,
     maybe_add_typed_methods,
 )
+from sealpoint.serde.catalogue import AllowedModules
 from sealpoint.serde.jsonplus import JsonPlusSerializer
 
 PlaintextPolicy = Literal["refuse", "allow"]
@@ -308,7 +308,7 @@ class EncryptedSerializer:
         if self._plaintext == "refuse":
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
         if tag == PICKLE:
-            raise UnknownTypeError("a pickle that is not sealed is not read")
+            raise UnknownTypeError("refusing to unpickle an unsealed value")
         self.tally.add(PLAINTEXT, "")
         if "plaintext" not in _warned_plaintext:
             _warned_plaintext.add("plaintext")

@@ -87,6 +87,11 @@ def short_text(limit: int) -> Guard:
     return guard
 
 
+def accepting(condition: Callable[[Any], bool], reason: str) -> Guard:
+    """Return a guard that accepts what fulfils a condition, and refuses all else for ``reason``."""
+    return lambda arguments: _check(condition(arguments), reason)
+
+
 def integers(count: int) -> Guard:
     """Return a guard that accepts a list of ``count`` integers."""
     types, reason = [int] * count, f"it is not made from {count} whole numbers"
@@ -139,31 +144,26 @@ def require_parts(parts: Any) -> None:
     )
 
 
-def require_list(arguments: Any) -> None:
-    """Refuse everything but a list."""
-    _check(isinstance(arguments, list), "its argument is not a list")
+require_list: Final = accepting(lambda value: isinstance(value, list), "its argument is not a list")
+require_timezone: Final = accepting(
+    lambda value: isinstance(value, list) and [*map(type, value)] in ([timedelta], [timedelta, str]),
+    "it is not made from an offset and a name",
+)
+# A key could lead out of the folder of time zones.
+require_zone: Final = accepting(
+    lambda key: isinstance(key, str) and len(key) <= MAX_SHORT_CHARS and bool(_ZONE.fullmatch(key)),
+    "it is not the key of a time zone",
+)
+# The class would drop an unknown field. Names of older releases are accepted.
+require_interrupt: Final = accepting(
+    lambda fields: isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has an unknown field"
+)
 
 
 def require_time(arguments: Any) -> None:
     """Refuse everything but the six fields of a time."""
     _check(isinstance(arguments, dict) and arguments.keys() == _TIME_FIELDS, "it is not made from its fields")
     _require_five([value for field, value in arguments.items() if field != "tzinfo"])
-
-
-def require_timezone(arguments: Any) -> None:
-    """Refuse everything but an offset, or an offset and a name."""
-    _check(
-        isinstance(arguments, list) and list(map(type, arguments)) in ([timedelta], [timedelta, str]),
-        "it is not made from an offset and a name",
-    )
-
-
-def require_zone(key: Any) -> None:
-    """Refuse a key that could lead out of the folder of time zones."""
-    _check(
-        isinstance(key, str) and len(key) <= MAX_SHORT_CHARS and bool(_ZONE.fullmatch(key)),
-        "it is not the key of a time zone",
-    )
 
 
 def require_pattern(arguments: Any) -> None:
@@ -196,11 +196,6 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
         raise RefusedError("it is not a pattern") from None
     finally:
         sys.settrace(tracer)
-
-
-def require_interrupt(fields: Any) -> None:
-    """Refuse a field that the class would drop; names of older releases are accepted."""
-    _check(isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has an unknown field")
 
 
 # --- fields of LangChain's messages and documents -------------------------------------------------

@@ -16,8 +16,8 @@ from sealpoint.errors import (
     UnsupportedTypeError,
     excerpt,
 )
-from sealpoint.serde.allowlist import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.base import read_plain
+from sealpoint.serde.catalogue import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
 from sealpoint.serde.legacy_json import decode_json

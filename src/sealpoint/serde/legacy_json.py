@@ -22,8 +22,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.serde import codes
-from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
-from sealpoint.serde.catalogue import CATALOGUE
+from sealpoint.serde.catalogue import CATALOGUE, SAFE_TYPES, Allowlist
 from sealpoint.serde.classes import warn_once
 from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.jsontext import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sealpoint.admin.evidence import Checkpoint, Entry, Ledger
-from sealpoint.admin.evidence.signer import KeySigner
+from sealpoint.admin.evidence.note import KeySigner
 
 ORIGIN = "example.org/agents"
 SIGNER = KeySigner(ORIGIN, bytes(range(32)))

@@ -15,7 +15,7 @@ from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encr
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sealpoint.crypto import suites
-from sealpoint.crypto.legacy import AesEax
+from sealpoint.crypto.legacy import LegacyAes
 from sealpoint.crypto.suites import (
     IN_PLACE_BYTES,
     Xaes256Gcm,
@@ -106,7 +106,7 @@ def test_a_blob_too_short_has_an_error_of_its_own(name: str, least: int) -> None
 
 def test_the_legacy_suite_never_seals() -> None:
     with pytest.raises(UnknownSuiteError, match="read only"):
-        AesEax(NEW).seal(b"value", b"")
+        LegacyAes(NEW).seal(b"value", b"")
 
 
 def test_unknown_suite() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sealpoint.admin.evidence import Checkpoint, Ledger, ledger, verify_ledger
 from sealpoint.admin.evidence.folder import read_members
-from sealpoint.admin.evidence.signer import KeySigner, open_checkpoint
+from sealpoint.admin.evidence.note import KeySigner, open_checkpoint
 from sealpoint.errors import (
     AccessError,
     EntryError,
@@ -86,10 +86,10 @@ def test_writer_reads_the_last_entry_alone_and_less_if_it_is_its_own(
     """A command adds an entry when it begins and when it ends."""
     opened, genuine = list[str](), os.open
 
-    def recorded(file: Path, flags: int, *more: int) -> int:
+    def recorded(file: Path, flags: int, *more: int, **options: Any) -> int:
         if not flags & os.O_ACCMODE:
             opened.append(Path(file).name)
-        return genuine(file, flags, *more)
+        return genuine(file, flags, *more, **options)
 
     def next_entry(command: Ledger) -> set[str]:
         opened.clear()

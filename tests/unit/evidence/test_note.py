@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.admin.evidence import Checkpoint, Proof, VerifierKey
-from sealpoint.admin.evidence.note import format_note, open_note
-from sealpoint.admin.evidence.signer import KeySigner, open_checkpoint, read_pin
+from sealpoint.admin.evidence.note import KeySigner, format_note, open_checkpoint, open_note, read_pin
 from sealpoint.admin.evidence.verify import make_proof
 from sealpoint.errors import NoteError, SignatureError
 from sealpoint.merkle import Tree

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.evidence.signer import CommandSigner, KeySigner
+from sealpoint.admin.evidence.note import CommandSigner, KeySigner
 from sealpoint.admin.keys.wrapping import wrap_key
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import LedgerSignerError, SourceError, SourceTimeoutError

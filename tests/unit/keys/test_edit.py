@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.keys import destroy, edit
+from sealpoint.admin.keys import destroy, edit, files
 from sealpoint.admin.keys.edit import compromise_key, create_ring, enable_key, stage_key
 from sealpoint.admin.maintenance.transitions import destroy_key, disable_key, promote_key
 from sealpoint.crypto import KeyRing, KeyState
@@ -41,7 +41,6 @@ from sealpoint.errors import (
     UnknownKeyError,
     WrongRingError,
 )
-from sealpoint.keys import files
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.databases.sealed import write
 from tests.support.keys.rings import material_of

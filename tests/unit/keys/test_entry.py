@@ -61,7 +61,7 @@ CASES: dict[str, Case] = {
     "duplicate ids": (ring_text(*SECOND).replace("'k2'", "'k1'"), KeyIdError, "'k1'"),
     # state
     "no state": (GOOD.replace("state = 'active'\n", ""), "lacks the field 'state'"),
-    "unknown state": (ring_text(state="retired"), "none of staged, active"),
+    "unknown state": (ring_text(state="retired"), "not one of staged, active"),
     "state = []": (GOOD.replace("state = 'active'", "state = ['active']"), "'list'"),
     "second state = []": (ring_text(*SECOND).replace("'staged'", "['x']"), "'list'"),
     # created, destroyed, check, suite

@@ -17,7 +17,7 @@ from sealpoint.admin.keys.wrapping import wrap_key
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import RingFileError
 from sealpoint.keys.entry import has_password, read_database_tables
-from sealpoint.keys.ringfile import RingFile, read_thread_store
+from sealpoint.keys.ringfile import RingFile
 from tests.support.keys.wrappers import Service, wrapper_text
 
 SECRET = "hunter2-hunter2"
@@ -190,7 +190,7 @@ def test_signer_is_a_source(ring: Path, signer: str) -> None:
 def test_path_of_the_thread_store_is_from_the_folder_of_the_ring(
     ring: Path, store: str, is_relative: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read_thread_store(ring) is None
+    assert RingFile(ring).thread_store is None
     add(ring, THREADS.replace("threads.db", store))
     monkeypatch.chdir("/")
-    assert read_thread_store(ring) == (str(ring.parent / store) if is_relative else store)
+    assert RingFile(ring).thread_store == (str(ring.parent / store) if is_relative else store)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, model_validator
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde import messages as adoption
+from sealpoint.serde import rebuild as adoption
 from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.rebuild import make_builder
 from tests.support.values.forge import named, pack

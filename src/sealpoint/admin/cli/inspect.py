@@ -52,7 +52,7 @@ from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from sealpoint.serde.allowlist import Allowlist
+from sealpoint.serde.catalogue import Allowlist
 
 
 def inspect(

@@ -39,7 +39,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.entry import RingEntry, has_password
-from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries, read_thread_store
+from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
 
@@ -390,7 +390,7 @@ TIMEOUT_SECONDS: Final = 10.0  # of a call to a thread store: agents write to it
 
 def find_threads(named: str | None, keys: Path | None) -> str | None:
     """Return the name of the thread store: that of the command line, or that of the ring file."""
-    store = read_thread_store(keys) if named is None else named
+    store = RingFile(keys).thread_store if named is None else named
     return None if store is None else all_databases([store], None)[0]
 
 

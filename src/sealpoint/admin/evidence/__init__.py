@@ -5,8 +5,7 @@
 
 from sealpoint.admin.evidence.folder import Entry
 from sealpoint.admin.evidence.ledger import Ledger
-from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.signer import Checkpoint
+from sealpoint.admin.evidence.note import Checkpoint, VerifierKey
 from sealpoint.admin.evidence.verify import Proof, verify_ledger
 
 __all__ = ["Checkpoint", "Entry", "Ledger", "Proof", "VerifierKey", "verify_ledger"]

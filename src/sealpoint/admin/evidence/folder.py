@@ -1,7 +1,7 @@
 """The folder of a ledger: its entries, its files, and how they are read.
 
     entries.jsonl       one entry a line
-    checkpoint          the head, signed, see `sealpoint.admin.evidence.signer`
+    checkpoint          the head, signed, see `sealpoint.admin.evidence.note`
     checkpoint.new      the next head, while an entry is added; otherwise empty
     vkey                the key that verifies, for convenience: a reader has it from another source
     edge                the edge of the tree, so that adding needs no reading; it may be deleted
@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from sealpoint.admin.evidence import note
-from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.signer import Checkpoint, open_checkpoint
+from sealpoint.admin.evidence.note import Checkpoint, VerifierKey, open_checkpoint
 from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError
 
 VERSION: Final = 1

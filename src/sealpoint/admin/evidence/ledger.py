@@ -45,8 +45,8 @@ from sealpoint.admin.evidence.folder import (
     read_members,
     require_regular,
 )
-from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.signer import Checkpoint, Signer, open_checkpoint
+from sealpoint.admin.evidence.note import Checkpoint, Signer, VerifierKey, open_checkpoint
+from sealpoint.admin.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.errors import (
     EntryError,
     HeldError,
@@ -54,18 +54,17 @@ from sealpoint.errors import (
     LedgerTamperedError,
     NoteError,
     OutputError,
-    SealpointError,
-    stopped_by,
+    stopping,
 )
-from sealpoint.keys.files import fsync_path, require_unshared, write_private
+from sealpoint.keys.files import opened
 from sealpoint.merkle import Tree
 
+# How long a writer waits for another one, which needs about a millisecond.
 LOCK_SECONDS: Final = 30.0
-"""How long a writer waits for another one, which needs about a millisecond."""
 
 _RETRY_SECONDS: Final = 0.005
 _HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
-_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO does not wait
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO does not wait
 _MAX_EDGE_BYTES: Final = 1 << 16
 _decode: Final = json.JSONDecoder().raw_decode
 _PENDING: Final = "entries.torn.new"
@@ -98,7 +97,7 @@ class Ledger:
         """
         ledger = cls(folder, signer)
         files = ledger.folder
-        try:
+        with stopping(f"the ledger in {folder} cannot be written", _HINT):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_unshared(folder)
             with _locked(files.entries, os.O_CREAT):
@@ -109,8 +108,6 @@ class Ledger:
                 write_private(files.checkpoint, empty.sign(signer))
                 fsync_path(folder)
                 fsync_path(folder.parent)
-        except OSError as error:
-            raise _refused(error, folder) from None
         with ledger.writing(entry) as writer:
             return writer.add(entry)
 
@@ -129,14 +126,14 @@ class Ledger:
             StoppedError: If it cannot be written.
         """
         self.folder.require()
-        try:
-            with _locked(self.folder.entries) as entries:
-                writer = Writer(self.folder, self.signer, entries, self._state)
-                writer.record_recovery(template)
-                yield writer
-                self._state = writer.state
-        except OSError as error:
-            raise _refused(error, self.folder.path) from None
+        with (
+            stopping(f"the ledger in {self.folder.path} cannot be written", _HINT),
+            _locked(self.folder.entries) as entries,
+        ):
+            writer = Writer(self.folder, self.signer, entries, self._state)
+            writer.record_recovery(template)
+            yield writer
+            self._state = writer.state
 
 
 def require_new(folder: Path) -> None:
@@ -178,13 +175,6 @@ def _take(entries: Path, create: int) -> int | None:
     return None
 
 
-def _refused(error: OSError, folder: Path) -> OSError:
-    """Return the error for what the system refused; an error of sealpoint is returned as it is."""
-    if isinstance(error, SealpointError):
-        return error
-    return stopped_by(error, f"the ledger in {folder} cannot be written", _HINT)
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """A ledger between two entries."""
@@ -221,7 +211,7 @@ class Writer:
         tree.add(line)
         head = Checkpoint.of(self._signer.key.name, tree)
         note = head.sign(self._signer)
-        with _opened(self._folder.new, os.O_TRUNC) as new:
+        with opened(self._folder.new, _WRITE | os.O_TRUNC) as new:
             _write(new, note)
         _append(self._entries, line + b"\n")
         self._folder.new.replace(self._folder.checkpoint)
@@ -294,7 +284,7 @@ class Writer:
 
     def _make_new(self) -> None:
         """Create the file of the next head; its name and the rename before it are then on the disk."""
-        with _opened(self._folder.new, os.O_CREAT | os.O_EXCL):
+        with opened(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL):
             fsync_path(self._folder.path)
 
 
@@ -302,7 +292,7 @@ def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
     """Write the edge of entries of ``size`` bytes. It is checked before use, and need not be on the disk."""
     edge = [base64.b64encode(node).decode() for node in tree.edge]
     data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
-    with suppress(OSError), _opened(folder.edge, os.O_CREAT) as descriptor:
+    with suppress(OSError), opened(folder.edge, _WRITE | os.O_CREAT) as descriptor:
         if os.fstat(descriptor).st_nlink == 1:  # else it is another file too
             os.write(descriptor, data)  # over a longer one: what follows is not read
 
@@ -322,7 +312,6 @@ def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None
 
 
 def _read_last(entries: int, size: int) -> Entry | None:
-    """Return the last of ``size`` entries, without reading the others."""
     if not size:
         return None
     start = max(0, os.fstat(entries).st_size - MAX_ENTRY_BYTES - 2)
@@ -339,16 +328,6 @@ def _is_own(file: Path) -> bool:
         status = file.lstat()
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     return False
-
-
-@contextmanager
-def _opened(file: Path, flags: int) -> Iterator[int]:
-    """Open a file of the ledger to write over it."""
-    descriptor = os.open(file, _WRITE | flags, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _append(entries: int, data: bytes) -> None:

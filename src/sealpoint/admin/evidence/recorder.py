@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from sealpoint.admin.evidence.folder import Entry, Folder
 from sealpoint.admin.evidence.ledger import Ledger, Writer, require_new
-from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.signer import Checkpoint, make_signing_key, open_checkpoint, open_signer
+from sealpoint.admin.evidence.note import (
+    Checkpoint,
+    VerifierKey,
+    make_signing_key,
+    open_checkpoint,
+    open_signer,
+)
 from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.result import Result, describe_ring
 from sealpoint.errors import KeyRingError
+from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.utc import now
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sealpoint.keys.entry import LedgerTable
 
 DRIFT: Final = "ring.drift"
 _CHANGES: Final = ("key.", "ring.create")

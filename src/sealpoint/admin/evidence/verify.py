@@ -28,8 +28,14 @@ from sealpoint.admin.evidence.folder import (
     read_lines,
     read_members,
 )
-from sealpoint.admin.evidence.note import VerifierKey, decode_base64
-from sealpoint.admin.evidence.signer import Checkpoint, open_checkpoint, parse_decimal, read_pin
+from sealpoint.admin.evidence.note import (
+    Checkpoint,
+    VerifierKey,
+    decode_base64,
+    open_checkpoint,
+    parse_decimal,
+    read_pin,
+)
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.errors import (
     EntryError,

@@ -24,6 +24,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
+from sealpoint.admin.keys import files
 from sealpoint.admin.keys.lock import holding
 from sealpoint.errors import (
     FilePermissionsError,
@@ -31,8 +32,8 @@ from sealpoint.errors import (
     MissingExtraError,
     RingFileError,
 )
-from sealpoint.keys import files
 from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.files import read_private
 from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, parse_toml
 from sealpoint.utc import format_utc
 
@@ -81,11 +82,13 @@ class LockedRing:
 
     def replace(self, change: Change) -> LockedRing:
         """Replace the file by a changed one, unless it was changed by hand since it was read."""
-        fresh = files.write_private(files.hidden_file(self.file, "new"), self._changed(change), self.file)
+        fresh = files.write_private(
+            self.file.with_name(f".{self.file.name}.new"), self._changed(change), self.file
+        )
         try:
             RingFile(fresh)
             # The lock does not exclude an editor: a change by hand is found by comparing the bytes.
-            if files.read_private(self.file, forbidden=SHARED) != self.parsed.data:
+            if read_private(self.file, forbidden=SHARED) != self.parsed.data:
                 raise HeldError(
                     f"{self.file} was changed by hand meanwhile",
                     hint="check the change, then run the same command again",

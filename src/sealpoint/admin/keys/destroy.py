@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, now_in_seconds, removed_text
+from sealpoint.admin.keys.files import fsync_path
 from sealpoint.errors import (
     FilePermissionsError,
     KeyMaterialError,
     KeyTransitionError,
     StoppedError,
-    stopped_by,
+    stopping,
 )
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
@@ -38,9 +39,8 @@ from sealpoint.keys.entry import (
     WrappedSource,
     require_entry,
 )
-from sealpoint.keys.files import fsync_path, open_private
-from sealpoint.keys.key import check_value
-from sealpoint.keys.material import parse_material
+from sealpoint.keys.files import open_private
+from sealpoint.keys.key import check_value, parse_material
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import FileSource, InlineSource
 from sealpoint.keys.state import COMMANDS, LEGACY, KeyState
@@ -79,11 +79,11 @@ class OwnFile:
     def remove(self) -> bool:
         """Remove the file, look that nothing is left of it, and return whether it was there."""
         if is_there := self.require_removable():
-            with _stopping(f"{self.path} cannot be removed"):
+            with stopping(f"{self.path} cannot be removed", _AGAIN):
                 self.path.rename(self._hidden)
             try:
                 with self._compared(self._hidden) as descriptor:
-                    with _stopping(f"{self.path} cannot be removed"):
+                    with stopping(f"{self.path} cannot be removed", _AGAIN):
                         self._hidden.unlink()
                         fsync_path(self.path.parent)
                     status = os.fstat(descriptor)
@@ -131,7 +131,7 @@ class OwnFile:
         hidden = self._hidden
         if not _is_there(hidden):
             return
-        with _stopping(f"{hidden} cannot be renamed to {self.path}"):
+        with stopping(f"{hidden} cannot be renamed to {self.path}", _AGAIN):
             with suppress(FileExistsError):
                 os.link(hidden, self.path, follow_symlinks=False)  # unlike rename, never replaces a file
             is_same = os.path.samestat(hidden.lstat(), self.path.lstat())
@@ -179,18 +179,10 @@ def left_file(ring: LockedRing, key_id: str) -> OwnFile | None:
 
 def _is_there(path: Path) -> bool:
     """Whether there is anything at a path. For `os.path.lexists` an error is absence, here it is raised."""
-    with _stopping(f"{path} cannot be examined"), suppress(FileNotFoundError, NotADirectoryError):
+    with stopping(f"{path} cannot be examined", _AGAIN), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
         return True
     return False
-
-
-@contextmanager
-def _stopping(message: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise stopped_by(error, message, _AGAIN) from None
 
 
 Check = Callable[[RingFile, RingEntry], Sequence[str]]

@@ -20,6 +20,7 @@ from shlex import quote
 from string import ascii_lowercase
 from typing import Any, Final
 
+from sealpoint.admin.keys import files
 from sealpoint.admin.keys.change import (
     NEW_RING,
     LockedRing,
@@ -32,7 +33,6 @@ from sealpoint.admin.keys.change import (
 )
 from sealpoint.admin.keys.wrapping import wrap_material
 from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
-from sealpoint.keys import files
 from sealpoint.keys.entry import RingEntry, require_entry, require_types
 from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ringfile import INDEX, RingFile
@@ -60,7 +60,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         fields: Fields = {"state": KeyState.ACTIVE.value, "created": now, "activated": now}
         entry = _new_entry("key", key_id, fields, partial(_keep_in_file, file))
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
-        fresh = files.write_private(files.hidden_file(file, "new"), text.encode())
+        fresh = files.write_private(file.with_name(f".{file.name}.new"), text.encode())
         # A new ring contains no material, and agents of other accounts must be able to read it.
         fresh.chmod(0o644)
         os.link(fresh, file)  # unlike rename, never replaces a file

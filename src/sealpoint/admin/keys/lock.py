@@ -66,7 +66,7 @@ def _take(lock: Path) -> int:
             if error.errno == errno.ENAMETOOLONG:
                 raise OutputError(
                     f"{excerpt(lock.name)}, which is held, is too long",
-                    hint="choose a shorter name: temporary files beside the output have longer ones",
+                    hint="choose a shorter name: temporary files next to the output have longer ones",
                 ) from None
             raise stopped_by(error, f"{lock} cannot be made", _HINT) from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

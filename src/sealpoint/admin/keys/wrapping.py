@@ -156,7 +156,6 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
 
 
 def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
-    """Remove the file of a key that is wrapped, and record that."""
     source, file = _require_wrapped(ring.parsed, key_id), left_file(ring, key_id)
     if file is None:
         return None

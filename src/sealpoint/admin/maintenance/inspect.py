@@ -28,7 +28,7 @@ from sealpoint.admin.maintenance.verify import walk
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import KINDS, is_sealed
 from sealpoint.errors import KeyRingError, SealpointError, UnknownTypeError, excerpt
-from sealpoint.serde.allowlist import SAFE_TYPES
+from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits

@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from sealpoint.admin.databases.rows import BATCH, Batch, RowStore
@@ -126,10 +126,12 @@ class Reason(AnyReason):
     NOT_COMPLETED = "not-completed", "an error ended the run"
 
 
+R = TypeVar("R", bound=AnyReason)
+
 REFUTING: Final = frozenset(reason for reason in Reason if reason.refutes)
 
 
-def applying(reasons: Mapping[Reason, object]) -> list[Reason]:
+def applying(reasons: Mapping[R, object]) -> list[R]:
     """Return the reasons that apply, in their order."""
     return [reason for reason, applies in reasons.items() if applies]
 

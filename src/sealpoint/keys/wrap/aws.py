@@ -15,19 +15,17 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
 from sealpoint.keys.sources import get_text, require_fields, require_text
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState, call_in_time, load_sdk
 from sealpoint.utc import format_utc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 # One attempt: `sealpoint.keys.wrap.wrapper` repeats it.
 CONFIG: Final = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}}

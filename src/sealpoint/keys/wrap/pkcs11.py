@@ -21,10 +21,11 @@ import json
 import os
 import sys
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 from sealpoint.errors import (
     KeyRingError,
@@ -48,9 +49,6 @@ from sealpoint.keys.sources import (
 )
 from sealpoint.keys.wrap import pkcs11helper
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TIMEOUT_SECONDS: Final = 10.0
 

@@ -17,11 +17,9 @@ import os
 import resource
 import sys
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Final
 
 FOREIGN: Final = "Foreign"  # the text was not encrypted by this key, or for another context
 DENIED: Final = "NotPermitted"  # the token does not allow the operation with this key

@@ -17,19 +17,17 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
 from sealpoint.keys.sources import get_text, require_fields, require_text
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState, call_in_time, load_sdk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 # To connect, and between two packets of the answer.
 TIMEOUT_SECONDS: Final = (2.0, 5.0)

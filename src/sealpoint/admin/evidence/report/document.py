@@ -11,21 +11,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sealpoint.admin.evidence.report.questions import WORDS, verdicts
-from sealpoint.admin.evidence.report.sources import MAX_NAME_CHARS, ORDER, Changes, Part, Period, Why, key_of
+from sealpoint.admin.databases.rows import Failures
+from sealpoint.admin.evidence.report.sources import (
+    MAX_NAME_CHARS,
+    ORDER,
+    Changes,
+    Part,
+    Period,
+    Why,
+    key_of,
+    sentence_of,
+)
 from sealpoint.admin.evidence.verify import BEGUN
-from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
+from sealpoint.admin.maintenance.audit import audit_reasons
+from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer, applying
 from sealpoint.base.checkpoint import UUID
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
+from sealpoint.keys.key import active_id
 from sealpoint.keys.state import KEY_BYTES, LEGACY, KeyState
 from sealpoint.utc import format_utc
 
@@ -34,6 +45,229 @@ if TYPE_CHECKING:
 
     from sealpoint.admin.maintenance.heads import Pin
     from sealpoint.admin.maintenance.status import Share
+
+
+class Question(NamedTuple):
+    """What an assessor asks."""
+
+    id: str
+    label: str
+    # Shown means yes.
+    text: str
+    basis: str
+
+
+QUESTIONS: Final = (
+    Question(
+        "opens",
+        "Values open",
+        "Does every value open under the key that its row names, in a row that a saver accepts?",
+        "opening every value",
+    ),
+    Question(
+        "sealed",
+        "Values are sealed",
+        "Does every value have the tag of a sealed value, and is there no table of LangGraph that nothing"
+        " seals?",
+        "tags and names of tables, believed",
+    ),
+    Question(
+        "active-key",
+        "Under the active key",
+        "Is every value under the active key?",
+        "tags, and opening every value",
+    ),
+    Question(
+        "bound",
+        "Bound to their rows",
+        "Is every value bound to its row, so that it does not open in another?",
+        "opening every value",
+    ),
+    Question(
+        "beside",
+        "Nothing else is readable",
+        "Is nothing readable except sealed values, ids and what LangGraph writes in every checkpoint?",
+        "metadata, names and inline values, read without a key",
+    ),
+    Question(
+        "remembered",
+        "As remembered",
+        "Is every checkpoint there, as the thread store remembers it, and none that was deleted?",
+        "comparing every checkpoint with the thread store",
+    ),
+    Question(
+        "pinned",
+        "Thread store continues",
+        "Does the thread store continue the log that was pinned?",
+        "the root over the log of the thread store",
+    ),
+    Question(
+        "keys",
+        "Keys are in date",
+        "Is the active key within its period, and is no value under a key that is compromised or destroyed?",
+        "the ring file, and tags",
+    ),
+    Question(
+        "destroyed-keys",
+        "Keys were destroyed",
+        "Was each destroyed key destroyed after databases were examined, and was its key file removed?",
+        "the ring file",
+    ),
+    Question(
+        "changes",
+        "Changes are recorded",
+        "Is there a ledger of what commands did that verifies, and does it end with this ring?",
+        "the ledger",
+    ),
+)
+Reasons = Mapping[AnyReason, Sequence[str]]
+
+WORDS: Final = {True: "shown", False: "refuted", None: "not shown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a question."""
+
+    question: Question
+    # With the names of the databases that they are about.
+    reasons: Reasons
+
+    @property
+    def word(self) -> str:
+        """``shown``, ``refuted`` or ``not shown``."""
+        return WORDS[answer(self.reasons)]
+
+    def object(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        reasons = [
+            {"reason": reason.value, "sentence": sentence_of(reason), "databases": [*self.reasons[reason]]}
+            for reason in ORDER
+            if reason in self.reasons
+        ]
+        return {**self.question._asdict(), "verdict": self.word, "reasons": reasons}
+
+
+def verdicts(
+    parts: Sequence[Part],
+    entries: Sequence[RingEntry] | None,
+    changes: Changes | None,
+    pin: AnyReason | None,
+    no_heads: AnyReason | None,
+) -> list[Verdict]:
+    """Return the answers to all questions that apply.
+
+    ``pin`` is why the thread store is not shown to continue its pin, ``no_heads`` why none was compared.
+    """
+    active = active_id(entries or ())
+    destroyed = [entry for entry in entries or () if entry.state is KeyState.DESTROYED]
+    found = {
+        "opens": _of_parts(parts, _opens),
+        "sealed": _of_parts(parts, partial(_audited, strict=False)),
+        "active-key": _of_parts(parts, partial(_active, active=active)),
+        "bound": _of_parts(parts, _bound),
+        "beside": _of_parts(parts, partial(_audited, strict=True)),
+        "remembered": _of_parts(parts, partial(_remembered, why_not=no_heads)),
+        "pinned": {pin: ()} if pin else {},
+        "keys": dict.fromkeys(_keys(entries, parts), ()),
+        "changes": dict.fromkeys(changes.reasons if changes else [Why.NO_LEDGER], ()),
+    }
+    if destroyed:
+        found["destroyed-keys"] = dict.fromkeys(_destroyed(destroyed), ())
+    return [Verdict(question, found[question.id]) for question in QUESTIONS if question.id in found]
+
+
+def _of_parts(parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]]) -> Reasons:
+    """Ask of each database; a reason has the names of those that it is about."""
+    reasons: dict[AnyReason, dict[str, None]] = {} if parts else {Reason.NO_DATABASE: {}}
+    for part in parts:
+        for reason in ask(part):
+            reasons.setdefault(reason, {})[part.name] = None
+    return {reason: [*names] for reason, names in reasons.items()}
+
+
+def _failure_reasons(failures: Failures) -> list[AnyReason]:
+    lacks_keys = failures.lacks_keys_only
+    return [Reason.KEYS_MISSING if lacks_keys else Reason.VALUES_FAILED] if failures.count else []
+
+
+def _whole(part: Part) -> list[AnyReason]:
+    """Return why a database was not examined to its end, or has nothing to examine."""
+    return applying(
+        {
+            Reason.DAMAGED: part.damage,
+            Reason.TABLES_MISSING: part.missing,
+            Reason.NO_ROWS: not part.rows,
+        }
+    )
+
+
+def _read(part: Part) -> list[AnyReason]:
+    """Return why not all values were opened."""
+    if part.opening is None:
+        return [*_whole(part), Reason.NOT_OPENED]
+    early = applying({Reason.ENDED_EARLY: not part.opening.complete})
+    return [*_whole(part), *_failure_reasons(part.opening.failures), *early]
+
+
+def _opens(part: Part) -> list[AnyReason]:
+    return [*_read(part), *(part.opening.run.reasons() if part.opening else ())]
+
+
+def _audited(part: Part, *, strict: bool) -> list[AnyReason]:
+    found = audit_reasons(part.audit, strict=strict) if part.audit else [Why.NOT_EXAMINED]
+    return [*_whole(part), *found]
+
+
+def _active(part: Part, active: str | None) -> list[AnyReason]:
+    if active is None:
+        return [Why.NO_RING]
+    others = applying({Reason.OTHER_KEYS: any(key_of(share) != active for share in part.shares)})
+    return [*others, *_read(part), *(part.opening.run.accepted_reasons() if part.opening else ())]
+
+
+def _bound(part: Part) -> list[AnyReason]:
+    if part.opening is None:
+        return _read(part)
+    run = part.opening.run
+    unbound = part.opening.opened + run.accepted > run.bound or run.unbound.rows
+    return [*_read(part), *applying({Reason.NOT_BOUND: unbound}), *run.accepted_reasons()]
+
+
+def _remembered(part: Part, why_not: AnyReason | None) -> list[AnyReason]:
+    if why_not is not None:
+        return [why_not]
+    if part.heads is None:
+        return [Reason.NOT_OPENED]
+    return [*part.heads.check.reasons(), *_failure_reasons(part.heads.failures)]
+
+
+def _keys(entries: Sequence[RingEntry] | None, parts: Sequence[Part]) -> list[AnyReason]:
+    if entries is None:
+        return [Why.NO_RING]
+    active = [entry for entry in entries if entry.state is KeyState.ACTIVE]
+    names = {key_of(share) for part in parts for share in part.shares}
+    used = [entry for entry in entries if (LEGACY if entry.suite == LEGACY else entry.id) in names]
+    return applying(
+        {
+            Why.NO_DUE_DATE: any(entry.expires is None for entry in active),
+            Why.KEY_EXPIRED: any(entry.is_expired(datetime.now(UTC)) for entry in active),
+            Why.COMPROMISED_IN_USE: any(entry.is_compromised for entry in used),
+            Why.DESTROYED_IN_USE: any(entry.state is KeyState.DESTROYED for entry in used),
+            Why.NOT_EXAMINED: any(part.damage for part in parts),
+        }
+    )
+
+
+def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
+    return applying(
+        {
+            Reason.DATABASE_CHECK_WAIVED: any(DATABASE_CHECK in entry.waived for entry in entries),
+            Reason.UNRELATED_ALLOWED: any(RELATION_CHECK in entry.waived for entry in entries),
+            Reason.MATERIAL_NOT_REMOVED: any(entry.material != MATERIAL_REMOVED for entry in entries),
+        }
+    )
+
 
 _ALL: Final = "AES-256-GCM"
 _GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
@@ -296,11 +530,11 @@ def load_template() -> Template:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {
-        "plain": plain,
-        "visible": visible,
-        "short": short,
-        "number": number,
-        "moment": moment,
+        "plain": _plain,
+        "visible": _visible,
+        "short": _short,
+        "number": _number,
+        "moment": _moment,
     }
     source = (
         resources.files("sealpoint.admin.evidence.report")
@@ -310,28 +544,25 @@ def load_template() -> Template:
     return environment.from_string(source)
 
 
-def plain(text: object) -> str:
+def _plain(text: object) -> str:
     """Return a text without characters that do not print, and not too long."""
     whole = str(text)
-    return visible(whole if len(whole) <= _SHOWN_CHARS else f"{whole[: _SHOWN_CHARS - 1]}…")
+    return _visible(whole if len(whole) <= _SHOWN_CHARS else f"{whole[: _SHOWN_CHARS - 1]}…")
 
 
-def visible(text: object) -> str:
-    """Return a text with the codes of characters that do not print."""
+def _visible(text: object) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
 
 
-def short(text: object) -> str:
+def _short(text: object) -> str:
     """Return the beginning of an id or a digest, marked as shortened."""
-    whole = plain(text)
+    whole = _plain(text)
     return whole if len(whole) <= _SHORT_CHARS else f"{whole[:_SHORT_CHARS]}…"
 
 
-def number(value: int | None) -> str:
-    """Return a number with its thousands apart; a dash for none."""
+def _number(value: int | None) -> str:
     return _DASH if value is None else f"{value:,}".replace(",", "\u202f")
 
 
-def moment(text: str | None) -> str:
-    """Return a time for people; a dash for none."""
+def _moment(text: str | None) -> str:
     return _DASH if text is None else text.replace("T", " ").removesuffix("Z")

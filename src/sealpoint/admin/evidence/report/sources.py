@@ -7,18 +7,17 @@ checkpoints once more, as they are then.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.rows import Failure, Failures, Progress
+from sealpoint.admin.databases.rows import Failure, Failures, Progress, RowStore
 from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
+from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
@@ -36,15 +35,12 @@ from sealpoint.errors import (
     RowError,
     SealpointError,
 )
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.state import LEGACY
 from sealpoint.merkle import Tree
+from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import as_utc, format_utc, now
-
-if TYPE_CHECKING:
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.admin.evidence.note import VerifierKey
-    from sealpoint.keys.entry import RingEntry
-    from sealpoint.threads.store import ThreadStore
 
 
 class Why(AnyReason):
@@ -69,8 +65,8 @@ class Why(AnyReason):
 
 
 _ALL: Final[tuple[AnyReason, ...]] = (*Why, *Reason)
+# All reasons: those that refute come first.
 ORDER: Final = (*(each for each in _ALL if each.refutes), *(each for each in _ALL if not each.refutes))
-"""All reasons: those that refute come first."""
 
 # Of reasons that say something else about a whole report than about one run.
 _SENTENCES: Final[dict[AnyReason, str]] = {
@@ -89,21 +85,21 @@ def key_of(share: Share) -> str | None:
     return LEGACY if share.kind is Kind.LEGACY else share.key_id
 
 
+# How many threads with a failure are named, by their HMAC.
 MAX_THREADS: Final = 20
-"""How many threads with a failure are named, by their HMAC."""
 
+# Maximum length of a name from a database.
 MAX_NAME_CHARS: Final = 200
-"""Maximum length of a name from a database."""
 
 _PURPOSE: Final = "report"
 
+# Shows progress: how many values are done, and of how many.
 Move = Callable[[int, int], None]
-"""Shows progress: how many values are done, and of how many."""
 
 
 @dataclass(slots=True)
 class Opening:
-    """What opening all values has shown."""
+    """Result of opening every value."""
 
     run: Verification
     rows: int = 0
@@ -293,7 +289,7 @@ def _mark(key: bytes, failed: Failure) -> str:
     """Return the HMAC of a thread: an id may be the name of a person."""
     thread_id: Any = failed.place.get("thread_id")
     data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
-    return hmac.new(key, data, hashlib.sha256).hexdigest()[:32]
+    return keyed_hash(key, data).hex()[:32]
 
 
 @contextmanager
@@ -306,7 +302,6 @@ def _noted(damage: list[SealpointError]) -> Iterator[None]:
 
 
 def _bounded(place: dict[str, Any]) -> dict[str, Any]:
-    """Return the database and its tables, with names that are not too long."""
     scope = place["scope"]
     names = {
         name: [table[:MAX_NAME_CHARS] for table in scope[name]] for name in ("read", "not_read", "missing")
@@ -356,8 +351,8 @@ def _parse_moment(text: str, more: timedelta) -> datetime:
         raise ValueError(f"{text!r} is out of range") from None
 
 
+# How many entries of a period are listed: the last ones.
 MAX_ENTRIES: Final = 1_000
-"""How many entries of a period are listed: the last ones."""
 
 _SHOWN: Final = ("seq", "at", "run", "event", "outcome", "exit", "actor", "waived", "documents")
 _ACTOR: Final = ("account", "uid", "host")
@@ -452,7 +447,6 @@ def _moment(at: str) -> datetime | None:
 
 
 def _shown(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of an entry that a report lists."""
     actor = {name: entry["actor"].get(name) for name in _ACTOR}
     subject = {name: entry["subject"][name] for name in _SUBJECT if entry["subject"].get(name) is not None}
     return {**{name: entry[name] for name in _SHOWN}, "actor": actor, "subject": subject}
