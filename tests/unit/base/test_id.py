@@ -24,6 +24,7 @@ def test_later_ids_sort_after_earlier_ones(monkeypatch: pytest.MonkeyPatch, tick
     monkeypatch.undo()
     assert ids == sorted(ids)
     assert [*map(str, ids)] == sorted({*map(str, ids)})
+    assert {each.version for each in ids} == {6}
 
 
 def test_ids_of_two_threads_differ_wherever_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:

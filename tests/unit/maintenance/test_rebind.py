@@ -16,7 +16,7 @@ from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
 from sealpoint.admin.maintenance.rebind import Binder
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import SealpointError, UnboundValueError
+from sealpoint.errors import ConfigError, SealpointError, UnboundValueError, UnknownKeyError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.support.databases.checkpoints import at
 from tests.support.databases.rebinding import rebound, run, visible
@@ -239,6 +239,14 @@ def test_forged_readable_metadata_is_not_completed(path: Path) -> None:
     change(path, "UPDATE checkpoints SET metadata = '{\"step\": 9}' WHERE checkpoint_id = '000001'")
     events = run(path, cipher, visible=visible("tenant"))
     assert (len(failures(events)), moved(events)) == (1, 2)
+
+
+def test_keys_that_cannot_be_indexed() -> None:
+    with pytest.raises(UnknownKeyError):
+        Binder(CIPHER, visible(indexed=("user_id",)))
+    for keys in (visible("a", indexed=("a",)), visible(indexed=("step",)), visible("__sealpoint__")):
+        with pytest.raises(ConfigError):
+            Binder(with_index(), keys)
 
 
 # --- writers meanwhile ----------------------------------------------------------------------------
