@@ -95,7 +95,9 @@ def test_a_file_opens_after_a_crash(tmp_path: Path, place: str) -> None:
     for file in (path, other):
         fill(file)
     left = named = 0
-    for round_ in range(KILLS):
+    for round_ in range(100 * KILLS):  # on a busy machine few of the kills are in a transaction
+        if round_ >= KILLS and left > KILLS // 20 and (place == "alone" or named):
+            return
         pair = {"alone": (path, None), "main": (path, other), "attached": (other, path)}[place]
         kill_writer(*pair, after=random.random() / 50)
         journal = path.with_name("app.db-journal")
@@ -106,8 +108,7 @@ def test_a_file_opens_after_a_crash(tmp_path: Path, place: str) -> None:
         assert len(numbers(path)) == 1
         if place != "alone":
             assert numbers(path) == numbers(other)  # both are rolled back, or neither
-    assert left > KILLS // 20
-    assert place == "alone" or named > 0
+    pytest.fail(f"of {100 * KILLS} kills {left} left a journal, and {named} of them one with a super-journal")
 
 
 def test_a_thread_store_opens_after_a_crash(tmp_path: Path) -> None:
