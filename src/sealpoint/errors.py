@@ -455,7 +455,7 @@ class RolledBackError(SealpointError, LookupError):
     """
 
     hint = (
-        "compare all of it with `sealpoint heads verify DB`; after a backup that was restored on purpose, "
+        "compare all of it with `sealpoint verify DB`; after a backup that was restored on purpose, "
         "`sealpoint heads adopt DB --reason TEXT` takes what is there"
     )
 

@@ -175,7 +175,6 @@ COMMANDS: Final = [
 ]
 STORE_COMMANDS: Final = [
     "verify --threads threads.db",
-    "heads verify --threads threads.db",
     "heads seal threads.db",
     "heads adopt --threads threads.db --reason x",
     "heads trim threads.db --before 2020-01-01 --yes",
@@ -418,6 +417,6 @@ def test_a_log_of_holes_takes_no_day(run: Run, scene: Path) -> None:
 
 def test_no_command_waits_for_a_pin(run: Run, scene: Path) -> None:
     os.mkfifo(scene / "pin")
-    ended = run("heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin")
+    ended = run("verify", "app.db", "--threads", "threads.db", "--pin", "pin")
     assert ended.code == Exit.USAGE, ended
     assert "is not a pin" in ended.err

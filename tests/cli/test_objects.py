@@ -48,7 +48,7 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "scrub DB": None,
     "scrub DB --apply": None,
     "decrypt DB --out NEW": True,
-    "heads verify DB --threads STORE": None,
+    "verify DB --threads STORE": None,
     "heads adopt DB --threads STORE --reason x": None,
     "heads seal STORE": True,
     "heads trim STORE --before 2026-01-01 --yes": True,

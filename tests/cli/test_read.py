@@ -464,6 +464,7 @@ def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest
         "orphans": 0,
         "orphan_places": [],
         "heads": None,
+        "pin": None,
         "failed": 0,
         "complete": True,
     }

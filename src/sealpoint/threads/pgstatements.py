@@ -240,7 +240,7 @@ REQUIRE_WRITABLE: Final = """
     SELECT '', '', '', 0, '', 0 WHERE false"""
 
 UPGRADE_HINT: Final = (
-    "let the owner of its schema open it once: run `sealpoint heads verify DB --threads URL` with that role"
+    "let the owner of its schema open it once: run `sealpoint verify DB --threads URL` with that role"
 )
 
 DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"

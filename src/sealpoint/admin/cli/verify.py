@@ -76,51 +76,63 @@ def verify(
     no_threads: Annotated[
         bool, typer.Option("--no-threads", help="Do not use the thread store of the ring file.")
     ] = False,
+    pin: Annotated[
+        Path | None,
+        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
+    ] = None,
     variable: VariableOption = None,
 ) -> None:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.
 
     Exits with 4 if there is one, or with 5 if only keys are missing. A value that is not sealed counts as
     one, unless --allow-plaintext accepts it; then the result is not proven, and the exit code 3.
-    With a thread store, it also names what is missing, or was put back.
+    With a thread store, it also names each checkpoint that is missing or was put back. With --pin, it finds a
+    store that was put back together with the database too.
     """
-    if threads is not None and no_threads:
-        raise typer.BadParameter("--threads names a store", param_hint="--no-threads")
+    if no_threads and (threads is not None or pin is not None):
+        raise typer.BadParameter("--threads and --pin need the thread store", param_hint="--no-threads")
     run.asks(allow_plaintext=allow_plaintext, bound=bound, no_threads=no_threads)
+    pinned = None if pin is None else read_pin(pin)
     with opened_database(run, database, variable) as store, ExitStack() as stack:
         ring = open_ring(run)
         cipher, remembered = RingCipher(ring), None if no_threads else find_threads(threads, ring.path)
-        known = None
+        known = comparison = None
         if remembered is not None:
             checkpoints = CheckpointRows(store, cipher, allow_plaintext=allow_plaintext)
-            known = HeadCheck(checkpoints, stack.enter_context(opened_threads(remembered)))
+            known = stack.enter_context(opened_threads(remembered))
+            comparison = HeadCheck(checkpoints, known)
+        elif pinned is not None:
+            raise typer.BadParameter(
+                "it needs a thread store: name it with --threads, or in [threads] of the ring file",
+                param_hint="--pin",
+            )
         check = Verification(
-            store, cipher, allow_plaintext=allow_plaintext, observer=known, require_bound=bound
+            store, cipher, allow_plaintext=allow_plaintext, observer=comparison, require_bound=bound
         )
 
+        def events() -> Iterator[Event]:
+            if known is not None and pinned is not None:
+                run.result.add(*filter(None, [check_pin(known, pinned)]))
+            yield from check.events()
+
         def end(failed: int) -> Document:
-            run.result.add(*check.reasons(), *(known.reasons() if known else ()))
-            return {**check.counts(), "failed": failed, "heads": known and known.counts()}
+            run.result.add(*check.reasons(), *(comparison.reasons() if comparison else ()))
+            heads = comparison and comparison.counts()
+            return {**check.counts(), "failed": failed, "heads": heads, "pin": pinned and pinned._asdict()}
 
         try:
-            _report_all(run, "verify", check.events(), end, _show)
+            _report_all(run, events(), end)
         finally:
             if check.unbound.rows and not run.as_json:
                 say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
     run.set_code(allow_unproven=allow_unproven)
 
 
-def _report_all(
-    run: Run,
-    title: str,
-    events: Iterable[Event],
-    end: Callable[[int], Document],
-    show: Callable[[Document], None],
-) -> None:
+def _report_all(run: Run, events: Iterable[Event], end: Callable[[int], Document]) -> None:
     """Follow a run, and print each failure as it comes: there may be more than fit into memory.
 
     At the end, also if that is early, ``end`` takes the number of values and rows that are refused; it
-    records reasons, and returns members of the object. ``show`` prints the object as text.
+    records reasons, and returns members of the object.
     """
     refused, differing = Failures(), Failures()  # from what a thread store remembers
     separator = ""
@@ -134,7 +146,7 @@ def _report_all(
         else:
             put(failure_line(failed))
 
-    with watching(title, take) as watch:
+    with watching("verify", take) as watch:
         if run.as_json:
             run.print_object(f'{json.dumps(run.head())[:-1]}, "failures": [')
         try:
@@ -148,7 +160,7 @@ def _report_all(
             if run.as_json:
                 run.print_object(f"\n], {json.dumps(document)[1:]}")
             else:
-                show(document)
+                _show(document)
                 show_causes(refused)
                 for hint in filter(None, differing.causes):
                     say(f"hint: {hint}")
@@ -202,7 +214,7 @@ heads = typer.Typer(
     callback=require_command,
     invoke_without_command=True,
     rich_markup_mode=None,
-    help="Compare a database with its thread store, and maintain the store.",
+    help="Maintain the thread store of a database, which `sealpoint verify` compares it with.",
     epilog="A thread store remembers which checkpoints a database must have; docs/threads.md. Without"
     " --threads or STORE, it is that of [threads] in the ring file.",
 )
@@ -214,53 +226,6 @@ StoreArgument = Annotated[
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-
-
-@heads.command("verify")
-def verify_heads(
-    run: Run,
-    database: DatabaseArgument = None,
-    threads: ThreadsOption = None,
-    pin: Annotated[
-        Path | None,
-        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
-    ] = None,
-    allow_unproven: AllowUnprovenOption = False,
-    variable: VariableOption = None,
-) -> None:
-    """Name each checkpoint that is missing or was put back.
-
-    Every checkpoint is compared with the thread store. Exits with 4 if one differs. With --pin, it also finds
-    a store that was put back together with the database. `sealpoint verify DB` does the same without the pin,
-    and opens all other values too.
-    """
-    result, remembered = run.result, require_threads(run, threads)
-    pinned = None if pin is None else read_pin(pin)
-    with opened_database(run, database, variable) as store, ExitStack() as stack:
-        cipher = RingCipher(open_ring(run))
-        checkpoints = CheckpointRows(store, cipher)
-        known = stack.enter_context(opened_threads(remembered))
-        check = HeadCheck(checkpoints, known)
-        values = Verification(store, cipher, observer=check, columns=checkpoints.with_writes)
-
-        def events() -> Iterator[Event]:
-            if pinned is not None:
-                result.add(*filter(None, [check_pin(known, pinned)]))
-            yield from values.events()
-
-        def end(failed: int) -> Document:
-            result.add(*check.reasons())
-            result.add(Reason.UNBOUND, when=values.unbound.rows > 0)
-            return {"failed": failed, "heads": check.counts(), "pin": pinned and pinned._asdict()}
-
-        _report_all(run, "heads verify", events(), end, _show_comparison)
-    run.set_code(allow_unproven=allow_unproven)
-
-
-def _show_comparison(tail: Document) -> None:
-    count(tail["failed"], "checkpoints that do not open: {}")
-    _show_heads(tail["heads"])
-    show_verdict(tail)
 
 
 @heads.command()

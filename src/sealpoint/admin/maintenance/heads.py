@@ -84,6 +84,7 @@ class HeadCheck(Observer):
 
     def __init__(self, rows: CheckpointRows, store: ThreadStore) -> None:
         self.recorded = self.not_recorded = 0
+        self.is_empty = False  # whether the database was read, and has no checkpoint
         self.found = Counter[Difference]()
         self._rows, self._store = rows, store
         self._labels = {label for column in rows.columns for label in (column.label, column.table)}
@@ -139,6 +140,7 @@ class HeadCheck(Observer):
         """Yield a finding for each head that the database differs from; all of it was read."""
         for spot in self._rows.readable():
             self._seen.setdefault(self._mark(spot), UNBOUND)
+        self.is_empty = not self._seen
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
             self.recorded += bool(head.spot.checkpoint_id)  # a prune records that it began without one
@@ -222,6 +224,7 @@ class HeadCheck(Observer):
         return applying(
             {
                 Reason.HEADS_DIFFER: self.found.total() > self.found[Difference.LEAVING],
+                Reason.NO_ROWS: self.is_empty,
                 Reason.NO_HEADS: not self.recorded,
                 Reason.DELETIONS_INTERRUPTED: self.found[Difference.LEAVING],
             }

@@ -79,7 +79,7 @@ class Reason(AnyReason):
     NOT_ASKED = "not-asked", ""
     NOT_APPLIED = "not-applied", "this is a plan: nothing was changed"
     NO_KEYS = "no-keys", "the ring has no key that opens values"
-    NO_ROWS = "no-rows", "the database has no values"
+    NO_ROWS = "no-rows", "the database has no values, or no checkpoints"
     NO_DATABASE = "no-database", "no database was examined"
     KEY_IN_USE = "key-in-use", "databases have values under the key, which do not open now"
     TABLES_MISSING = "tables-missing", "the database lacks tables that every saver makes"
