@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from sealpoint.base.checkpoint import NULL_TASK_ID
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import EarlierWriteError, WritesLostError
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.sealed.entry import MARK
 from tests.sealed.deltas import KINDS, Database, database
 from tests.sealed.raw import Row
@@ -289,3 +293,33 @@ def test_a_whole_result(db: Database) -> None:
     db.delete(rows(db, task_id=gone["task_id"]))
     state = step(db, Command(resume="yes"), splits)
     assert (state["amount"], state["flagged"]) == (50_000, True)
+
+
+def test_writes_that_are_stored_while_a_child_is_made() -> None:
+    """They are no part of it, and none has gone: LangGraph waits for those of delta channels alone."""
+    serde = EncryptedSerializer(RingCipher(KeyRing([Key("k1", bytes(32), KeyState.ACTIVE)])))
+
+    async def run() -> None:
+        looked, go_on = asyncio.Event(), asyncio.Event()
+
+        class Slow(InMemorySaver):
+            async def aget_tuple(self, config: Any) -> Any:
+                found = await super().aget_tuple(config)
+                looked.set()
+                await go_on.wait()
+                return found
+
+        saver = SealedSaver(Slow(), serde=serde)
+
+        def aput(number: int, parent: Any) -> Any:
+            checkpoint: Any = {**empty_checkpoint(), "v": NEW, "id": checkpoint_id(number)}
+            return saver.aput(parent, checkpoint, {"step": number, MARK: {"log": (1, 1)}}, {})
+
+        first = await aput(1, at(WRITER))
+        child = asyncio.ensure_future(aput(2, first))
+        await looked.wait()
+        await saver.aput_writes(first, [("amount", 1)], "task")
+        go_on.set()
+        assert (await child)["configurable"]["checkpoint_id"] == C2
+
+    asyncio.run(run())

@@ -331,6 +331,13 @@ def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
     return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound
 
 
+def require_calls(calls: Iterable[tuple[str, bytes]], writes: Sequence[StoredWrite]) -> None:
+    """Check that the places of calls, each with its task, are still taken."""
+    for task_id, call in calls:
+        if not is_whole(writes, task_id, call):
+            raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
+
+
 _REMEMBERED: Final = 1_000  # of so many checkpoints
 
 
@@ -345,12 +352,6 @@ class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
         self.setdefault(spot, []).append((task_id, call))
         if len(self) > _REMEMBERED:
             self.popitem(last=False)
-
-    def require(self, spot: Spot, writes: Sequence[StoredWrite]) -> None:
-        """Check that the places of all calls are still taken."""
-        for task_id, call in self.get(spot, ()):
-            if not is_whole(writes, task_id, call):
-                raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
 
     def forget_thread(self, thread_id: str) -> None:
         """Forget a thread: it is deleted."""

@@ -24,7 +24,16 @@ from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
-from sealpoint.sealed.rows import ID_BYTES, Claims, Header, Write, digest_of, new_call, places_of
+from sealpoint.sealed.rows import (
+    ID_BYTES,
+    Claims,
+    Header,
+    Write,
+    digest_of,
+    new_call,
+    places_of,
+    require_calls,
+)
 from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
 from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
@@ -79,14 +88,15 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
     """
     if not asked.place.checkpoint_id:
         return None
-    found = yield get_at(asked.config)
     spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
+    calls = [*parts.acknowledged.get(spot, ())]  # before it looks: others may be stored meanwhile
+    found = yield get_at(asked.config)
 
     def made() -> str:
         require_names(found, spot)
         writes = open_writes(parts.rows, found, spot)
         if not parts.rows.allow_partial:
-            parts.acknowledged.require(spot, writes)
+            require_calls(calls, writes)
         return pack_made(writes)
 
     return (yield Call(made, (), found)) if found else None
