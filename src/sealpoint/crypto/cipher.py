@@ -24,7 +24,6 @@ from sealpoint.errors import (
     TagError,
     UnboundValueError,
     UnknownKeyError,
-    UnknownSuiteError,
     UnknownTypeError,
     excerpt,
 )
@@ -295,10 +294,10 @@ class RingCipher(NeverPickled):
             follow: Whether to reload the ring's file, if there is one, when it changes.
 
         Raises:
-            UnknownSuiteError: If values cannot be sealed in ``suite``.
+            TagError: If values cannot be sealed in ``suite``.
         """
         if suite not in SUITES:
-            raise UnknownSuiteError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}")
+            raise TagError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}", hint="")
         self.suite = suite
         self.tally = CipherTally()
         self._prepared = PreparedRing(ring, suite, self.tally)  # replaced as a whole, which needs no lock

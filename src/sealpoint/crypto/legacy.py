@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.cmac import CMAC
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 
-from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError
+from sealpoint.errors import IntegrityError, SealedValueError, TagError
 
 
 class AesEax:
@@ -70,7 +70,7 @@ class LegacyAes(AesEax):
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Refuse: no new values are sealed in a suite that binds no context."""
-        raise UnknownSuiteError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
+        raise TagError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
 
     def open(self, blob: bytes, context: bytes = b"") -> bytes:
         """Return the data of nonce, tag and ciphertext. ``context`` is not part of it."""

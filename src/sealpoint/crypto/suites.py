@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
-from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError, excerpt
+from sealpoint.errors import IntegrityError, SealedValueError, TagError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES, LEGACY
 
@@ -240,5 +240,5 @@ def make_suite(name: str, key: bytes) -> Suite:
         return LegacyAes(key)
     if name not in SUITES:
         known = ", ".join(sorted((LEGACY, *SUITES)))
-        raise UnknownSuiteError(f"{excerpt(name)} is not a suite; known: {known}")
+        raise TagError(f"{excerpt(name)} is not a suite; known: {known}")
     return SUITES[name](key)

@@ -34,7 +34,6 @@ from urllib.parse import quote, unquote
 from sealpoint.errors import (
     KeyIdError,
     KeyTransitionError,
-    PasswordError,
     RingFileError,
     UnknownKeyError,
     excerpt,
@@ -362,6 +361,7 @@ _DATABASE_FIELDS: Final = frozenset({"path", "url", "service"})
 _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
+LIBPQ_HINT: Final = "remove it from the URL; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
 _PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
 
 
@@ -398,7 +398,7 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
         elif field == "service":
             database = f"postgresql:///?service={quote(database, safe='')}"
         elif has_password(database):  # the message shows nothing of it
-            raise RingFileError(f"{where}: a password stands in 'url'", hint=PasswordError.hint)
+            raise RingFileError(f"{where}: a password stands in 'url'", hint=LIBPQ_HINT)
         elif not is_url(database):
             raise RingFileError(f"{where}: 'url' does not begin with postgresql://")
         if database in found:

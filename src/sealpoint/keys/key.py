@@ -28,10 +28,8 @@ from sealpoint.errors import (
     KeyDisabledError,
     KeyIdError,
     KeyMaterialError,
-    KeyPickleError,
     KeyRingError,
     RingFileError,
-    UnknownSuiteError,
     excerpt,
 )
 from sealpoint.forks import reset_in_child
@@ -64,7 +62,8 @@ class NeverPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
+        hint = "load the ring in the other process; key material is never pickled"
+        raise KeyRingError(f"{type(self).__name__} holds key material and is never pickled", hint=hint)
 
 
 class Material(NeverPickled):
@@ -325,7 +324,7 @@ class Key(NeverPickled):
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
-            UnknownSuiteError: If ``suite`` is another suite.
+            RingFileError: If ``suite`` is another suite.
             KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
             KeyMaterialError: If ``material`` is bytes of the wrong length.
             KeyRingError: If ``state`` is not a `KeyState`.
@@ -333,7 +332,7 @@ class Key(NeverPickled):
         require_key_id(id)
         if suite not in (None, LEGACY):
             hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
-            raise UnknownSuiteError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
+            raise RingFileError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
         if not isinstance(state, KeyState):
             raise KeyRingError(f"key {id!r}: state is {type(state).__name__}, not KeyState")
         require_suite_state(id, suite, state)

@@ -23,7 +23,7 @@ from sealpoint.admin.cli.output import (
     show_table,
 )
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, excerpt
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def show(
         lines = deque(enumerate(read_lines(stream, 1 << 62)), limit)
     try:
         entries = [read_members(line, seq) for seq, line in lines]
-    except EntryError as error:
+    except LedgerTamperedError as error:
         raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
     columns = ("seq", "at", "event", "outcome", "exit", "account", "subject")
     members = {"folder": str(files.path), "entries": entries}

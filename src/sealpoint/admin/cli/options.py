@@ -30,7 +30,7 @@ from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
     DatabaseMissingError,
-    PasswordError,
+    MaintenanceError,
     RingFileMissingError,
     SchemaError,
     SealpointError,
@@ -38,7 +38,7 @@ from sealpoint.errors import (
     ThreadStoreMissingError,
     excerpt,
 )
-from sealpoint.keys.entry import RingEntry, has_password
+from sealpoint.keys.entry import LIBPQ_HINT, RingEntry, has_password
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
@@ -166,7 +166,7 @@ def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | No
     for argument in arguments or ():
         # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
         if has_password(argument):
-            raise PasswordError("a password stands in the name of the database")
+            raise MaintenanceError("a password stands in the name of the database", hint=LIBPQ_HINT)
         kind = find_kind(argument)
         if kind is None:
             raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")

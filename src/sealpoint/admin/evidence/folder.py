@@ -33,7 +33,7 @@ from typing import Any, BinaryIO, Final
 
 from sealpoint.admin.evidence import note
 from sealpoint.admin.evidence.note import Checkpoint, VerifierKey, open_checkpoint
-from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, MaintenanceError, NoteError
 
 VERSION: Final = 1
 MAX_ENTRY_BYTES: Final = 65_535
@@ -99,12 +99,12 @@ class Entry:
         """Return its line, without a newline.
 
         Raises:
-            EntryError: If it has over 65,535 bytes.
+            MaintenanceError: If it has over 65,535 bytes.
         """
         members = {name: getattr(self, name) for name in _NAMES}
         text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_ENTRY_BYTES:
-            raise EntryError(
+            raise MaintenanceError(
                 f"an entry has at most {MAX_ENTRY_BYTES} bytes, and this would have {len(text)}",
                 hint="name fewer databases in one command",
             )
@@ -119,23 +119,27 @@ def read_members(line: bytes, seq: int) -> dict[str, Any]:
         seq: The number that it must have.
 
     Raises:
-        EntryError: If it is not an entry of this version, or has another number.
+        LedgerTamperedError: If it is not an entry of this version, or has another number.
     """
     if len(line) > MAX_ENTRY_BYTES:
-        raise EntryError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
+        raise LedgerTamperedError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
     try:
         members, end = _decode(line.decode("ascii"))
     except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
         members, end = None, -1
     if end != len(line):
-        raise EntryError(f"line {seq} is not JSON in ASCII")
+        raise LedgerTamperedError(f"line {seq} is not JSON in ASCII")
     if not isinstance(members, dict) or type(members.get("v")) is not int or members["v"] != VERSION:
-        raise EntryError(f"line {seq} is not an object of version {VERSION}, which this release reads")
+        raise LedgerTamperedError(
+            f"line {seq} is not an object of version {VERSION}, which this release reads"
+        )
     # Compared as a whole, types too: a ledger has many lines.
     if list(members) != _NAMES or tuple(map(type, members.values())) not in _SHAPES:
-        raise EntryError(f"line {seq} does not have the members of an entry, sorted, and of their types")
+        raise LedgerTamperedError(
+            f"line {seq} does not have the members of an entry, sorted, and of their types"
+        )
     if members["seq"] != seq:
-        raise EntryError(f"line {seq} says that it is entry {members['seq']}")
+        raise LedgerTamperedError(f"line {seq} says that it is entry {members['seq']}")
     return members
 
 

@@ -48,10 +48,10 @@ from sealpoint.admin.evidence.folder import (
 from sealpoint.admin.evidence.note import Checkpoint, Signer, VerifierKey, open_checkpoint
 from sealpoint.admin.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.errors import (
-    EntryError,
     HeldError,
     LedgerSignerError,
     LedgerTamperedError,
+    MaintenanceError,
     NoteError,
     OutputError,
     stopping,
@@ -223,7 +223,9 @@ class Writer:
     def add_document(self, data: bytes) -> str:
         """Write a document, and return the name by which an entry refers to it."""
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise EntryError(f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}")
+            raise MaintenanceError(
+                f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}"
+            )
         digest = digest_of(data)
         file = self._folder.document(digest)
         if not file.exists():
@@ -318,7 +320,7 @@ def _read_last(entries: int, size: int) -> Entry | None:
     line = os.pread(entries, MAX_ENTRY_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
     try:
         return Entry(**read_members(line, size - 1))
-    except EntryError as error:
+    except LedgerTamperedError as error:
         raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 
 

@@ -29,7 +29,6 @@ from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import (
     DatabaseCorruptError,
-    EntryError,
     KeyRingError,
     LedgerTamperedError,
     RowError,
@@ -409,7 +408,7 @@ def find_changes(
                 if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
-    except (EntryError, LedgerTamperedError, FileNotFoundError):
+    except (LedgerTamperedError, FileNotFoundError):
         reasons.add(Why.NOT_EXAMINED)  # the check has said why
     if head is not None and tree.root() != head.root:  # else replaced since the check
         reasons.add(Reason.LEDGER_BROKEN)
