@@ -139,8 +139,6 @@ class _Sealing(NamedTuple):
 
 
 class _Opening(NamedTuple):
-    """What opening a value with one tag needs."""
-
     inner: str
     key: Key
     suite: str

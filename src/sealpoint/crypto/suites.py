@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
@@ -26,6 +26,9 @@ from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation,
 from sealpoint.errors import IntegrityError, SealedValueError, TagError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES, LEGACY
+
+if TYPE_CHECKING:
+    from sealpoint.crypto.legacy import LegacyAes
 
 # Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
 # smaller values the copy is faster.
@@ -58,21 +61,6 @@ def random_source() -> Callable[[int], bytes]:
 
 
 _random: Final = random_source()
-
-
-class Suite(Protocol):
-    """One suite under one key."""
-
-    DESCRIPTION: ClassVar[str]  # as reports name the algorithm
-
-    def __init__(self, key: bytes) -> None:
-        """Prepare to seal and open under ``key``."""
-
-    def seal(self, data: bytes, context: bytes) -> bytes:
-        """Encrypt and authenticate ``data``, and authenticate ``context``."""
-
-    def open(self, blob: bytes, context: bytes) -> bytes:
-        """Return the data, or raise `SealedValueError` or `IntegrityError`."""
 
 
 def _too_short(blob: bytes, least: int) -> SealedValueError:
@@ -225,7 +213,11 @@ class _Sealing(NamedTuple):
     messages: count[int]
 
 
-SUITES: Final[Mapping[str, type[Suite]]] = {
+# One suite under one key. `seal` authenticates data and context; `open` returns the data, or raises
+# `SealedValueError` or `IntegrityError`. A suite has a DESCRIPTION, as reports name the algorithm.
+Suite: TypeAlias = "Cobblestone256 | Xaes256Gcm | LegacyAes"
+
+SUITES: Final[Mapping[str, type[Cobblestone256 | Xaes256Gcm]]] = {
     "cobblestone256": Cobblestone256,
     "xaes256gcm": Xaes256Gcm,
 }

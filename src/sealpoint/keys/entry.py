@@ -161,7 +161,9 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
     return held[key_id]
 
 
-def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tuple[RingEntry, Source | None]:
+def read_entry(
+    table: Mapping[str, Any], file: Path, wrappers: Wrappers
+) -> tuple[RingEntry, KeySource | None]:
     """Return what the table of a key in a ring file says, and its source if there is any material."""
     require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
     where = f"{file}: key {require_key_id(table['id'])!r}"
@@ -188,8 +190,7 @@ def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tupl
 
 def _read_source(
     table: Mapping[str, Any], state: KeyState, wrappers: Wrappers, where: str
-) -> tuple[Source | None, dict[str, Any]]:
-    """Return the source of a key, and what its entry records of it."""
+) -> tuple[KeySource | None, dict[str, Any]]:
     if "source" not in table:
         return None, {}
     found, is_destroyed = table["source"], state is KeyState.DESTROYED
@@ -273,7 +274,10 @@ class WrappedSource:
         return self.wrapper.unwrap(self.blob, self.context)
 
 
-def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> Source:
+KeySource = Source | WrappedSource
+
+
+def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> KeySource:
     """Parse the source of a key, which may be wrapped. No material is read, and no service is asked."""
     if isinstance(source, dict) and WrappedSource.kind in source:
         return WrappedSource.parse(source, wrappers, key_id, where)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
@@ -45,7 +45,6 @@ from sealpoint.keys.stats import FAILED, READ, tally
 from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from sealpoint.keys.entry import RingEntry
@@ -252,11 +251,6 @@ class KeyedHash:
         mac = self._prepared.copy()
         mac.update(data)
         return mac.finalize()
-
-
-def keyed_hash(key: bytes, data: bytes) -> bytes:
-    """Return HMAC-SHA256 of ``data``, 32 bytes, for blind indexes."""
-    return KeyedHash(key)(data)
 
 
 def check_value(key: bytes) -> str:

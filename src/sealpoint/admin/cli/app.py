@@ -31,7 +31,7 @@ from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, r
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
-from sealpoint.keys.key import keyed_hash
+from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
@@ -216,7 +216,7 @@ def _thread(ring: RingFile, thread: str) -> str | None:
         key = KeyRing.load(ring.origin.path).index_key("ledger")
     except KeyRingError:
         return None
-    return "hmac-sha256:" + keyed_hash(key, thread.encode("utf-8", "surrogatepass")).hex()
+    return "hmac-sha256:" + KeyedHash(key)(thread.encode("utf-8", "surrogatepass")).hex()
 
 
 def _waived(options: Mapping[str, Any]) -> list[str]:

@@ -179,11 +179,11 @@ def check(run: Run) -> None:
     wrapper fails or says that it soon will; disabled keys do not count.
     """
     file = run.ring_file
-    found = edit.check_ring(file)
+    found, of_index = edit.check_ring(file)
     entries = [entry for entry in read_entries(run, file) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     needed = [found[entry.id] for entry in entries if entry.state.opens]
-    errors = [error for error in (*needed, edit.check_index(file)) if error is not None]
+    errors = [error for error in (*needed, of_index) if error is not None]
     _warn_of_files(run)
     unwrapped = {str(entry.wrapper) for entry in entries if found[entry.id] is None}
     wrappers = wrapping.check_wrappers(file, unwrapped)
@@ -312,7 +312,7 @@ def disable(
 @app.command()
 def enable(run: Run, key_id: KeyArgument) -> None:
     """Let a disabled key open values again."""
-    edit.enable_key(run.ring_file, key_id)
+    edit.change_state(run.ring_file, key_id, KeyState.DECRYPT_ONLY)
     show_keys(run, [key_id])
 
 
@@ -322,7 +322,7 @@ def compromise(run: Run, key_id: KeyArgument) -> None:
 
     Every command that reads the ring reports it. Refused while the key is active: promote another key first.
     """
-    edit.compromise_key(run.ring_file, key_id)
+    edit.change_state(run.ring_file, key_id, KeyState.COMPROMISED)
     show_keys(run, [key_id])
     say(f"Reseal its rows: {command_line('rotate DB --apply', run.keys)}")
     say(f"Then refuse it at once: {command_line(f'keys disable {key_id} --db DB', run.keys)}")

@@ -56,7 +56,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _NAMES: Final = list(_KINDS)
 _SHAPES: Final = frozenset(product(*_KINDS.values()))
-_decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
+decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def read_members(line: bytes, seq: int) -> dict[str, Any]:
     if len(line) > MAX_ENTRY_BYTES:
         raise LedgerTamperedError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
     try:
-        members, end = _decode(line.decode("ascii"))
+        members, end = decode(line.decode("ascii"))
     except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
         members, end = None, -1
     if end != len(line):
@@ -183,11 +183,6 @@ class Folder:
         if not (self.checkpoint.is_file() or self.entries.is_file()):
             raise LedgerMissingError(f"there is no ledger in {self.path}")
 
-    def require_documents(self) -> None:
-        """Check that there is a folder for documents."""
-        if self.documents.is_symlink() or not self.documents.is_dir():
-            raise LedgerTamperedError(f"{self.documents} is not a folder, as it is in each ledger")
-
     def read_key(self) -> VerifierKey:
         """Return the verifier key in the folder, which proves nothing to a reader."""
         return VerifierKey.parse(self._read(self.vkey).decode(errors="replace").strip())
@@ -207,11 +202,11 @@ class Folder:
             return None
         return head if head.size == size + 1 and len(tail) <= _LINE_BYTES else None
 
-    def read_entries(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield the members of the first entries."""
+    def read_entries(self, count: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        """Yield the first entries, each as its line and its members."""
         with open_regular(self.entries) as stream:
             for seq, line in enumerate(read_lines(stream, count)):
-                yield read_members(line, seq)
+                yield line, read_members(line, seq)
 
     def _read(self, file: Path) -> bytes:
         try:

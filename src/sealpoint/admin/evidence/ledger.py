@@ -39,6 +39,7 @@ from sealpoint.admin.evidence.folder import (
     MAX_ENTRY_BYTES,
     Entry,
     Folder,
+    decode,
     digest_of,
     open_regular,
     read_lines,
@@ -66,7 +67,6 @@ _RETRY_SECONDS: Final = 0.005
 _HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO does not wait
 _MAX_EDGE_BYTES: Final = 1 << 16
-_decode: Final = json.JSONDecoder().raw_decode
 _PENDING: Final = "entries.torn.new"
 _MAX_PENDING: Final = 1 << 20
 
@@ -303,7 +303,7 @@ def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None
     """Return the tree if the last entry was completed: the edge is that of the checkpoint."""
     try:
         with open_regular(folder.edge) as stream:
-            found, _ = _decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
+            found, _ = decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
         edge = [base64.b64decode(node, validate=True) for node in found["edge"]]
         tree = Tree.from_edge(checkpoint.size, edge)
         if found["bytes"] == size and tree.root() == checkpoint.root:

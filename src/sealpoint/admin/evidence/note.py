@@ -135,7 +135,6 @@ def open_note(note: bytes, key: VerifierKey) -> str:
 
 
 def _split(note: bytes) -> tuple[str, list[tuple[str, bytes, bytes]]]:
-    """Return the text of a note, and of each signature line the name, the key id and the signature."""
     if len(note) > MAX_BYTES:
         raise NoteError(f"a signed note has at most {MAX_BYTES} bytes, and this has {len(note)}")
     try:

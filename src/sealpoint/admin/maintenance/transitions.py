@@ -48,13 +48,13 @@ def disable_key(
     *,
     listed: Sequence[str] | None = None,
 ) -> None:
-    """Disable a key, unless a database has rows under it. See `edit.disable_key`."""
+    """Disable a key, unless a database has rows under it. A disabled key is not changed."""
 
     def require(ring: RingFile, entry: RingEntry) -> None:
         _require_listed(ring, listed)
         require_unused([entry], stores, f"cannot disable {key_id!r}")
 
-    edit.disable_key(path, key_id, require)
+    edit.change_state(path, key_id, KeyState.DISABLED, require)
 
 
 def destroy_key(

@@ -269,7 +269,6 @@ def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
     )
 
 
-_ALL: Final = "AES-256-GCM"
 _GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -309,7 +308,7 @@ def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
 
         return [LegacyAes.DESCRIPTION]
     suites = sorted({share.suite for share in shares if share.suite is not None})
-    return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or [_ALL]
+    return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or ["AES-256-GCM"]
 
 
 def _last_use(ids: Sequence[str]) -> str | None:
@@ -555,7 +554,6 @@ def _visible(text: object) -> str:
 
 
 def _short(text: object) -> str:
-    """Return the beginning of an id or a digest, marked as shortened."""
     whole = _plain(text)
     return whole if len(whole) <= _SHORT_CHARS else f"{whole[:_SHORT_CHARS]}…"
 
