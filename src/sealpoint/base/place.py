@@ -142,13 +142,6 @@ _QUOTED: Final = f'"{KEY}"'.encode()
 _ESCAPE: Final = rb"\u00"  # of each ASCII character
 
 
-class Frame(NamedTuple):
-    """The content of `KEY`."""
-
-    tag: str | None  # of the sealed value, if it is valid
-    value: bytes | None  # the sealed bytes, if there are any
-
-
 def has_frame(metadata: bytes | str | None) -> bool:
     """Whether there is a frame in a metadata column.
 
@@ -167,13 +160,13 @@ def has_frame(metadata: bytes | str | None) -> bool:
         return has_key
 
 
-def read_frame(frame: Any) -> Frame:
-    """Return what is in the content of `KEY`."""
+def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
+    """Return what is in the content of `KEY`: the tag of a sealed value, if it is valid, and its bytes."""
     if not isinstance(frame, dict):
-        return Frame(None, None)
+        return None, None
     tag, text = frame.get("type"), frame.get("value")
     # LangGraph's own cipher binds no context: such a value may have been copied from any row.
-    return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
+    return tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text)
 
 
 def encode_value(value: bytes) -> str:

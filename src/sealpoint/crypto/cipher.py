@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import count
 from math import inf
 from time import monotonic
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
 from sealpoint.crypto.suites import SUITES, Suite, make_suite
@@ -125,28 +125,13 @@ class Opened(NamedTuple):
 _opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
 
 
-class _Sealing(NamedTuple):
-    """What sealing a value of one type needs: the tag, the function, and the beginning of the context.
+# What sealing a value of one type needs: tag, key, beginning of the context, and the function, whose key is
+# without a secret: it is not used for values that have one.
+_Sealing: TypeAlias = "tuple[str, Key, bytes, Work, count[int]]"
 
-    ``seal`` uses the key without a secret, so it is not used for values that have one.
-    """
-
-    tag: str
-    key: Key
-    head: bytes
-    seal: Work
-    counter: count[int]
-
-
-class _Opening(NamedTuple):
-    inner: str
-    key: Key
-    suite: str
-    head: bytes
-    open: Work
-    counter: count[int]
-    authenticated: bool
-    key_id: str | None
+# What opening a value with one tag needs: type, key, suite, beginning of the context, and the function; the
+# last two are `authenticated` and `key_id` of `Opened`.
+_Opening: TypeAlias = "tuple[str, Key, str, bytes, Work, count[int], bool, str | None]"
 
 
 class PreparedRing(NeverPickled):
@@ -218,7 +203,7 @@ class PreparedRing(NeverPickled):
         flags = ("dek",) * is_mixed + ("row",) * is_bound
         tag = Tag(inner, self._suite, flags, key.id).format()
         seal = self._suite_of(key, self._suite, None).seal
-        return _Sealing(tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id))
+        return tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id)
 
     def _prepare_open(self, text: str, is_bound: bool = False, is_mixed: bool = False) -> _Opening:
         tag = parse_tag(text)
@@ -227,7 +212,7 @@ class PreparedRing(NeverPickled):
         counter = self._tally.counter(kind, key.id)
         open_ = self._suite_of(key, tag.suite, None).open
         authenticated = tag.suite != LEGACY
-        return _Opening(tag.inner, key, tag.suite, pack_tag(text), open_, counter, authenticated, tag.key_id)
+        return tag.inner, key, tag.suite, pack_tag(text), open_, counter, authenticated, tag.key_id
 
     def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
         """Make all checks that need no cryptography, and return the key."""

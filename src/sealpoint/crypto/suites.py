@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
@@ -133,6 +133,10 @@ def derive_xaes_key(key: bytes, prefix: bytes) -> bytes:
     return kdf.derive(key)
 
 
+# A nonce prefix, its cipher, and the number of messages sealed with it.
+_Sealing: TypeAlias = "tuple[bytes, AESGCM, count[int]]"
+
+
 class Xaes256Gcm:
     """C2SP XAES-256-GCM under a key of 32 bytes. It does not commit to the key.
 
@@ -156,7 +160,7 @@ class Xaes256Gcm:
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Return nonce, ciphertext and tag: 40 bytes more."""
         sealing = self._sealing
-        if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
+        if sealing is None or next(sealing[2]) >= self.MAX_MESSAGES:
             sealing = self._draw()
         prefix, cipher, _ = sealing
         tail = _random(_HALF_BYTES)
@@ -172,7 +176,7 @@ class Xaes256Gcm:
         """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
         prefix = _random(_HALF_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
-        self._sealing = _Sealing(prefix, cipher, count(1))
+        self._sealing = prefix, cipher, count(1)
         return self._sealing
 
     def reset_after_fork(self) -> None:
@@ -196,21 +200,10 @@ class Xaes256Gcm:
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
         if known is None:  # cached only after authentication, so that forged prefixes do not displace others
-            self._keep(prefix, cipher)
+            if len(self._ciphers) >= self.MAX_PREFIXES:
+                self._ciphers = {}  # replaced as a whole, which needs no lock
+            self._ciphers[prefix] = cipher
         return data
-
-    def _keep(self, prefix: bytes, cipher: AESGCM) -> None:
-        if len(self._ciphers) >= self.MAX_PREFIXES:
-            self._ciphers = {}  # replaced as a whole, which needs no lock
-        self._ciphers[prefix] = cipher
-
-
-class _Sealing(NamedTuple):
-    """A nonce prefix, its cipher, and the number of messages sealed with it."""
-
-    prefix: bytes
-    cipher: AESGCM
-    messages: count[int]
 
 
 # One suite under one key. `seal` authenticates data and context; `open` returns the data, or raises
