@@ -191,12 +191,12 @@ def check(run: Run) -> None:
         {
             Reason.KEYS_MISSING: errors,
             Reason.NO_KEYS: not needed,
-            Reason.WRAPPERS_FAILING: any(each.is_failing for each in wrappers),
+            Reason.WRAPPERS_FAILING: any(each["is_failing"] for each in wrappers),
         }
     )
     members = {
         "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
-        "wrappers": [dataclasses.asdict(each) for each in wrappers],
+        "wrappers": wrappers,
     }
     run.end(members, _show_check)
     for error in errors:
