@@ -18,7 +18,6 @@ The value is bound to its row. A frame that is not sealed under a key is never w
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -184,7 +183,7 @@ def decode_value(text: Any) -> bytes | None:
         return None
     try:
         value = b64decode(text, validate=True)
-    except (Base64Error, ValueError):
+    except ValueError:
         return None
     rest = len(value) % 3
     is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
