@@ -372,7 +372,7 @@ class RingCipher(NeverPickled):
             The inner type name and the serializer's bytes, whether both are authenticated, and by which key.
 
         Raises:
-            TagError: If ``tag`` is not a valid type tag (or one of its subclasses, for suite and flags).
+            TagError: If ``tag`` is not a valid type tag.
             SealedValueError: If ``blob`` is not bytes, or too short.
             UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not available.
             ContextMissingError, UnboundValueError: If only one of tag and call has a row.
