@@ -37,7 +37,6 @@ from sealpoint.admin.cli.output import (
     count,
     failure_line,
     failure_object,
-    failure_reasons,
     place_line,
     put,
     say,
@@ -47,7 +46,7 @@ from sealpoint.admin.cli.output import (
 )
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance import inspect as contents
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt

@@ -16,7 +16,6 @@ from sealpoint.admin.cli.output import (
     Document,
     complain,
     count,
-    print_text,
     put,
     require_command,
     say,
@@ -198,7 +197,7 @@ def prove(
     line, proof = make_proof(path, seq)
     text = bytes(proof).decode()
     members = {"folder": str(path), "entry": line.decode("ascii", "backslashreplace"), "proof": text}
-    run.end(members, lambda _: print_text(text))
+    run.end(members, lambda _: print(text, end=""))
 
 
 def _require_table(ring: RingFile) -> LedgerTable:

@@ -35,7 +35,6 @@ from sealpoint.admin.cli.output import (
     count,
     failure_line,
     failure_object,
-    failure_reasons,
     place_line,
     put,
     require_command,
@@ -56,7 +55,7 @@ from sealpoint.admin.maintenance.heads import (
     read_pin,
     write_pin,
 )
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import excerpt

@@ -317,16 +317,6 @@ class Replacement(NamedTuple):
     document: str = ""  # JSON of a Postgres checkpoint
 
 
-class WholeRowStore(RowStore, Protocol):
-    """A store of whole rows."""
-
-    def narrowed(self) -> AbstractContextManager[None]:
-        """Leave only checkpoints within the context: `columns` has no others."""
-
-    def remove_sentinels(self) -> int:
-        """Remove sentinels that no checkpoint of their thread and namespace names; return how many."""
-
-
 def pages(
     store: RowStore, column: Column, selection: Selection = EVERYTHING, batch: Batch = BATCH
 ) -> Iterator[Page]:

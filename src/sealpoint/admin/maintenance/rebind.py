@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_decodable, require_readable
-from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
     Events,
     Replacement,
     RowStore,
-    WholeRowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
 from sealpoint.admin.maintenance.job import Action, Job, Step, action_of

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
-from sealpoint.admin.databases.rows import BATCH, Batch, RowStore
+from sealpoint.admin.databases.rows import BATCH, Batch, Failures, RowStore
 from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.keys.entry import RingEntry
@@ -134,6 +134,12 @@ REFUTING: Final = frozenset(reason for reason in Reason if reason.refutes)
 def applying(reasons: Mapping[R, object]) -> list[R]:
     """Return the reasons that apply, in their order."""
     return [reason for reason, applies in reasons.items() if applies]
+
+
+def failure_reasons(failures: Failures) -> list[Reason]:
+    """Return why an answer with these is no: with another ring, values whose key is missing may open."""
+    lacks_keys = failures.lacks_keys_only
+    return [Reason.KEYS_MISSING if lacks_keys else Reason.VALUES_FAILED] if failures.count else []
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -216,7 +216,8 @@ class Verification:
     """One run over a database, and what it has counted.
 
     Attributes:
-        covered: How many sealed values opened, by the label of their column and their key.
+        opened: How many sealed values opened, by their key.
+        covered: The same by the label of their column and their key.
         newest: The greatest id of a checkpoint with a value that opened, by key. A UUID of version 6, which
             names its time; it is the writer's.
         accepted: How many values were accepted although no key authenticates them or their type.
@@ -239,6 +240,7 @@ class Verification:
 
         With ``require_bound`` every value and checkpoint must be bound to its row, also if none is.
         """
+        self.opened = Counter[str]()
         self.covered = Counter[tuple[str, str]]()
         self.newest = dict[str, str]()
         self.accepted = self.legacy = self.bound = 0
@@ -259,14 +261,6 @@ class Verification:
             examine=self._examine,
             columns=[column.widened for column in read],
         )
-
-    @property
-    def opened(self) -> Counter[str]:
-        """How many sealed values opened under which key."""
-        found = Counter[str]()
-        for (_, key_id), values in self.covered.items():
-            found[key_id] += values
-        return found
 
     @property
     def unbound(self) -> Places:
@@ -335,6 +329,7 @@ class Verification:
             self.accepted += 1
             self.legacy += is_legacy(cell.tag)
         else:
+            self.opened[opened.key_id] += 1
             self.covered[cell.where.column.label, opened.key_id] += 1
             checkpoint_id = cell.where.names.get("checkpoint_id", "")
             if checkpoint_id > self.newest.get(opened.key_id, "") and DATED_ID.fullmatch(checkpoint_id):
