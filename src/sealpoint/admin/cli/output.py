@@ -313,5 +313,7 @@ class ShownFailures(Failures):
         if self._shown:
             show_causes(self)
         result.add(*failure_reasons(self))
-        kept = [] if self._shown else [failure_object(failed) for failed in self.kept]
-        return {"failed": self.count, "failures": kept}
+        return {
+            "failed": self.count,
+            "failures": [] if self._shown else [failure_object(failed) for failed in self.kept],
+        }

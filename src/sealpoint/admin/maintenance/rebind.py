@@ -21,19 +21,19 @@ from sealpoint.admin.databases.rows import (
     RowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.job import Action, Job, Step, action_of
+from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
 from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
-from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.maintenance.status import Share
 from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
-from sealpoint.crypto import KeyRing, Opened, RingCipher
+from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import ConfigError, MetadataError, RowError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
 from sealpoint.sealed.layout import Inline, Sentinels
 from sealpoint.sealed.rows import (
     PLAIN,
@@ -330,15 +330,6 @@ def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
         yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
 
 
-def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
-    if is_bound(share) is not options.unbind:
-        examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
-        return Action.INDEX if examined else Action.NONE
-    if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
-        return Action.ROTATE
-    return action_of(share, ring, options, is_done=False)
-
-
 def is_bound(share: Share) -> bool:
     """Whether values of a share are bound to their rows."""
     return "row" in share.flags
@@ -372,10 +363,14 @@ class RebindJob(Job):
         super().require_fitting()
         require_not_remembered(self._store, self._cipher, self._options)
 
-    def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
-        """Return what the job would do with the rows. See `Job.plan`."""
-        shares, ring = status(self._rows, damage=damage), self._cipher.ring
-        return [Step(share, _action(share, ring, self._options)) for share in shares]
+    def _action(self, share: Share) -> Action:
+        options = self._options
+        if is_bound(share) is not options.unbind:
+            examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
+            return Action.INDEX if examined else Action.NONE
+        if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
+            return Action.ROTATE
+        return action_of(share, self._cipher.ring, options, is_done=False)
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         options = replace(self._options, allow_thread_store=True)

@@ -168,7 +168,8 @@ class Result:
         self._command = command
         self._began = now()
         self._options = dict(options or {})
-        self._ring: dict[str, Any] | None = None
+        # The ring whose keys, or whose word about keys, the run goes by.
+        self.ring: dict[str, Any] | None = None
         self._reasons = set[Reason]()
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
@@ -192,10 +193,6 @@ class Result:
         self.add(Reason.TABLES_MISSING, when=bool(store.missing_tables))
         self._parts.append(found)
         return found
-
-    def uses_ring(self, file: Path, entries: Sequence[RingEntry]) -> None:
-        """Record the ring whose keys, or whose word about keys, the run goes by."""
-        self._ring = {"file": str(file), **describe_ring(entries)}
 
     def add(self, *reasons: Reason, when: bool = True) -> None:
         """Record why ``ok`` is not true, if ``when``."""
@@ -233,7 +230,7 @@ class Result:
 
     def tail(self) -> dict[str, Any]:
         """Return what is known when a run ends."""
-        return {"ring": self._ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
+        return {"ring": self.ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the whole object around what the command found."""

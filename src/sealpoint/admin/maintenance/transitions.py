@@ -96,8 +96,10 @@ def destroy_key(
 def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
     """Refuse a transition if the ring file was changed after its databases were opened."""
     if listed is not None and tuple(listed) != ring.databases:
-        hint = "check the change, then run the same command again"
-        raise HeldError(f"the [[database]] entries of {ring.origin.path} were changed meanwhile", hint=hint)
+        raise HeldError(
+            f"the [[database]] entries of {ring.origin.path} were changed meanwhile",
+            hint="check the change, then run the same command again",
+        )
 
 
 def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
@@ -106,8 +108,9 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
         counts = store.count()
         for entry in entries:
             if rows := rows_under(counts, entry):
-                message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
-                raise KeyInUseError(message, hint=_way_out(entry))
+                raise KeyInUseError(
+                    f"{what}: {store.name} has {rows} rows under {entry.id!r}", hint=_way_out(entry)
+                )
 
 
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:

@@ -123,8 +123,7 @@ def require_own_document(cell: Cell, opened: Opened) -> Any:
     if cell.where.column.in_json and isinstance(document, dict):
         document = {**document, "channel_values": {}}
     if not isinstance(document, Inert):
-        checkpoint_id = cell.where.names["checkpoint_id"]
-        require_document(document, checkpoint_id, lambda value: isinstance(value, Inert))
+        require_document(document, cell.where.names["checkpoint_id"], lambda value: isinstance(value, Inert))
     return document
 
 

@@ -141,8 +141,10 @@ class NewSchema:
         _require_possible(name)
         for table in NAMES:
             if table not in found.layouts:
-                hint = "let LangGraph create it: call setup() of the saver, then run the command again"
-                raise SchemaError(f"the schema lacks table {table!r}", hint=hint)
+                raise SchemaError(
+                    f"the schema lacks table {table!r}",
+                    hint="let LangGraph create it: call setup() of the saver, then run the command again",
+                )
         self.name, self._layouts = name, found.layouts
         self._connection, _ = connect(url, writable=True)
         try:
@@ -217,13 +219,16 @@ class NewSchema:
         except (errors.DuplicateSchema, errors.UniqueViolation):
             raise OutputError(f"schema {shown} is there already", hint=_EXISTS_HINT) from None
         except errors.UntranslatableCharacter:
-            what = f"schema name {shown} is not in the encoding of the server"
-            raise OutputError(what, hint=_NAME_HINT) from None
+            raise OutputError(
+                f"schema name {shown} is not in the encoding of the server", hint=_NAME_HINT
+            ) from None
         except errors.LockNotAvailable:
             raise HeldError(f"another session is creating schema {shown}") from None
         except errors.InsufficientPrivilege:
-            hint = "grant it CREATE on the database, or connect as a role that has it"
-            raise AccessError("the role may not create a schema in the database", hint=hint) from None
+            raise AccessError(
+                "the role may not create a schema in the database",
+                hint="grant it CREATE on the database, or connect as a role that has it",
+            ) from None
 
     def _revoke_rights(self) -> None:
         from psycopg.sql import SQL, Identifier

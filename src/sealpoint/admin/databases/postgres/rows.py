@@ -227,10 +227,9 @@ class PostgresRows(CheckedTables):
                 return self._unread(column, bound.key, oversized())
             return self._cells(column, after, bound, selection)
 
-        def alone(bound: Bound) -> list[Cell]:
-            return self._alone(column, bound.key)
-
-        bound, found = self._batch(column, READ, after, selection, batch, cells, alone)
+        bound, found = self._batch(
+            column, READ, after, selection, batch, cells, lambda bound: self._alone(column, bound.key)
+        )
         return Page(found or (), bound.next if bound else None)
 
     def _batch(
