@@ -255,8 +255,7 @@ def promote(
         parts = [run.result.looks_at(store) for store in found.stores]
         before = transitions.promote_key(file, key_id, found.stores, listed=found.entries)
         _warn_of_unrelated(run, file, found.stores)
-    changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
-    show_keys(run, changed, {"databases": parts})
+    show_keys(run, ([key_id] if before in (None, key_id) else [key_id, str(before)]), {"databases": parts})
     if before == key_id:
         say(f"{key_id} was active already.")
     else:

@@ -209,7 +209,7 @@ class Change:
             **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
-            **({"scrubbed": scrubbed and scrubbed_object(scrubbed)} if self.scrubs else {}),
+            **({"scrubbed": scrubbed and _scrubbed_object(scrubbed)} if self.scrubs else {}),
             "seconds": round(outcome.seconds, 3),
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
@@ -231,7 +231,7 @@ class Change:
                 if number:
                     say(_sentence(line, number))
         if outcome.scrubbed:
-            put(search_result(outcome.scrubbed))
+            put(_search_result(outcome.scrubbed))
             if outcome.scrubbed.found and outcome.pending:
                 say("rows are still written unsealed or under an old key: end that writer and run again")
 
@@ -259,13 +259,11 @@ def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
     return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
 
 
-def scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
-    """Return what a scrub found as JSON."""
+def _scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
     return {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]}
 
 
-def search_result(scrubbed: Scrubbed) -> str:
-    """Say what a scrub searched, and what it found."""
+def _search_result(scrubbed: Scrubbed) -> str:
     places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
     more = len(scrubbed.found) - len(places)
     found = f"found: {', '.join(places)}" if places else "found nothing"
@@ -418,7 +416,7 @@ def scrub(
     else:
         run.result.add(Reason.NOT_APPLIED)
     run.end(
-        {"applied": apply, "estimate": estimate, "scrubbed": found and scrubbed_object(found)},
+        {"applied": apply, "estimate": estimate, "scrubbed": found and _scrubbed_object(found)},
         lambda _: _show_scrub(estimate, found),
     )
     if not (apply or run.as_json):
@@ -431,7 +429,7 @@ def _show_scrub(estimate: dict[str, Any], found: Scrubbed | None) -> None:
         [[", ".join(cell) if isinstance(cell, list) else cell for cell in estimate.values()]],
     )
     if found is not None:
-        put(search_result(found))
+        put(_search_result(found))
 
 
 _BINDING: Final = {

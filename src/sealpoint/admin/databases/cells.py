@@ -158,8 +158,7 @@ class Cell(NamedTuple):
     def require_same(self, header: Header, tokens: Tokens) -> None:
         """Compare a bound checkpoint, of a `Column.widened`, with what is readable next to it."""
         beside = self.where.beside
-        metadata = decode_metadata(beside["metadata"])
-        require_same_row(header, metadata, beside["parent_checkpoint_id"], tokens)
+        require_same_row(header, decode_metadata(beside["metadata"]), beside["parent_checkpoint_id"], tokens)
 
 
 @dataclass(frozen=True, slots=True)

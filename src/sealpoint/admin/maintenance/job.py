@@ -240,7 +240,7 @@ class Job:
             self._report(event)
 
     def _count_left(self) -> None:
-        left = outstanding(self._store, self._cipher.ring.require_active().id)
+        left = outstanding(self._changed, self._cipher.ring.require_active().id)
         self._outcome.left = sum(count.rows for count in left)
         self._outcome.remaining = self.plan() if self._outcome.left else []
 
@@ -269,7 +269,7 @@ class Job:
             outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.fragments)
             outcome.note_lock(outcome.scrubbed.lock_seconds)
             if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
-                with closing(SqliteRows(path)) as self._store:
+                with closing(SqliteRows(path)) as self._changed:
                     self._count_left()
         except (ScrubError, StoppedError) as error:
             outcome.note_lock(getattr(error, "lock_seconds", 0.0))

@@ -138,8 +138,8 @@ class Binder:
         kept = {name: document[name] for name in ("v", "id") if name in document}
         marks = {name: True for name in sorted(beside["channels"]) if found.get(name) is True}
         row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
-        stored = _to_json("metadata", frame), _to_json("checkpoint", row)
-        return Replacement(None, None, header["parent"], *stored)
+        metadata = _to_json("metadata", frame)
+        return Replacement(None, None, header["parent"], metadata, _to_json("checkpoint", row))
 
     def revise(self, cell: Cell) -> Replacement | None:
         """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
@@ -186,8 +186,8 @@ class Binder:
         document = self._rows.serde.decode(*opened.typed)
         restored, _ = restore(header, document, beside["document"], cell.where.names["checkpoint_id"])
         metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
-        stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
-        return Replacement(None, None, parent, *stored)
+        stored = as_json("metadata", metadata)
+        return Replacement(None, None, parent, stored, _to_json("checkpoint", restored))
 
     def _opened(self, cell: Cell) -> Parts:
         parts, beside = self._opener.parts(cell), cell.where.beside
@@ -298,8 +298,7 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
     if not options.unbind or options.allow_thread_store:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
-    columns = [column for column in store.columns if column.has_headers]
-    for cell in cells_of(store, columns, selection):
+    for cell in cells_of(store, [column for column in store.columns if column.has_headers], selection):
         parts = parts_of(Opener(cipher), cell)  # one that does not open is named when it is to be changed
         if parts and "store" in (parts.header or ()):
             raise remembered()
@@ -317,8 +316,9 @@ def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, byt
 
 def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, writable: bool) -> WholeRowStore:
     sentinel = None if options.unbind else sealing_sentinels(cipher)
-    opening = kind_of(database).open_whole
-    return opening(database, writable=writable, thread_id=options.thread_id, sentinel=sentinel)
+    return kind_of(database).open_whole(
+        database, writable=writable, thread_id=options.thread_id, sentinel=sentinel
+    )
 
 
 def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:

@@ -35,7 +35,7 @@ def promote_key(
         _require_listed(ring, listed)
         before = ring.active_id
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
-        require_unused(older, stores, f"cannot promote {key_id!r}")
+        _require_unused(older, stores, f"cannot promote {key_id!r}")
         require_opening(key, stores)
 
     return edit.promote_key(path, key_id, require)
@@ -52,7 +52,7 @@ def disable_key(
 
     def require(ring: RingFile, entry: RingEntry) -> None:
         _require_listed(ring, listed)
-        require_unused([entry], stores, f"cannot disable {key_id!r}")
+        _require_unused([entry], stores, f"cannot disable {key_id!r}")
 
     edit.disable_key(path, key_id, require)
 
@@ -74,7 +74,7 @@ def destroy_key(
 
     def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
         _require_listed(ring, listed)
-        require_unused([entry], stores, f"cannot destroy {key_id!r}")
+        _require_unused([entry], stores, f"cannot destroy {key_id!r}")
         unrelated = next((store for store in stores if not is_related(store, ring.entries)), None)
         if unrelated is not None and not allow_unrelated:
             raise MaintenanceError(
@@ -102,8 +102,7 @@ def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
         )
 
 
-def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
-    """Refuse a transition while a store has rows under one of the keys."""
+def _require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
     for store in stores:
         counts = store.count()
         for entry in entries:

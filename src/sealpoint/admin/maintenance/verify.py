@@ -173,8 +173,7 @@ def check_records(
 def _marks(record: Record) -> tuple[int, int | None]:
     """Return a number for a checkpoint, and one for its parent."""
     *thread, _ = record.place.values()
-    own = hash((*record.place.values(),))
-    return own, hash((*thread, record.parent)) if record.parent else None
+    return hash((*record.place.values(),)), hash((*thread, record.parent)) if record.parent else None
 
 
 def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
@@ -337,8 +336,7 @@ class Verification:
     def _examine_header(self, cell: Cell, header: Header, document: Any) -> None:
         cell.require_same(header, self._tokens)
         if cell.where.column.in_json:
-            readable = decode_metadata(cell.where.beside["channel_versions"])
-            needs = versions_apart(header, document, readable)
+            needs = versions_apart(header, document, decode_metadata(cell.where.beside["channel_versions"]))
             self._needs |= {Need(cell.where.key, *need): cell for need in needs}
         if self._writes is not None:
             self._writes.add_checkpoint(cell, header)

@@ -60,8 +60,7 @@ class Snapshot:
             if max(sizes) > (MAX_VALUE_BYTES,):
                 raise oversized()
             for rows in _groups([size for (size,) in sizes], batch.size_bytes):
-                found = self._fetch("rows", table, rows)
-                yield [dict(zip(columns, row, strict=True)) for row in found]
+                yield [dict(zip(columns, row, strict=True)) for row in self._fetch("rows", table, rows)]
 
     def _fetch(self, cursor: str, table: str, rows: int) -> list[tuple[Any, ...]]:
         statement = f"FETCH {rows:d} FROM sealpoint_{cursor}_{table}".encode()

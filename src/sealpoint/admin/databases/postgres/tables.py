@@ -33,7 +33,15 @@ from sealpoint.admin.databases.postgres.connection import (
     translate_errors,
 )
 from sealpoint.errors import SchemaError, excerpt
-from sealpoint.postgres import TABLES, Layout, Row, layout_of, refuse_schema, require_plain
+from sealpoint.postgres import (
+    TABLES,
+    Layout,
+    Row,
+    layout_of,
+    refuse_schema,
+    require_plain,
+    require_psycopg,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -300,10 +308,8 @@ def _named(statement: str, found: Found, *tables: str) -> Composed:
 
 def _roll_back(connection: Connection[Any] | None) -> None:
     """Roll back the open transaction, if any; a closed session has none."""
-    from psycopg import Error
-    from psycopg.pq import TransactionStatus
-
-    is_open = TransactionStatus.INTRANS, TransactionStatus.INERROR
-    if connection is not None and connection.info.transaction_status in is_open:
-        with suppress(Error):
+    psycopg = require_psycopg()
+    status = psycopg.pq.TransactionStatus
+    if connection is not None and connection.info.transaction_status in (status.INTRANS, status.INERROR):
+        with suppress(psycopg.Error):
             connection.execute("ROLLBACK")

@@ -287,7 +287,7 @@ class CheckedFile:
             if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
                 raise StoppedError("SQLite ended the transaction in which the file was read")
         finally:
-            self.roll_back()
+            self._roll_back()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:
@@ -301,7 +301,7 @@ class CheckedFile:
                 yield cursor
             finally:
                 if is_ours:
-                    self.roll_back()
+                    self._roll_back()
 
     def change(self, replace: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Replace rows, and return how many have changed. The commit runs in another thread, see `settle`."""
@@ -315,7 +315,7 @@ class CheckedFile:
                 start = perf_counter()
                 changed = cursor.executemany(f"UPDATE {replace}", rows).rowcount
             except BaseException:
-                self.roll_back()
+                self._roll_back()
                 raise
         self._commit = self._behind.submit(self._end, start)
         return changed
@@ -325,7 +325,7 @@ class CheckedFile:
             try:
                 self.connection.execute("COMMIT")
             except BaseException:
-                self.roll_back()
+                self._roll_back()
                 raise
             self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
             # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
@@ -351,8 +351,7 @@ class CheckedFile:
             self._behind.shutdown()
             self.connection.close()
 
-    def roll_back(self) -> None:
-        """Roll back the open transaction, if any."""
+    def _roll_back(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
