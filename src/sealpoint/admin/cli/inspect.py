@@ -312,10 +312,14 @@ def trial(
         watch.take_all(decode_all(store, serde))
     run.result.add(*failure_reasons(failures))
     run.finds({Reason.NO_ROWS: not watch.rows, Reason.PLAINTEXT_ALLOWED: serde.plaintext_count})
-    counts = {"strict": strict, "rows": watch.rows, "failed": failures.count}
-    run.end(
-        {**counts, "threads": [*failures.threads.values()], "other_failures": failures.others}, _show_trial
-    )
+    members = {
+        "strict": strict,
+        "rows": watch.rows,
+        "failed": failures.count,
+        "threads": [*failures.threads.values()],
+        "other_failures": failures.others,
+    }
+    run.end(members, _show_trial)
     if not run.as_json:
         show_causes(failures)
         if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):

@@ -230,8 +230,10 @@ def show(run: Run, key_id: KeyArgument) -> None:
 
 
 def _show_fields(document: Document) -> None:
-    fields = document["keys"][0].items()
-    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in fields}
+    shown = {
+        name: ", ".join(value) if isinstance(value, list) else value
+        for name, value in document["keys"][0].items()
+    }
     show_table(("field", "value"), [(name, value) for name, value in shown.items() if value])
 
 

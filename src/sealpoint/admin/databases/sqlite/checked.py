@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +29,7 @@ from sealpoint.errors import (
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import FOREIGN, Budget, capacity_bytes, translated
+from sealpoint.sqlitefile.guard import Budget, capacity_bytes
 from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
@@ -95,15 +95,6 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     return connection
 
 
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Raise our own errors for those of SQLite, including temporary conditions."""
-    try:
-        yield
-    except FOREIGN as error:
-        raise _stopped(error) or translated(error) from None
-
-
 def _stopped(error: Exception) -> StoppedError | None:
     if isinstance(error, MemoryError):
         return StoppedError("no memory for a value of this size, or of a damaged file")
@@ -114,6 +105,8 @@ def _stopped(error: Exception) -> StoppedError | None:
             return kind(cause, hint=hint)
     return None
 
+
+translate_errors: Final = partial(guard.translate_errors, _stopped)
 
 _CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
@@ -225,11 +218,8 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
         return f"substr(CAST({text} AS BLOB), -{len(data)}) = X'{data.hex()}'"
 
     is_bound = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
-    parts, parameters = [*selection.conditions(f"({mark} > 0)", is_bound, ends_with)], list[Any]()
-    if selection.thread_id is not None:
-        parts.append("thread_id = ?")
-        parameters.append(selection.thread_id)
-    return "".join(f" AND {part}" for part in parts), tuple(parameters)
+    parts = selection.conditions(f"({mark} > 0)", is_bound, ends_with, "?")
+    return "".join(f" AND {part}" for part in parts), selection.parameters
 
 
 Result = TypeVar("Result")

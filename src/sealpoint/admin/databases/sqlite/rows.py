@@ -231,11 +231,10 @@ class SqliteRows(CheckedFile):
             page = ahead[3]
         else:
             page = self.read(column, after, selection, batch)
-        access, updates = self._access(column), []
-        for cell in page.cells:
-            changed = change(cell)
-            if changed is not None:
-                updates.append(access.replacement(cell, *changed))
+        access = self._access(column)
+        updates = [
+            access.replacement(cell, *changed) for cell in page.cells if (changed := change(cell)) is not None
+        ]
         lock_seconds = self.settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
