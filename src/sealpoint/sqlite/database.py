@@ -292,7 +292,7 @@ class Database:
         if session is None or connection.in_transaction or connection.text_factory is not str:
             return self._work(connection, begin, work, arguments)
         self._session = None
-        guard.begin_unchecked(connection, self._handler, self.size_bytes)
+        guard.begin(connection, self._handler, unchecked_bytes=self.size_bytes)
         try:
             found = work(session, *arguments)
             self._session = session

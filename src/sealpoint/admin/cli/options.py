@@ -21,7 +21,7 @@ from sealpoint.admin.cli.output import say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
-from sealpoint.admin.maintenance.result import Check
+from sealpoint.admin.maintenance.result import Check, describe_ring
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.suites import SUITES
@@ -261,8 +261,10 @@ def warn_of_leftovers(*files: Path) -> None:
     """Warn of each folder that a killed run of `decrypt` left next to these files."""
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
-            hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"
-            warn(f"{left} is from a decrypt that was killed, and may hold opened values", hint)
+            warn(
+                f"{left} is from a decrypt that was killed, and may hold opened values",
+                f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}",
+            )
 
 
 def _has_header(file: Path) -> bool:
@@ -351,7 +353,7 @@ def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
     Warns of each key that is compromised, and of an active key that has expired; nothing is refused.
     """
     entries = read_ring_entries(file)
-    run.result.uses_ring(file, entries)
+    run.result.ring = {"file": str(file), **describe_ring(entries)}
     for entry in entries:
         if entry.state is KeyState.COMPROMISED:
             warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
