@@ -192,8 +192,10 @@ class Rows:
                 frame[token] = 1
         return frame
 
-    def seal_writes(self, spot: Spot, writes: Iterable[Write]) -> list[tuple[str, Sealable]]:
-        """Return what to store for the writes of a call, in their order."""
+    def seal_writes(
+        self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
+    ) -> list[tuple[str, Sealable]]:
+        """Return what to store for the writes of a call, each as in `Write`, in their order."""
         seal, found = self.serde.seal, []
         for claims, task_id, channel, value in writes:
             row = _write_row(*spot, task_id, channel)

@@ -117,7 +117,7 @@ def put_writes(
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
     spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
     claimed = [
-        Write(Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call), task_id, channel, value)
+        (Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call), task_id, channel, value)
         for idx, (channel, value) in enumerate(writes)
     ]
     sealed = parts.rows.seal_writes(spot, claimed)
