@@ -1,12 +1,14 @@
-"""SqliteThreadStore: a thread store in a SQLite file, for the processes of one host."""
+"""Thread stores in SQLite: in a file, for the processes of one host; and in memory, for tests."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -20,7 +22,7 @@ from sealpoint.sqlitefile import guard
 from sealpoint.threads import sqlitefile as statements
 from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.postgres import PostgresThreadStore
-from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, translated
+from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, fill, translated
 from sealpoint.threads.sqlitefile import create as create_file
 from sealpoint.threads.store import (
     TIMEOUT_SECONDS,
@@ -112,6 +114,35 @@ class SharedFile:
         opened, self.opened = self.opened, None
         if opened is not None:
             opened.connection.close()
+
+
+class _Memory(SharedFile):
+    """A database in memory in place of the file. After a fork the child has a copy of it."""
+
+    opened: Opened
+
+    def __init__(self) -> None:
+        super().__init__(Path(":memory:"), math.inf)
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.identity = fill(connection)
+        self.opened = Opened(self.path, connection, (0, 0), math.inf)
+        weakref.finalize(self, connection.close)
+
+    def run(self, work: Callable[..., Result], *arguments: object, seconds: float | None = None) -> Result:
+        with self._lock:
+            try:
+                return work(self.opened, *arguments)
+            except FOREIGN as error:
+                raise translated(error, self.path) from None
+            finally:
+                if self.opened.connection.in_transaction:
+                    self.opened.connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        pass
+
+    def reset_after_fork(self) -> None:
+        self._lock = threading.Lock()
 
 
 # How many events a store appends before it moves the log into the file, and so to the disk
@@ -342,6 +373,22 @@ class SqliteThreadStore(DatabaseStore):
 
     def _damaged(self, what: str) -> ThreadStoreDownError:
         return damaged(self._file.path, what)
+
+
+class MemoryThreadStore(SqliteThreadStore):
+    """A thread store in the memory of this process; a child of a fork has a copy. See `ThreadStore`.
+
+    It remembers nothing that a restart could compare with: it is for tests.
+    """
+
+    def __init__(self) -> None:
+        self._file = _Memory()
+        self.identity = self._file.identity
+
+    @property
+    def claim(self) -> int:
+        """The clock."""
+        return self._file.run(self._read_clock)
 
 
 @cache
