@@ -347,7 +347,6 @@ class _Apart(Rows):
     def seal_checkpoint(
         self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
-        """Seal the header and the rest into the metadata, and each value when the saver asks for it."""
         changed, versions = dict(new_versions), dict(checkpoint["channel_versions"])
         metadata, stored, inline = header["metadata"], dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():

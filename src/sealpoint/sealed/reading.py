@@ -31,6 +31,12 @@ class Parts:
     pass_through: Sequence[str]  # keys of ``configurable`` that the wrapped saver gets
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
+    def forget(self, asked: Asked) -> None:
+        """Forget a thread that is deleted, under the name that it has in the database."""
+        self.acknowledged.forget_thread(asked.place.thread_id)
+        if self.pseudonyms is not None:
+            self.pseudonyms.forget(asked.thread_id)
+
 
 class Asked(NamedTuple):
     """What a caller asks for."""

@@ -227,7 +227,6 @@ class _SqliteTables:
         self._cursor: sqlite3.Cursor | None = None
 
     def require(self, saver: Any) -> None:
-        """Check the tables if the schema has changed, which is read each time."""
         with getattr(saver, "lock", nullcontext()):
             self.check(_connection_of(saver))
 

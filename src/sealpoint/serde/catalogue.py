@@ -160,7 +160,6 @@ def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
 
 
 def _moment_writer(cls: type, otherwise: Encoder) -> Encoder:
-    """Return an encoder of datetimes; ``otherwise`` encodes those with a time zone."""
     if not is_on("moments") or cls is not datetime.datetime:
         return otherwise
     module, name, code = cls.__module__, cls.__name__, codes.METHOD

@@ -302,7 +302,14 @@ class Database:
     ) -> Result:
         # One function: besides SQLite it is the whole cost of a small statement.
         if connection.in_transaction:  # the application has an open transaction
-            return self._work_nested(connection, begin, work, arguments)
+            with (
+                closing(own_cursor(connection)) as cursor,
+                translate_errors(),
+                guard.guarding(connection, handler=self._handler),
+                transaction(connection, cursor) if begin is WRITE else nullcontext(),
+            ):
+                self._check(cursor)
+                return work(Session(self, cursor), *arguments)
         session, self._session = self._session, None
         if session is None or connection.text_factory is not str:
             session = Session(self, own_cursor(connection))
@@ -327,19 +334,3 @@ class Database:
             guard.end(connection)
             if self._session is None:
                 cursor.close()  # see `cursor`
-
-    def _work_nested(
-        self,
-        connection: sqlite3.Connection,
-        begin: str,
-        work: Callable[..., Result],
-        arguments: Sequence[Any],
-    ) -> Result:
-        with (
-            closing(own_cursor(connection)) as cursor,
-            translate_errors(),
-            guard.guarding(connection, handler=self._handler),
-            transaction(connection, cursor) if begin is WRITE else nullcontext(),
-        ):
-            self._check(cursor)
-            return work(Session(self, cursor), *arguments)

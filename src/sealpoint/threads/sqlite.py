@@ -152,7 +152,7 @@ MAINTENANCE_SECONDS: Final = 3600.0  # time limit of `adopt`, which may change e
 
 
 class SqliteThreadStore(DatabaseStore):
-    """A thread store in a SQLite file. See `ThreadStore`.
+    """A thread store in a SQLite file. `ThreadStore` says what its methods do.
 
     A file that is replaced by a restored one of the same store is opened again by the next call.
 
@@ -192,7 +192,6 @@ class SqliteThreadStore(DatabaseStore):
         return opened.claim if opened else 0
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
         return self._file.run(self._newest, thread_id, checkpoint_ns)
 
     def _newest(self, opened: Opened, thread_id: str, checkpoint_ns: str) -> Answer:
@@ -209,7 +208,6 @@ class SqliteThreadStore(DatabaseStore):
         return Answer((head,), self._clock([clock]), specials)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         return self._file.run(self._find, [*dict.fromkeys(spots)])
 
     def _find(self, opened: Opened, spots: Sequence[Spot]) -> Answer:
@@ -226,7 +224,6 @@ class SqliteThreadStore(DatabaseStore):
         )
 
     def require_writable(self) -> None:
-        """Check that heads can be appended now. See `ThreadStore`."""
         self._file.run(self._require_writable)
 
     def _require_writable(self, opened: Opened) -> None:
@@ -235,7 +232,6 @@ class SqliteThreadStore(DatabaseStore):
         opened.connection.execute(statements.REQUIRE_WRITABLE)
 
     def append(self, heads: Sequence[Head]) -> None:
-        """Append events in one transaction. See `ThreadStore`."""
         if heads:
             self._file.run(self._append, values_of(heads))
 
@@ -254,7 +250,6 @@ class SqliteThreadStore(DatabaseStore):
             opened.connection.execute(statements.APPEND, row)
 
     def last_special(self) -> int:
-        """Return the number of the last event of a special write. See `ThreadStore`."""
         return self._file.run(self._find_last_special)
 
     def _find_last_special(self, opened: Opened) -> int:
@@ -263,7 +258,6 @@ class SqliteThreadStore(DatabaseStore):
         return int(last)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
         self._file.run(self._append_specials, [(*spot, *special[1:]) for special in specials])
 
     def _append_specials(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -280,7 +274,6 @@ class SqliteThreadStore(DatabaseStore):
         reason: str,
         specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
     ) -> None:
-        """Take what a database has as true, in one transaction. See `ThreadStore`."""
         # Read before the transaction begins: other processes append meanwhile.
         values = values_of(heads)
         also = [(*spot, *special[1:]) for spot, events in specials for special in events]
