@@ -330,13 +330,10 @@ class PostgresThreadStore(DatabaseStore):
 
     def require_writable(self) -> None:
         if not self._appended:  # what other processes appended before is flushed too, for `claim`
-            self._pool.read(self._flush, is_read=False)
+            rows = self._pool.read(self._execute_flushed, statements.MARK, is_read=False)
+            self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
         statement = _text(statements.REQUIRE_WRITABLE, self._schema)
         self._pool.read(lambda connection: connection.insert(statement, ()), is_read=False)
-
-    def _flush(self, connection: Connection[Any]) -> None:
-        rows = self._execute_flushed(connection, statements.MARK)
-        self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
 
     def require_apart(self, lock: int, roles: Sequence[str]) -> None:
         """Check that none of the roles of a saver's session, or which it may become, may write the store.
