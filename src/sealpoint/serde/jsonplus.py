@@ -17,6 +17,7 @@ from sealpoint.errors import (
 )
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.catalogue import AllowedModules, Allowlist, strict_from_environment
+from sealpoint.serde.classes import logger  # noqa: F401 -- a name of LangGraph's module
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
 from sealpoint.serde.legacy_json import decode_json
