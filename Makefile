@@ -103,7 +103,7 @@ demo: $(DEMO_VENV)/filled
 	@$(DEMO_VENV)/bin/python -m demo $(ARGS)
 
 test: $(VENV)/filled
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+	TMPDIR=$$(.ci/scratch) $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-core: ARGS := $(CORE_TESTS)
 test-core: test
