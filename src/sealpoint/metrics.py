@@ -133,6 +133,13 @@ METRICS: Final = (
         lambda stats: [Sample(stats.plaintext)],
     ),
     Metric(
+        "sealpoint.values.unbound",
+        "counter",
+        "{value}",
+        "Values that were written as before, not bound, because of allow_write_with.",
+        lambda stats: [Sample(stats.unbound)],
+    ),
+    Metric(
         "sealpoint.refusals",
         "counter",
         "{error}",

@@ -49,6 +49,9 @@ def put(
     new_versions: ChannelVersions,
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
+    if parts.rows.before is not None:
+        done: RunnableConfig = yield Do("put", (config, checkpoint, metadata, new_versions))
+        return done
     asked = yield from asking(parts, config, is_new=True)
     rows, heads, (column, checkpoint_ns, parent) = parts.rows, parts.heads, asked.place
     claim = None if heads is None else (yield from heads.claim())
@@ -110,6 +113,9 @@ def put_writes(
     A special write that is stored alone replaces the one before it, which the thread store remembers then. It
     remembers, too, what the user has stored.
     """
+    if parts.rows.before is not None:
+        yield Do("put_writes", (config, writes, task_id, task_path))
+        return
     asked = yield from asking(parts, config, is_new=True)
     heads = parts.heads
     call = new_call(writes)
@@ -161,7 +167,7 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
         "made": entry.made,
     }
     new_versions = {name: version for name, version in versions.items() if name in values}
-    sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
+    sealed = rows.prepare(spot, header, checkpoint, new_versions)
     place = Place(*spot)
     writes = [
         (place.config(target.more), rows.seal_writes(spot, group), task_id, task_path)
