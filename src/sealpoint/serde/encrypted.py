@@ -13,6 +13,7 @@ from sealpoint.crypto.cipher import PLAINTEXT, CipherTally
 from sealpoint.crypto.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlockedTypeError,
+    ConfigError,
     Omitted,
     PlaintextError,
     SealedValueError,
@@ -37,8 +38,9 @@ PlaintextPolicy = Literal["refuse", "allow"]
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
-# Placeholder for a serializer that is created with each instance, and then reads the environment.
+# Placeholders for what is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
+_FROM_ENVIRONMENT: Final[Any] = object()
 _warned_plaintext: set[str] = set()
 
 
@@ -87,6 +89,7 @@ class EncryptedSerializer:
         *,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
     ) -> None:
         """Make a serializer.
 
@@ -99,10 +102,19 @@ class EncryptedSerializer:
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
                 row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
                 chooses what is imported and called. By default such rows are read as by a strict ``serde``.
+            allowed_msgpack_modules: In place of ``serde``: that of a `JsonPlusSerializer` with this argument.
 
         Raises:
             ValueError: If ``plaintext`` is neither of the two.
+            ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given.
         """
+        if allowed_msgpack_modules is not _FROM_ENVIRONMENT:
+            if serde is not _DEFAULT:
+                raise ConfigError(
+                    "serde and allowed_msgpack_modules are both given",
+                    hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
+                )
+            serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
         self._cipher = cipher
@@ -122,6 +134,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
     ) -> Self:
         """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
 
@@ -135,6 +148,7 @@ class EncryptedSerializer:
             _DEFAULT if serde is None else serde,
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
+            allowed_msgpack_modules=allowed_msgpack_modules,
         )
 
     @classmethod
@@ -145,6 +159,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
     ) -> Self:
         """Create a serializer from a ring file; see `KeyRing.load` for the default locations.
 
@@ -158,6 +173,7 @@ class EncryptedSerializer:
             _DEFAULT if serde is None else serde,
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
+            allowed_msgpack_modules=allowed_msgpack_modules,
         )
 
     @property
