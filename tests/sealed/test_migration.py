@@ -26,7 +26,13 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.graph import START, StateGraph
 
 import sealpoint.sealed
-from sealpoint.errors import ConfigError, PlaintextError, SealingCheckError, UnknownKeyError
+from sealpoint.errors import (
+    ConfigError,
+    PlaintextError,
+    SealingCheckError,
+    UnauthenticatedTypeError,
+    UnknownKeyError,
+)
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, require_sealing
 from sealpoint.metrics import METRICS
 from sealpoint.threads.memory import MemoryThreadStore
@@ -48,6 +54,7 @@ from tests.sealed.migrating import (
 from tests.sealed.savers import SAVERS, Sync
 from tests.sealed.scene import at
 from tests.support.databases.rebinding import rebound
+from tests.support.sample_types import Point
 from tests.support.servers.postgres import schema, server
 from tests.support.values.strategies import anything
 
@@ -431,6 +438,55 @@ def test_a_list_with_a_filter_finds_rows_of_each_kind(place: Any, beginning: Beg
             saver = wrap(Theirs(connection, serde=beginning.old), step, beginning)
             for wanted, number in (({"user_id": "maria"}, 9), ({"step": 0}, 1), ({"user_id": "eve"}, 0)):
                 assert len([*saver.list(at("t"), filter=wanted)]) == number
+
+
+# --- what an attacker can do meanwhile ------------------------------------------------------------
+
+
+@pytest.fixture
+def forged(place: Any) -> Town:
+    """A thread of all steps, whose latest row an attacker has replaced by one that is not sealed."""
+    town = Town("file", place("LangGraph SqliteSaver"), BEGINNINGS["plain"])
+    run_through(town, "012R22")
+    with closing(sqlite3.connect(town.place)) as connection, connection, town.opened(2) as graph:
+        found: Any = graph.checkpointer.get_tuple(THREAD)
+        found.checkpoint["channel_values"]["notes"] = ["forged"]
+        row = TheirSerializer().dumps_typed(found.checkpoint)
+        connection.execute(
+            "UPDATE checkpoints SET type = ?, checkpoint = ? WHERE checkpoint_id = ?",
+            (*row, found.checkpoint["id"]),
+        )
+    return town
+
+
+def notes(town: Town, step: int) -> Any:
+    with town.opened(step) as graph:
+        return graph.get_state(THREAD).values["notes"]
+
+
+def test_until_the_last_step_an_unsealed_row_takes_the_place_of_a_bound_one(forged: Town) -> None:
+    assert [notes(forged, step) for step in (1, 2)] == [["forged"]] * 2
+    with pytest.raises(PlaintextError):
+        notes(forged, 3)
+
+
+def test_rebind_makes_a_forged_row_authentic(forged: Town) -> None:
+    """Without the option for unsealed rows it is left, and the last step refuses it."""
+    rebound(forged.place, CIPHER)
+    with pytest.raises(PlaintextError):
+        notes(forged, 3)
+    forged.rebind(unbind=False)
+    assert notes(forged, 3) == ["forged"]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_an_unsealed_row_names_only_allowed_types(place: Any, step: int) -> None:
+    beginning = BEGINNINGS["plain"]
+    with closing(sqlite3.connect(place("LangGraph SqliteSaver"), check_same_thread=False)) as connection:
+        saver = wrap(Theirs(connection, serde=beginning.old), step, beginning)
+        stored(Theirs(connection, serde=beginning.old), Point(1), "1")
+        with pytest.raises(UnauthenticatedTypeError):
+            saver.get_tuple(at("t"))
 
 
 # --- what help shows ------------------------------------------------------------------------------
