@@ -148,6 +148,7 @@ VALUES: Final = [
 ]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ["LangGraph SqliteSaver", "SqliteSaver", "LangGraph PostgresSaver"])
 def test_each_value_is_written_as_the_bare_saver_writes_it(
     place: Any, beginning: Beginning, name: str, monkeypatch: pytest.MonkeyPatch
@@ -328,6 +329,7 @@ ORDERS: Final = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_wrong_order_is_refused_or_harmless(
@@ -338,7 +340,7 @@ def test_a_wrong_order_is_refused_or_harmless(
     run_through(Town(kind, place(name), beginning), ORDERS[order])
 
 
-@pytest.mark.broad(every=10)
+@pytest.mark.broad(every=40)
 @pytest.mark.parametrize("actions", ["".join(each) for each in product("0123RU", repeat=3)])
 def test_every_short_order_is_refused_or_harmless(place: Any, beginning: Beginning, actions: str) -> None:
     run_through(Town("file", place("LangGraph SqliteSaver"), beginning), f"1{actions}21")
@@ -412,6 +414,7 @@ def test_it_is_refused_by_require_sealing(sealing: Any) -> None:
     assert raised.value.hint == "remove allow_write_with when no process without SealedSaver is left"
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_a_copied_thread_is_written_as_before(place: Any, beginning: Beginning, kind: str) -> None:
     """Old processes read it, although some of its rows were bound."""
