@@ -55,6 +55,7 @@ class Beginning:
         return EncryptedSerializer(CIPHER, plaintext=self.plaintext).with_msgpack_allowlist(OWN_TYPES)
 
 
+OTHER_AES: Final[Any] = TheirEncrypted.from_pycryptodome_aes(key=bytes(16))
 _aes: Any = TheirEncrypted.from_pycryptodome_aes(key=AES_KEY)
 
 

@@ -28,6 +28,7 @@ from langgraph.graph import START, StateGraph
 import sealpoint.sealed
 from sealpoint.errors import (
     ConfigError,
+    IntegrityError,
     PlaintextError,
     SealingCheckError,
     UnauthenticatedTypeError,
@@ -44,6 +45,7 @@ from tests.graphs.savers import ENTRIES, SEALED, opened
 from tests.sealed.migrating import (
     BEGINNINGS,
     CIPHER,
+    OTHER_AES,
     SERDE,
     Beginning,
     Recording,
@@ -376,6 +378,7 @@ def sealing() -> Iterator[Any]:
         ({"serde": SEALED}, PlaintextError, 'plaintext="allow"'),
         ({"allow_write_with": BEGINNINGS["aes"].old}, UnknownKeyError, 'suite = "aes"'),
         ({"allow_write_with": EncryptedSerializer.from_key(bytes(32), key_id="k9")}, UnknownKeyError, ""),
+        ({"serde": SERDE, "allow_write_with": OTHER_AES}, IntegrityError, "the ring holds another key"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
