@@ -36,7 +36,7 @@ from sealpoint.errors import (
 )
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, require_sealing
 from sealpoint.metrics import METRICS
-from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.sqlite import MemoryThreadStore
 from tests.graphs import plays
 from tests.graphs.graphs import SCRIPTS, extend
 from tests.graphs.openers import Entry, on_psycopg, on_sqlite3
