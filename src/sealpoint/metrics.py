@@ -133,6 +133,13 @@ METRICS: Final = (
         lambda stats: [Sample(stats.plaintext)],
     ),
     Metric(
+        "sealpoint.unbound_writes",
+        "counter",
+        "{call}",
+        "Calls that stored a checkpoint or writes as before, not bound, because of allow_write_with.",
+        lambda stats: [Sample(stats.unbound)],
+    ),
+    Metric(
         "sealpoint.refusals",
         "counter",
         "{error}",

@@ -258,6 +258,11 @@ class _Check:
         serde = getattr(self._saver, "serde", None)
         if not isinstance(serde, SerializerProtocol):
             raise self._refusal("it has no serializer with dumps_typed and loads_typed in `serde`")
+        if getattr(self._saver, "allow_write_with", None) is not None:
+            raise self._refusal(
+                "allow_write_with is on, so that rows are written as before and not bound",
+                hint="remove allow_write_with when no process without SealedSaver is left",
+            )
         name = type(serde).__name__
         tag, blob = serde.dumps_typed(self._value.text)
         if not is_sealed(tag) or self._value.text.encode() in blob:

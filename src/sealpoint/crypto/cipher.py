@@ -39,6 +39,7 @@ SEALED: Final = "sealed"
 OPENED: Final = "opened"
 OPENED_RETIRED: Final = "opened_retired"
 PLAINTEXT: Final = "plaintext"
+UNBOUND: Final = "unbound"
 REFUSED: Final = "refused"
 TOLERATED: Final = "tolerated"
 
@@ -56,6 +57,8 @@ class CipherStats:
         opened_retired: How many of these were opened when their key was ``decrypt-only`` or
             ``compromised``.
         plaintext: How many values that are not sealed were read, where that is allowed.
+        unbound: How many calls of ``put`` and ``put_writes`` a `SealedSaver` with ``allow_write_with`` has
+            stored as before: not bound, and not sealed unless that serializer seals.
         refused: How many calls raised an error instead of returning or storing a value, by class of the
             error. Errors in the arguments of a call (`ConfigError`) are not among them.
         tolerated: How many errors were logged and not raised, by class: those of ``heads="warn"``.
@@ -67,6 +70,7 @@ class CipherStats:
     opened: Mapping[str, int]
     opened_retired: Mapping[str, int]
     plaintext: int
+    unbound: int
     refused: Mapping[str, int]
     tolerated: Mapping[str, int]
     ring: RingStats
@@ -308,6 +312,7 @@ class RingCipher(NeverPickled):
             opened=self.tally.read(OPENED, OPENED_RETIRED),
             opened_retired=self.tally.read(OPENED_RETIRED),
             plaintext=self.tally.read(PLAINTEXT).get("", 0),
+            unbound=self.tally.read(UNBOUND).get("", 0),
             refused=self.tally.read(REFUSED),
             tolerated=self.tally.read(TOLERATED),
             ring=RingStats(

@@ -1,7 +1,8 @@
 """The serializer of a wrapped saver, and the objects that pass through it.
 
 A wrapped saver never sees a value: it is given objects that seal themselves when its serializer is asked for
-their bytes, and gets back what is stored, unopened. The serializer has no key.
+their bytes, and gets back what is stored, unopened. The serializer has no key. Only with `allow_write_with`
+of `SealedSaver` it also gets values as they are, and passes them to the serializer that is named there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from sealpoint.base.place import KEY
 from sealpoint.errors import DecodeError, MetadataError, SealingError
 
 Dump = Callable[[], tuple[str, bytes]]  # seals a value: returns its tag and the sealed bytes
+Write = Callable[[Any], tuple[str, bytes]]
 
 OPEN: Final = "sealpoint"  # type of a mapping that `Carrier` stores readable, with sealed parts
 
@@ -81,18 +83,22 @@ class Sealed:
 class Carrier:
     """A serializer that seals nothing itself and opens nothing: see the module."""
 
-    def __init__(self, *, stores_mappings: bool = False) -> None:
+    def __init__(self, before: Write | None = None, *, stores_mappings: bool = False) -> None:
+        """Make one; ``before`` dumps the values that `SealedSaver` did not prepare."""
+        self._before = before
         self._stores_mappings = stores_mappings
 
     def dumps_typed(self, obj: Any) -> tuple[str, Any]:
         """Return the tag and the sealed bytes of a value that `SealedSaver` prepared."""
         if isinstance(obj, _PREPARED):
             return obj.dump()
+        if type(obj) is list and obj and all(type(item) is Sealed for item in obj):
+            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
+        if self._before is not None:
+            return self._before(obj)
         value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
         if type(value) is Sealable:
             return value.dump()
-        if type(obj) is list and all(type(item) is Sealed for item in obj):
-            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
         if self._stores_mappings and isinstance(obj, dict) and KEY in obj:
             return OPEN, dump_mapping(obj)
         raise SealingError(f"the saver serializes {type(obj).__name__}, which SealedSaver did not prepare")

@@ -43,7 +43,7 @@ from sealpoint.sealed.rows import (
     split_write,
     value_missing,
 )
-from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.serde.classes import TASKS
 from sealpoint.sqlite.schema import are_same
 from sealpoint.threads.store import Spot
@@ -120,6 +120,7 @@ class Rows:
     allow_unbound: bool
     is_remembered: bool = False  # whether there is a thread store
     allow_partial: bool = False  # whether a part of the writes of one call is read
+    before: SerializerProtocol | None = None  # writes rows as before this wrapper: nothing is bound then
 
     def with_serde(self, serde: object) -> Self:
         """Return the same with another serializer."""
@@ -177,7 +178,8 @@ class Rows:
 
     def carrier(self) -> Carrier:
         """Return the serializer for the copy of the saver."""
-        return Carrier(stores_mappings=self.keeps_types)
+        before = None if self.before is None else self.before.dumps_typed
+        return Carrier(before, stores_mappings=self.keeps_types)
 
     # --- sealing ------------------------------------------------------------------------------
 

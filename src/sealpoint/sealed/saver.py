@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -20,10 +22,11 @@ from sealpoint.base import (
 from sealpoint.base.place import KEY
 from sealpoint.base.saver import arun, run
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.errors import ConfigError, ForkedError, SealingError, SealpointError, excerpt
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealingError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.heads import Heads, Policy
-from sealpoint.sealed.layout import layout_of
+from sealpoint.sealed.layout import Rows, layout_of
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
@@ -40,6 +43,8 @@ from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 from sealpoint.tokens import Tokens
+
+logger: Final = logging.getLogger("sealpoint.sealed")
 
 
 class InheritedSaver:
@@ -113,6 +118,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         layout: str = "auto",
         threads: ThreadStore | None = None,
         heads: Policy = "require",
+        allow_write_with: SerializerProtocol | None = None,
         allow_partial_writes: bool = False,
         allow_schema: bool = False,
         allow_shared_role: bool = False,
@@ -128,11 +134,15 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             pseudonyms: Whether new threads get a pseudonym in the database. Needs an index key.
             pass_through: Keys of ``configurable`` that the wrapped saver gets; it may store them readable.
             unbound: ``refuse``, or ``allow`` to read rows that are not bound to their places, as they were
-                before this wrapper, during a migration. What is written is always bound.
+                before this wrapper, during a migration. What is written is bound all the same.
             layout: How the saver stores a checkpoint; ``auto`` knows LangGraph's and sealpoint's savers.
             threads: Remembers, outside of the database, what must be there. Needs an index key.
             heads: ``require``, or ``warn`` to go on where the thread store is not available or the database
                 lacks what it remembers; each time is logged, and counted in `warnings`.
+            allow_write_with: During a migration, the serializer of the processes that have no `SealedSaver`
+                yet: rows are written by it, exactly as the wrapped saver alone writes them, so that those
+                processes read them. **Nothing is bound, and nothing is sealed unless it seals.** Needs
+                ``unbound="allow"``. See docs/migration.md.
             allow_partial_writes: Whether a part of a task's result is read, for a saver or a connection that
                 stores writes one by one: one that is deleted is not noticed then.
             allow_schema: Whether the saver's tables may have what LangGraph does not give them.
@@ -141,6 +151,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         Raises:
             ConfigError: If an argument is invalid, or the saver cannot be sealed.
             SealingError: If the cipher cannot bind rows.
+            SealpointError: If ``serde`` cannot read what ``allow_write_with`` writes.
             UnknownKeyError: If an index key is needed and the ring has none.
         """
         if isinstance(saver, SealedSaver):
@@ -162,7 +173,20 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             allow_unbound=unbound == "allow",
             is_remembered=threads is not None,
             allow_partial=allow_partial_writes,
+            before=allow_write_with,
         ).with_serde(serde)
+        if allow_write_with is not None:
+            if unbound != "allow" or pseudonyms or threads is not None:
+                raise ConfigError(
+                    "allow_write_with writes rows that are not bound: pseudonyms, a thread store and"
+                    " unbound='refuse' do not fit that",
+                    hint='pass unbound="allow", and the others when allow_write_with is removed',
+                )
+            _require_reads(serde, allow_write_with, rows)
+            logger.warning(
+                "SealedSaver with allow_write_with: rows are written as %s alone writes them, and not bound",
+                type(allow_write_with).__name__,
+            )
         compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
         has_live = None if compared is None else compared.has_live
         named = Pseudonyms(tokens, has_live) if pseudonyms else None
@@ -200,6 +224,11 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     @serde.setter
     def serde(self, serde: SerializerProtocol) -> None:
         self._parts = replace(self._parts, rows=self._parts.rows.with_serde(serde))
+
+    @property
+    def allow_write_with(self) -> SerializerProtocol | None:
+        """The serializer that rows are written with as before; ``None`` if they are sealed."""
+        return self._parts.rows.before
 
     @property
     def warnings(self) -> Mapping[str, int]:
@@ -443,3 +472,31 @@ def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
     if isinstance(thread_ids, str):
         raise TypeError("thread_ids is one string, not a sequence of thread ids")
     return thread_ids
+
+
+def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows: Rows) -> None:
+    """Check that rows which ``before`` writes can be read, with one that is not stored."""
+    if not isinstance(before, SerializerProtocol):
+        raise ConfigError(
+            f"allow_write_with is {type(before).__name__}, not a serializer",
+            hint="pass the one that the saver had without SealedSaver, such as JsonPlusSerializer()",
+        )
+    if rows.keeps_types:
+        raise ConfigError(f"allow_write_with is not for savers with layout {rows.layout!r}")
+    tag, blob = before.dumps_typed({"id": ""})
+    opened = serde.open(tag, blob) if is_sealed(tag) else None
+    if opened is None and serde.plaintext == "refuse":
+        raise PlaintextError(
+            f"{type(before).__name__} writes rows that are not sealed, and serde= refuses to read them",
+            hint='create serde= with plaintext="allow" for the time of the migration',
+        )
+    inner = getattr(before, "serde", before)  # that of a serializer that encrypts
+    if getattr(inner, "pickle_fallback", False) and (opened is None or not opened.authenticated):
+        raise ConfigError(
+            "allow_write_with may write pickles that are not sealed, and they are never read",
+            hint="see docs/migration.md#rows-of-pickle",
+        )
+
+
+# `__new__` hides the arguments, and a subclass with `__init__` of its own has others.
+SealedSaver.__new__.__signature__ = inspect.signature(SealedSaver.__init__)  # type: ignore[attr-defined]

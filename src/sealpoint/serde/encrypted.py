@@ -12,6 +12,7 @@ from sealpoint.crypto.cipher import PLAINTEXT, CipherTally
 from sealpoint.crypto.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlockedTypeError,
+    ConfigError,
     Omitted,
     PlaintextError,
     SealedValueError,
@@ -35,8 +36,9 @@ from sealpoint.serde.jsonplus import JsonPlusSerializer
 
 PlaintextPolicy = Literal["refuse", "allow"]
 
-# Placeholder for a serializer that is created with each instance, and then reads the environment.
+# Placeholders for what is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
+_FROM_ENVIRONMENT: Final[Any] = object()
 _warned_plaintext: set[str] = set()
 
 
@@ -85,6 +87,7 @@ class EncryptedSerializer:
         *,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
     ) -> None:
         """Make a serializer.
 
@@ -97,10 +100,19 @@ class EncryptedSerializer:
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
                 row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
                 chooses what is imported and called. By default such rows are read as by a strict ``serde``.
+            allowed_msgpack_modules: In place of ``serde``: that of a `JsonPlusSerializer` with this argument.
 
         Raises:
             ValueError: If ``plaintext`` is neither of the two.
+            ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given.
         """
+        if allowed_msgpack_modules is not _FROM_ENVIRONMENT:
+            if serde is not _DEFAULT:
+                raise ConfigError(
+                    "serde and allowed_msgpack_modules are both given",
+                    hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
+                )
+            serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
         self._cipher = cipher
@@ -120,6 +132,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
     ) -> Self:
         """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
 
@@ -133,6 +146,7 @@ class EncryptedSerializer:
             _DEFAULT if serde is None else serde,
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
+            allowed_msgpack_modules=allowed_msgpack_modules,
         )
 
     @classmethod
@@ -143,6 +157,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
     ) -> Self:
         """Create a serializer from a ring file; see `KeyRing.load` for the default locations.
 
@@ -156,6 +171,7 @@ class EncryptedSerializer:
             _DEFAULT if serde is None else serde,
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
+            allowed_msgpack_modules=allowed_msgpack_modules,
         )
 
     @property
