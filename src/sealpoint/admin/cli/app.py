@@ -26,7 +26,7 @@ from sealpoint.admin.cli import decrypt, keys, ledger, report, rotate, status, v
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit, exit_code, message
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.options import JsonOption, KeysOption, all_databases
+from sealpoint.admin.cli.options import JsonOption, KeysOption, PasswordNamedError, all_databases
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
@@ -286,11 +286,11 @@ def _run(this: Run, words: Sequence[str]) -> int:
         if not is_read():  # an exit code that reports a finding is not replaced
             return code or Exit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the end of the program, which reports every error
-        return _report(this, error)
+        return _report(this, error, words)
     return code
 
 
-def _report(this: Run, error: Exception) -> Exit:
+def _report(this: Run, error: Exception, words: Sequence[str]) -> Exit:
     if isinstance(error, typer.Abort):  # the answer to a question did not come
         return Exit.STOPPED
     if isinstance(error, BrokenPipeError):
@@ -302,7 +302,8 @@ def _report(this: Run, error: Exception) -> Exit:
         return this.fail(Exit.USAGE, wrong.format_message(), f"see `{path} --help`")
     code = exit_code(error)
     if code is not Exit.BUG:
-        return this.fail(code, message(error), getattr(error, "hint", ""))
+        hint = error.hint_for(words) if isinstance(error, PasswordNamedError) else getattr(error, "hint", "")
+        return this.fail(code, message(error), hint)
     for line in "".join(traceback.format_exception(error)).splitlines():  # without values of variables
         say(line)
     return this.fail(code, "this is a bug in sealpoint", "report it with the lines above")
