@@ -215,7 +215,7 @@ def test_urls_as_people_have_them(
             assert run("heads", "seal", url).code == Exit.DONE
         keys.write_text(both)
         listed = run("status", "--json")
-        if scheme == "postgres":  # libpq's own second name for it
+        if not scheme.startswith("postgresql"):  # libpq's own second name for it
             assert len(listed.document["databases"]) == 1
         else:
             assert (listed.code, "twice" in listed.err) == (Exit.USAGE, True)

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import decrypt, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit, exit_code, message
 from sealpoint.admin.cli.frame import Run
@@ -59,7 +59,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    epilog="To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin"
+    epilog="To seal a database, begin with `sealpoint init`. To see what a database contains, begin"
     " with `sealpoint status DB`, which needs no key.\n\n"
     "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
     " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug.",
@@ -79,6 +79,7 @@ def sealpoint(
 
 
 for command in (
+    init.init,
     status.status,
     rotate.rotate,
     rotate.rebind,
@@ -109,6 +110,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "heads trim": ("heads.trim", "heads.trim"),
     "inspect": ("inspect", "inspect"),
     "decrypt": ("decrypt", "decrypt"),
+    "init": ("init", "init"),  # of a ring that is there: a new one names no ledger yet
     "keys init": ("ring.create", "ring.create"),
     "keys generate": ("key.stage", "key.stage"),
     "keys promote": ("key.promote", "key.promote"),

@@ -32,7 +32,7 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
-from sealpoint.errors import SchemaError, excerpt
+from sealpoint.errors import SchemaError, TablesMissingError, excerpt
 from sealpoint.postgres import (
     TABLES,
     Layout,
@@ -48,6 +48,23 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 NAMES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+
+# For a role of maintenance. docs/postgres.md shows it; the names come from a database, as `Found` has them.
+GRANTS: Final = """\
+CREATE ROLE sealpoint LOGIN;
+GRANT USAGE ON SCHEMA {schema} TO sealpoint;
+GRANT SELECT ON {checkpoints}, {checkpoint_blobs}, {checkpoint_writes} TO sealpoint;
+GRANT UPDATE ON {checkpoint_blobs}, {checkpoint_writes} TO sealpoint;
+GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
+"""
+
+
+def grants(schema: str) -> str:
+    """Return the statements that give a role the rights for maintenance of the tables in a schema."""
+    quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
+    front = "" if schema == "public" else f"{quoted}."
+    return GRANTS.format(schema=quoted, **{name: front + name for name in NAMES})
+
 
 _ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
 _ONE: Final = f"{TABLES} n.nspname = %s AND c.relname = %s"
@@ -84,9 +101,8 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
                 require_plain(row)
                 first[row.name] = row
         if not first.keys() - {"checkpoints"}:
-            raise refuse_schema(
-                "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'"
-            )
+            refuse = refuse_schema if first else TablesMissingError
+            raise refuse("the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'")
         places = {(row.schema, row.schema_oid) for row in first.values()}
         if len(places) > 1:
             raise refuse_schema("the search path leads to tables in several schemas")

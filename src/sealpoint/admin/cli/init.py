@@ -1,0 +1,279 @@
+"""`sealpoint init`: a ring, what is in a database, and how the code of an agent begins to seal it.
+
+Nothing in the database is changed, and no file is overwritten. What a database names is not trusted: a type
+is put on an allowlist only if a person at a terminal says that it is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.inspect import allowlist_text, pair_text, read_allowed, type_objects
+from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
+from sealpoint.admin.cli.output import Document, ShownFailures, put, say, watching
+from sealpoint.admin.cli.status import show_status
+from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.postgres.tables import grants
+from sealpoint.admin.keys import edit
+from sealpoint.admin.maintenance import inspect as contents
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.status import UNKNOWN_STATE, Share
+from sealpoint.admin.maintenance.status import status as take_shares
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import Kind
+from sealpoint.errors import (
+    ConfigError,
+    RingFileMissingError,
+    SealpointError,
+    TablesMissingError,
+    UnknownKeyError,
+)
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.key import active_id
+from sealpoint.keys.ringfile import find_ring_file
+from sealpoint.keys.state import require_key_id
+
+_SERDE: Final = "from langgraph.checkpoint.serde"
+ALLOWLIST: Final = "allowed-types.txt"
+MAX_QUESTIONS: Final = 30  # an untrusted database may name any number of types
+
+
+def _place_of_ring(named: Path | None) -> Path:
+    with suppress(RingFileMissingError):
+        return find_ring_file(named)
+    return named or Path(os.environ.get("SEALPOINT_KEYS") or "keys.toml")
+
+
+def init(
+    run: Run,
+    database: Annotated[
+        str | None,
+        typer.Argument(metavar="DB", help="A SQLite file or a postgresql:// URL. Default: a new database."),
+    ] = None,
+    key_id: Annotated[
+        str | None, typer.Option("--key-id", metavar="ID", help="Id of the key of a new ring.")
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--keys",
+            metavar="FILE",
+            callback=_place_of_ring,
+            help="The ring file; else the one that other commands use, or keys.toml.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and write no allowlist.")] = False,
+    variable: VariableOption = None,
+) -> None:
+    """Create a ring, look at a database, and show the Python and the commands that seal it.
+
+    The database is not changed, and no file is overwritten: a ring that is there is used. On a terminal, asks
+    for each type that the values name whether it is yours, and writes those to allowed-types.txt.
+    """
+    named = all_databases(*([] if one is None else [one] for one in (database, variable)))
+    if len(named) > 1:
+        raise typer.BadParameter("name one database: DB, or --db-env NAME", param_hint="DB")
+    file = keys or Path("keys.toml")
+    is_new = not os.path.lexists(file)
+    entries = () if is_new else _entries_of(run, file, key_id)
+    words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
+    found = _Found(words, ShownFailures(shown=not run.as_json))
+    for each in named:
+        _look(run, found, each, entries, is_new=is_new)
+    allowlist = file.parent / ALLOWLIST
+    allowed = _allowed(allowlist, found, asks=sys.stdin.isatty() and not (yes or run.as_json))
+    _make_ring(run, file, key_id, is_new=is_new)
+    listed = str(allowlist) if os.path.lexists(allowlist) else None
+    run.end(
+        {
+            "ring_file": str(file),
+            "is_new_ring": is_new,
+            "saver": found.saver,
+            "databases": found.parts,
+            "types": type_objects(found.types),
+            **{name: getattr(found.types, name) for name in ("other_records", "values", "not_opened")},
+            **found.failures.end(run.result),
+            "allowlist": listed,
+            "python": _python(file, found, allowed),
+            "steps": [
+                {"action": action, "command": command} for action, command in _steps(file, found, listed)
+            ],
+            "grants": [] if found.is_file else grants(found.schema).splitlines(),
+        },
+        _show,
+        verdict=found.failures.count > 0,
+    )
+
+
+def _entries_of(run: Run, file: Path, key_id: str | None) -> Sequence[RingEntry]:
+    """Return the entries of a ring that is there, whose keys load."""
+    ring = open_ring(run)
+    if ring.active_id is None or key_id not in (None, *ring.ids):
+        lack = "an active key" if ring.active_id is None else f"the key {require_key_id(key_id or '')!r}"
+        new = f"sealpoint keys generate {key_id or ''}".rstrip()
+        raise ConfigError(f"{file} is there already, without {lack}", hint=f"{new}, then keys promote")
+    return read_entries(run, file)
+
+
+@dataclass
+class _Found:
+    """A database; a new one has no ``parts``."""
+
+    words: str  # that name it in a command
+    failures: ShownFailures
+    is_file: bool = True
+    saver: str | None = None
+    schema: str = "public"
+    parts: list[Document] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
+    types: contents.Inventory = field(default_factory=contents.Inventory)
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """What an agent begins with. Where values are sealed, others may be inserted, and are left out."""
+        found = {share.kind for share in self.shares}
+        return {Kind.SEALED} if Kind.SEALED in found else found - {Kind.UNKNOWN}
+
+    @property
+    def lacks_legacy_key(self) -> bool:
+        return any(share.kind is Kind.LEGACY and share.state == UNKNOWN_STATE for share in self.shares)
+
+    @property
+    def old(self) -> tuple[str, str] | None:
+        """The serializer of today as Python, with its import; ``None`` if no row waits for a migration."""
+        if not self.kinds or any("row" in share.flags for share in self.shares):
+            return None
+        if Kind.LEGACY in self.kinds:
+            return "Old.from_pycryptodome_aes()", f"{_SERDE}.encrypted import EncryptedSerializer as Old"
+        if Kind.PLAINTEXT in self.kinds:
+            return "JsonPlusSerializer()", f"{_SERDE}.jsonplus import JsonPlusSerializer"
+        return "serde", ""
+
+
+def _look(run: Run, found: _Found, database: str, entries: Sequence[RingEntry], *, is_new: bool) -> None:
+    """Look at a database. ``is_new``: whether there is no ring yet."""
+    found.is_file = kind_of(database).is_file
+    found.saver = "SqliteSaver" if found.is_file else "PostgresSaver"
+    if found.is_file and database and not os.path.lexists(database):
+        say(f"{database} does not exist yet: this is for a new database.")
+        return
+    with ExitStack() as stack:
+        try:
+            (store,) = stack.enter_context(opened([database]))
+        except TablesMissingError:
+            say("The database has no tables of LangGraph yet: this is for a new one.")
+            return
+        damage: list[SealpointError] = []
+        found.shares = take_shares(store, entries, damage)
+        run.result.add(Reason.DAMAGED, when=bool(damage))
+        for share in found.shares:
+            if is_new and share.kind is Kind.SEALED:
+                hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
+                raise UnknownKeyError(str(share.key_id), (), hint=hint)
+        left = sum(share.rows for share in found.shares if share.kind not in found.kinds)
+        if left:
+            say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
+        found.schema = str(store.identity.get("schema", found.schema))
+        found.parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in found.shares]}]
+        cipher = None if is_new or found.lacks_legacy_key else RingCipher(open_ring(run))
+        with watching("init", found.failures.add) as watch:
+            found.types = contents.inventory(store, cipher, report=watch.take)
+
+
+def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
+    """Return the types that the user says are theirs: by an allowlist that is there, or by answers."""
+    if os.path.lexists(file):
+        say(f"{file} is there already, and is used.")
+        return [*read_allowed([str(file)])]
+    parts = sorted(found.types.constructors.values(), key=lambda part: part.pair)
+    needed = [part for part in parts if part.is_nameable and not part.is_safe]
+    if not asks or len(needed) > MAX_QUESTIONS:
+        if needed:
+            say(f"The values name {len(needed)} types that need an allowlist; none is allowed. To see them:")
+            say(f"sealpoint types {found.words} --emit")
+        return []
+    accepted = []
+    for part in needed:
+        say(f"The values name {pair_text(part)}, {part.records} times. If this type is yours, type yes:")
+        if sys.stdin.readline().strip() == "yes":
+            accepted.append(part)
+    if accepted:
+        with file.open("x", encoding="utf-8") as stream:  # a list that was cut off is not read
+            stream.write(allowlist_text(accepted))
+    return [part.pair for part in accepted]
+
+
+def _make_ring(run: Run, file: Path, key_id: str | None, *, is_new: bool) -> None:
+    folder = file.parent / edit.KEY_FOLDER
+    if is_new:
+        for left in sorted(folder.glob("*.key")):
+            say(f"{left} was there before: a command that was killed may have left it, and no ring names it.")
+        edit.create_ring(file, key_id)
+    active = active_id(read_entries(run, file))
+    if is_new:
+        say(f"{file} is the new ring, {folder} holds its key {active}.")
+        say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
+    else:
+        say(f"{file} is there already, and is used: its active key is {active}.")
+
+
+def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:
+    name = f'"{file}"' if re.fullmatch(r"[\w./ -]+", str(file)) else repr(str(file))
+    old, lines = found.old, ["from sealpoint.langgraph import EncryptedSerializer, SealedSaver", ""]
+    if old and old[1]:
+        lines.insert(0, old[1])
+    more = ', plaintext="allow"' if old and Kind.PLAINTEXT in found.kinds else ""
+    lines.append(f"serde = EncryptedSerializer.from_key_file({name}{more})")
+    if allowed:
+        lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
+    step = f', unbound="allow", allow_write_with={old[0]}' if old else ""
+    return [*lines, f"saver = SealedSaver(saver, serde=serde{step})"]
+
+
+def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[str, str | None]]:
+    """Yield what to do in turn, each with its command if it has one. See docs/migration.md."""
+    words, verify = found.words, f"sealpoint verify {found.words} --bound"
+    if os.environ.get("SEALPOINT_KEYS") != str(file):
+        yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
+    if found.old is None:
+        yield "Run the agent, then see that its rows are sealed", verify
+        return
+    plain = " --allow-plaintext" if Kind.PLAINTEXT in found.kinds else ""
+    legacy = " --allow-legacy" if Kind.LEGACY in found.kinds else ""
+    if found.lacks_legacy_key:
+        page = "docs/migration.md#rows-under-langgraph_aes_key"
+        yield f"Add LANGGRAPH_AES_KEY to the ring ({page}), and repeat", f"sealpoint init {words}"
+    allow = f" --allow {shlex.quote(allowlist)}" if allowlist else ""
+    yield "Try every value", f"sealpoint trial {words}{allow}{plain}"
+    yield "Deploy this Python, process by process: it reads all rows, and writes as today", None
+    yield "When all processes have it, deploy it without allow_write_with, process by process", None
+    scrub = " --scrub" if found.is_file else ""
+    rebind = f"sealpoint rebind {words} --apply{plain}{legacy}{scrub}"
+    yield "When all processes have that, seal and bind all rows", rebind
+    yield "If this ends with ok, deploy it without unbound and plaintext", verify
+
+
+def _show(document: Document) -> None:
+    if document["databases"]:
+        show_status({**document, "others": None})
+        put("")
+    saver = document["saver"]
+    lines = [f"Around your {f'{saver} or Async{saver}' if saver else 'saver'}:", "", *document["python"], ""]
+    for number, step in enumerate(document["steps"], 1):
+        lines.append(f"{number}. {step['action']}" + (":" if step["command"] else "."))
+        lines += [f"   {step['command']}"] if step["command"] else []
+    if document["grants"]:
+        lines += ["", "The role that runs these commands:", "", *document["grants"]]
+    for line in lines:
+        put(line)
