@@ -147,7 +147,8 @@ class _Found:
 
     @property
     def lacks_legacy_key(self) -> bool:
-        return any(share.kind is Kind.LEGACY and share.state == UNKNOWN_STATE for share in self.shares)
+        legacy = [share for share in self.shares if share.kind in self.kinds & {Kind.LEGACY}]
+        return any(share.state == UNKNOWN_STATE for share in legacy)
 
     @property
     def old(self) -> tuple[str, str] | None:
