@@ -44,7 +44,13 @@ from sealpoint.keys.key import active_id
 from sealpoint.keys.ringfile import find_ring_file
 from sealpoint.keys.state import require_key_id
 
+# The serializer of the agents today, with its import, by what they write: see docs/migration.md.
 _SERDE: Final = "from langgraph.checkpoint.serde"
+_OLD: Final = {
+    Kind.SEALED: ("serde", ""),
+    Kind.LEGACY: ("Old.from_pycryptodome_aes()", f"{_SERDE}.encrypted import EncryptedSerializer as Old"),
+    Kind.PLAINTEXT: ("JsonPlusSerializer()", f"{_SERDE}.jsonplus import JsonPlusSerializer"),
+}
 ALLOWLIST: Final = "allowed-types.txt"
 MAX_QUESTIONS: Final = 30  # an untrusted database may name any number of types
 
@@ -146,20 +152,16 @@ class _Found:
         return {Kind.SEALED} if Kind.SEALED in found else found - {Kind.UNKNOWN}
 
     @property
-    def lacks_legacy_key(self) -> bool:
-        legacy = [share for share in self.shares if share.kind in self.kinds & {Kind.LEGACY}]
-        return any(share.state == UNKNOWN_STATE for share in legacy)
-
-    @property
-    def old(self) -> tuple[str, str] | None:
-        """The serializer of today as Python, with its import; ``None`` if no row waits for a migration."""
+    def beginning(self) -> Kind | None:
+        """What the agents write today; ``None`` if no row waits for a migration."""
         if not self.kinds or any("row" in share.flags for share in self.shares):
             return None
-        if Kind.LEGACY in self.kinds:
-            return "Old.from_pycryptodome_aes()", f"{_SERDE}.encrypted import EncryptedSerializer as Old"
-        if Kind.PLAINTEXT in self.kinds:
-            return "JsonPlusSerializer()", f"{_SERDE}.jsonplus import JsonPlusSerializer"
-        return "serde", ""
+        return next(kind for kind in _OLD if kind in self.kinds)
+
+    @property
+    def lacks_legacy_key(self) -> bool:
+        legacy = [share for share in self.shares if share.kind is self.beginning is Kind.LEGACY]
+        return any(share.state == UNKNOWN_STATE for share in legacy)
 
 
 def _look(run: Run, found: _Found, database: str, entries: Sequence[RingEntry], *, is_new: bool) -> None:
@@ -231,35 +233,36 @@ def _make_ring(run: Run, file: Path, key_id: str | None, *, is_new: bool) -> Non
 
 def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:
     name = f'"{file}"' if re.fullmatch(r"[\w./ -]+", str(file)) else repr(str(file))
-    old, lines = found.old, ["from sealpoint.langgraph import EncryptedSerializer, SealedSaver", ""]
-    if old and old[1]:
-        lines.insert(0, old[1])
-    more = ', plaintext="allow"' if old and Kind.PLAINTEXT in found.kinds else ""
-    lines.append(f"serde = EncryptedSerializer.from_key_file({name}{more})")
+    lines = ["from sealpoint.langgraph import EncryptedSerializer, SealedSaver", ""]
+    plain = ', plaintext="allow"' if Kind.PLAINTEXT in found.kinds else ""
+    lines.append(f"serde = EncryptedSerializer.from_key_file({name}{plain})")
     if allowed:
         lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
-    step = f', unbound="allow", allow_write_with={old[0]}' if old else ""
-    return [*lines, f"saver = SealedSaver(saver, serde=serde{step})"]
+    if found.beginning is None:
+        return [*lines, "saver = SealedSaver(saver, serde=serde)"]
+    old, imported = _OLD[found.beginning]
+    step = 'saver = SealedSaver(saver, serde=serde, unbound="allow", allow_write_with=OLD)'
+    return [*filter(None, [imported]), *lines, f"OLD = {old}", step]
 
 
 def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[str, str | None]]:
-    """Yield what to do in turn, each with its command if it has one. See docs/migration.md."""
+    """Yield what to do in turn, each with its command if it has one."""
     words, verify = found.words, f"sealpoint verify {found.words} --bound"
     if os.environ.get("SEALPOINT_KEYS") != str(file):
         yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
-    if found.old is None:
+    if found.beginning is None:
         yield "Run the agent, then see that its rows are sealed", verify
         return
     plain = " --allow-plaintext" if Kind.PLAINTEXT in found.kinds else ""
     legacy = " --allow-legacy" if Kind.LEGACY in found.kinds else ""
-    if found.lacks_legacy_key:
-        page = "docs/migration.md#rows-under-langgraph_aes_key"
-        yield f"Add LANGGRAPH_AES_KEY to the ring ({page}), and repeat", f"sealpoint init {words}"
     allow = f" --allow {shlex.quote(allowlist)}" if allowlist else ""
-    yield "Try every value", f"sealpoint trial {words}{allow}{plain}"
-    yield "Deploy this Python, process by process: it reads all rows, and writes as today", None
-    yield "When all processes have it, deploy it without allow_write_with, process by process", None
     scrub = " --scrub" if found.is_file else ""
+    if found.lacks_legacy_key:
+        again = f"sealpoint init {words}"
+        yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", again
+    yield "Try every value", f"sealpoint trial {words}{allow}{plain}"
+    yield "Deploy this Python process by process: it reads all rows, writes as today", None
+    yield "When all processes have it, deploy it without allow_write_with", None
     rebind = f"sealpoint rebind {words} --apply{plain}{legacy}{scrub}"
     yield "When all processes have that, seal and bind all rows", rebind
     yield "If this ends with ok, deploy it without unbound and plaintext", verify
