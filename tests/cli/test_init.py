@@ -138,8 +138,6 @@ def test_the_ring_is_that_of_keys_init(run: Run, monkeypatch: pytest.MonkeyPatch
         Exit.DONE,
         True,
     )
-    other = run("init", "--key-id", "k3")
-    assert (other.code, "hint: sealpoint keys generate k3" in other.err) == (Exit.USAGE, True)
 
 
 def test_ring_that_does_not_load_is_not_replaced(run: Run) -> None:

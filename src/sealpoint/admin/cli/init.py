@@ -19,7 +19,7 @@ from typing import Annotated, Final
 import typer
 
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.inspect import allowlist_text, pair_text, read_allowed, type_objects
+from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_objects
 from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
 from sealpoint.admin.cli.output import Document, ShownFailures, put, say, watching
 from sealpoint.admin.cli.status import show_status
@@ -27,22 +27,16 @@ from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.keys import edit
 from sealpoint.admin.maintenance import inspect as contents
-from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.status import UNKNOWN_STATE, Share
 from sealpoint.admin.maintenance.status import status as take_shares
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import (
-    ConfigError,
     RingFileMissingError,
-    SealpointError,
     TablesMissingError,
     UnknownKeyError,
 )
-from sealpoint.keys.entry import RingEntry
-from sealpoint.keys.key import active_id
 from sealpoint.keys.ringfile import find_ring_file
-from sealpoint.keys.state import require_key_id
 
 # The serializer of the agents today, with its import, by what they write: see docs/migration.md.
 _SERDE: Final = "from langgraph.checkpoint.serde"
@@ -91,20 +85,28 @@ def init(
     if len(named) > 1:
         raise typer.BadParameter("name one database: DB, or --db-env NAME", param_hint="DB")
     file = keys or Path("keys.toml")
-    is_new = not os.path.lexists(file)
-    entries = () if is_new else _entries_of(run, file, key_id)
+    ring = open_ring(run) if os.path.lexists(file) else None
+    active = None if ring is None else ring.require_active().id
     words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
     found = _Found(words, ShownFailures(shown=not run.as_json))
     for each in named:
-        _look(run, found, each, entries, is_new=is_new)
-    allowlist = file.parent / ALLOWLIST
+        _look(run, found, each, ring)
+    allowlist, folder = file.parent / ALLOWLIST, file.parent / edit.KEY_FOLDER
     allowed = _allowed(allowlist, found, asks=sys.stdin.isatty() and not (yes or run.as_json))
-    _make_ring(run, file, key_id, is_new=is_new)
-    listed = str(allowlist) if os.path.lexists(allowlist) else None
+    if ring is None:
+        for left in sorted(folder.glob("*.key")):
+            say(f"{left} was there before: a command that was killed may have left it, and no ring names it.")
+        active = edit.create_ring(file, key_id)
+        read_entries(run, file)
+        say(f"{file} is the new ring, {folder} holds its key {active}.")
+        say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
+    else:
+        say(f"{file} is there already, and is used: its active key is {active}.")
+    listed = str(allowlist) if allowed else None
     run.end(
         {
             "ring_file": str(file),
-            "is_new_ring": is_new,
+            "is_new_ring": ring is None,
             "saver": found.saver,
             "databases": found.parts,
             "types": type_objects(found.types),
@@ -118,18 +120,8 @@ def init(
             "grants": [] if found.is_file else grants(found.schema).splitlines(),
         },
         _show,
-        verdict=found.failures.count > 0,
+        verdict=not run.result.ok,
     )
-
-
-def _entries_of(run: Run, file: Path, key_id: str | None) -> Sequence[RingEntry]:
-    """Return the entries of a ring that is there, whose keys load."""
-    ring = open_ring(run)
-    if ring.active_id is None or key_id not in (None, *ring.ids):
-        lack = "an active key" if ring.active_id is None else f"the key {require_key_id(key_id or '')!r}"
-        new = f"sealpoint keys generate {key_id or ''}".rstrip()
-        raise ConfigError(f"{file} is there already, without {lack}", hint=f"{new}, then keys promote")
-    return read_entries(run, file)
 
 
 @dataclass
@@ -164,8 +156,7 @@ class _Found:
         return any(share.state == UNKNOWN_STATE for share in legacy)
 
 
-def _look(run: Run, found: _Found, database: str, entries: Sequence[RingEntry], *, is_new: bool) -> None:
-    """Look at a database. ``is_new``: whether there is no ring yet."""
+def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
     found.is_file = kind_of(database).is_file
     found.saver = "SqliteSaver" if found.is_file else "PostgresSaver"
     if found.is_file and database and not os.path.lexists(database):
@@ -177,19 +168,18 @@ def _look(run: Run, found: _Found, database: str, entries: Sequence[RingEntry], 
         except TablesMissingError:
             say("The database has no tables of LangGraph yet: this is for a new one.")
             return
-        damage: list[SealpointError] = []
-        found.shares = take_shares(store, entries, damage)
-        run.result.add(Reason.DAMAGED, when=bool(damage))
-        for share in found.shares:
-            if is_new and share.kind is Kind.SEALED:
-                hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
-                raise UnknownKeyError(str(share.key_id), (), hint=hint)
-        left = sum(share.rows for share in found.shares if share.kind not in found.kinds)
-        if left:
+        found.shares = take_shares(
+            store, () if ring is None else read_entries(run, find_ring_file(ring.path))
+        )
+        sealed = [str(share.key_id) for share in found.shares if share.kind is Kind.SEALED]
+        if ring is None and sealed:
+            hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
+            raise UnknownKeyError(sealed[0], (), hint=hint)
+        if left := sum(share.rows for share in found.shares if share.kind not in found.kinds):
             say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
         found.schema = str(store.identity.get("schema", found.schema))
         found.parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in found.shares]}]
-        cipher = None if is_new or found.lacks_legacy_key else RingCipher(open_ring(run))
+        cipher = None if ring is None or found.lacks_legacy_key else RingCipher(ring)
         with watching("init", found.failures.add) as watch:
             found.types = contents.inventory(store, cipher, report=watch.take)
 
@@ -208,27 +198,13 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
         return []
     accepted = []
     for part in needed:
-        say(f"The values name {pair_text(part)}, {part.records} times. If this type is yours, type yes:")
+        say(f"The values name {part.pair!a}, {part.records} times. If this type is yours, type yes:")
         if sys.stdin.readline().strip() == "yes":
             accepted.append(part)
     if accepted:
         with file.open("x", encoding="utf-8") as stream:  # a list that was cut off is not read
             stream.write(allowlist_text(accepted))
     return [part.pair for part in accepted]
-
-
-def _make_ring(run: Run, file: Path, key_id: str | None, *, is_new: bool) -> None:
-    folder = file.parent / edit.KEY_FOLDER
-    if is_new:
-        for left in sorted(folder.glob("*.key")):
-            say(f"{left} was there before: a command that was killed may have left it, and no ring names it.")
-        edit.create_ring(file, key_id)
-    active = active_id(read_entries(run, file))
-    if is_new:
-        say(f"{file} is the new ring, {folder} holds its key {active}.")
-        say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
-    else:
-        say(f"{file} is there already, and is used: its active key is {active}.")
 
 
 def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:

@@ -249,16 +249,10 @@ def _show_types(document: Document) -> None:
 def allowlist_text(parts: Iterable[contents.Constructor]) -> str:
     """Return an allowlist of types, as Python."""
     # The names come from untrusted values: as literals they cannot add code to the list.
-    lines = [
-        f"    {pair_text(part)},  # {part.records}, first in thread {excerpt(part.thread)}\n"
-        for part in parts
-    ]
+    lines = (
+        f"    {part.pair!a},  # {part.records}, first in thread {excerpt(part.thread)}\n" for part in parts
+    )
     return f"[\n{''.join(lines)}]\n"
-
-
-def pair_text(part: contents.Constructor) -> str:
-    """Return the entry of a type in an allowlist, as Python in ASCII."""
-    return f"({part.module!a}, {part.name!a})"
 
 
 def _emit_types(found: contents.Inventory) -> None:

@@ -49,21 +49,18 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
-# For a role of maintenance. docs/postgres.md shows it; the names come from a database, as `Found` has them.
-GRANTS: Final = """\
-CREATE ROLE sealpoint LOGIN;
-GRANT USAGE ON SCHEMA {schema} TO sealpoint;
-GRANT SELECT ON {checkpoints}, {checkpoint_blobs}, {checkpoint_writes} TO sealpoint;
-GRANT UPDATE ON {checkpoint_blobs}, {checkpoint_writes} TO sealpoint;
-GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
-"""
-
 
 def grants(schema: str) -> str:
-    """Return the statements that give a role the rights for maintenance of the tables in a schema."""
+    """Return the statements for a role of maintenance, as docs/postgres.md has them."""
     quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
-    front = "" if schema == "public" else f"{quoted}."
-    return GRANTS.format(schema=quoted, **{name: front + name for name in NAMES})
+    checkpoints, blobs, writes = (name if schema == "public" else f"{quoted}.{name}" for name in NAMES)
+    return f"""\
+CREATE ROLE sealpoint LOGIN;
+GRANT USAGE ON SCHEMA {quoted} TO sealpoint;
+GRANT SELECT ON {checkpoints}, {blobs}, {writes} TO sealpoint;
+GRANT UPDATE ON {blobs}, {writes} TO sealpoint;
+GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
+"""
 
 
 _ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
