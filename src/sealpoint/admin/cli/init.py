@@ -27,23 +27,28 @@ from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.keys import edit
 from sealpoint.admin.maintenance import inspect as contents
-from sealpoint.admin.maintenance.status import UNKNOWN_STATE, Share
+from sealpoint.admin.maintenance.status import UNKNOWN_STATE
 from sealpoint.admin.maintenance.status import status as take_shares
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import (
-    RingFileMissingError,
-    TablesMissingError,
-    UnknownKeyError,
-)
+from sealpoint.errors import RingFileMissingError, TablesMissingError, UnknownKeyError
 from sealpoint.keys.ringfile import find_ring_file
 
-# The serializer of the agents today, with its import, by what they write: see docs/migration.md.
+# What agents write today: their serializer, its import, and what `rebind` is to accept. Where a kind is
+# found, those below it may be inserted, and are refused. See docs/migration.md.
 _SERDE: Final = "from langgraph.checkpoint.serde"
 _OLD: Final = {
-    Kind.SEALED: ("serde", ""),
-    Kind.LEGACY: ("Old.from_pycryptodome_aes()", f"{_SERDE}.encrypted import EncryptedSerializer as Old"),
-    Kind.PLAINTEXT: ("JsonPlusSerializer()", f"{_SERDE}.jsonplus import JsonPlusSerializer"),
+    Kind.SEALED: ("serde", [], ""),
+    Kind.LEGACY: (
+        "Old.from_pycryptodome_aes()",
+        [f"{_SERDE}.encrypted import EncryptedSerializer as Old"],
+        " --allow-legacy",
+    ),
+    Kind.PLAINTEXT: (
+        "JsonPlusSerializer()",
+        [f"{_SERDE}.jsonplus import JsonPlusSerializer"],
+        " --allow-plaintext",
+    ),
 }
 ALLOWLIST: Final = "allowed-types.txt"
 MAX_QUESTIONS: Final = 30  # an untrusted database may name any number of types
@@ -134,26 +139,9 @@ class _Found:
     saver: str | None = None
     schema: str = "public"
     parts: list[Document] = field(default_factory=list)
-    shares: list[Share] = field(default_factory=list)
     types: contents.Inventory = field(default_factory=contents.Inventory)
-
-    @property
-    def kinds(self) -> set[Kind]:
-        """What an agent begins with. Where values are sealed, others may be inserted, and are left out."""
-        found = {share.kind for share in self.shares}
-        return {Kind.SEALED} if Kind.SEALED in found else found - {Kind.UNKNOWN}
-
-    @property
-    def beginning(self) -> Kind | None:
-        """What the agents write today; ``None`` if no row waits for a migration."""
-        if not self.kinds or any("row" in share.flags for share in self.shares):
-            return None
-        return next(kind for kind in _OLD if kind in self.kinds)
-
-    @property
-    def lacks_legacy_key(self) -> bool:
-        legacy = [share for share in self.shares if share.kind is self.beginning is Kind.LEGACY]
-        return any(share.state == UNKNOWN_STATE for share in legacy)
+    kind: Kind | None = None  # of the rows that are not bound; ``None`` if no row waits for a migration
+    lacks_key: bool = False  # LANGGRAPH_AES_KEY
 
 
 def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
@@ -168,18 +156,20 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
         except TablesMissingError:
             say("The database has no tables of LangGraph yet: this is for a new one.")
             return
-        found.shares = take_shares(
-            store, () if ring is None else read_entries(run, find_ring_file(ring.path))
-        )
-        sealed = [str(share.key_id) for share in found.shares if share.kind is Kind.SEALED]
-        if ring is None and sealed:
+        shares = take_shares(store, () if ring is None else read_entries(run, find_ring_file(ring.path)))
+        kind = next((kind for kind in _OLD if any(share.kind is kind for share in shares)), None)
+        mine, others = ([share for share in shares if (share.kind is kind) is same] for same in (True, False))
+        if ring is None and kind is Kind.SEALED:
             hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
-            raise UnknownKeyError(sealed[0], (), hint=hint)
-        if left := sum(share.rows for share in found.shares if share.kind not in found.kinds):
+            raise UnknownKeyError(str(mine[0].key_id), (), hint=hint)
+        if others:
+            left = sum(share.rows for share in others)
             say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
+        found.kind = None if any("row" in share.flags for share in mine) else kind
+        found.lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
         found.schema = str(store.identity.get("schema", found.schema))
-        found.parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in found.shares]}]
-        cipher = None if ring is None or found.lacks_legacy_key else RingCipher(ring)
+        found.parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in shares]}]
+        cipher = None if ring is None or found.lacks_key else RingCipher(ring)
         with watching("init", found.failures.add) as watch:
             found.types = contents.inventory(store, cipher, report=watch.take)
 
@@ -210,15 +200,15 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
 def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:
     name = f'"{file}"' if re.fullmatch(r"[\w./ -]+", str(file)) else repr(str(file))
     lines = ["from sealpoint.langgraph import EncryptedSerializer, SealedSaver", ""]
-    plain = ', plaintext="allow"' if Kind.PLAINTEXT in found.kinds else ""
+    plain = ', plaintext="allow"' if found.kind is Kind.PLAINTEXT else ""
     lines.append(f"serde = EncryptedSerializer.from_key_file({name}{plain})")
     if allowed:
         lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
-    if found.beginning is None:
+    if found.kind is None:
         return [*lines, "saver = SealedSaver(saver, serde=serde)"]
-    old, imported = _OLD[found.beginning]
+    old, imports, _ = _OLD[found.kind]
     step = 'saver = SealedSaver(saver, serde=serde, unbound="allow", allow_write_with=OLD)'
-    return [*filter(None, [imported]), *lines, f"OLD = {old}", step]
+    return [*imports, *lines, f"OLD = {old}", step]
 
 
 def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[str, str | None]]:
@@ -226,20 +216,18 @@ def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[s
     words, verify = found.words, f"sealpoint verify {found.words} --bound"
     if os.environ.get("SEALPOINT_KEYS") != str(file):
         yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
-    if found.beginning is None:
+    if found.kind is None:
         yield "Run the agent, then see that its rows are sealed", verify
         return
-    plain = " --allow-plaintext" if Kind.PLAINTEXT in found.kinds else ""
-    legacy = " --allow-legacy" if Kind.LEGACY in found.kinds else ""
-    allow = f" --allow {shlex.quote(allowlist)}" if allowlist else ""
-    scrub = " --scrub" if found.is_file else ""
-    if found.lacks_legacy_key:
+    option = _OLD[found.kind][2]
+    trial = f"sealpoint trial {words}" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
+    rebind = f"sealpoint rebind {words} --apply{option}" + (" --scrub" if found.is_file else "")
+    if found.lacks_key:
         again = f"sealpoint init {words}"
         yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", again
-    yield "Try every value", f"sealpoint trial {words}{allow}{plain}"
+    yield "Try every value", trial + (option if found.kind is Kind.PLAINTEXT else "")
     yield "Deploy this Python process by process: it reads all rows, writes as today", None
     yield "When all processes have it, deploy it without allow_write_with", None
-    rebind = f"sealpoint rebind {words} --apply{plain}{legacy}{scrub}"
     yield "When all processes have that, seal and bind all rows", rebind
     yield "If this ends with ok, deploy it without unbound and plaintext", verify
 
