@@ -116,6 +116,7 @@ def test_server_with_a_password(
 
 
 MORE = [
+    ["init"],
     ["rebind", "--apply"],
     ["decrypt", "--out-schema", "copy"],
     ["report"],

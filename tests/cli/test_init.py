@@ -369,9 +369,12 @@ def test_more_types_than_a_person_reads_are_not_asked_for(
 # --- Postgres -----------------------------------------------------------------------------------
 
 
-def test_grants_are_those_of_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text(encoding="utf-8")
-    assert f"```sql\n{grants('public')}```" in page
+def test_grants_are_those_of_the_pages() -> None:
+    """And those that `rebind` needs beyond them are on the page on migration."""
+    docs = Path(__file__).parents[2] / "docs"
+    assert f"```sql\n{grants('public')}```" in (docs / "postgres.md").read_text(encoding="utf-8")
+    more = grants("public", rebinds=True).removeprefix(grants("public"))
+    assert f"```sql\n{more}```" in (docs / "migration.md").read_text(encoding="utf-8")
 
 
 def test_new_database_on_postgres(run: Run, pytestconfig: pytest.Config) -> None:

@@ -81,10 +81,11 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and write no allowlist.")] = False,
     variable: VariableOption = None,
 ) -> None:
-    """Create a ring, look at a database, and show the Python and the commands that seal it.
+    """Create a ring, look at a database, and show how to seal it.
 
-    The database is not changed, and no file is overwritten: a ring that is there is used. On a terminal, asks
-    for each type that the values name whether it is yours, and writes those to allowed-types.txt.
+    Prints Python for its saver, and the remaining commands. The database is not changed, and no file is
+    overwritten: a ring that is there is used. On a terminal, asks for each type that the values name whether
+    it is yours, and writes those to allowed-types.txt.
     """
     named = all_databases(*([] if one is None else [one] for one in (database, variable)))
     if len(named) > 1:
@@ -122,7 +123,9 @@ def init(
             "steps": [
                 {"action": action, "command": command} for action, command in _steps(file, found, listed)
             ],
-            "grants": [] if found.is_file else grants(found.schema).splitlines(),
+            "grants": []
+            if found.is_file
+            else grants(found.schema, rebinds=found.kind is not None).splitlines(),
         },
         _show,
         verdict=not run.result.ok,
@@ -242,6 +245,11 @@ def _show(document: Document) -> None:
         lines.append(f"{number}. {step['action']}" + (":" if step["command"] else "."))
         lines += [f"   {step['command']}"] if step["command"] else []
     if document["grants"]:
-        lines += ["", "The role that runs these commands:", "", *document["grants"]]
+        lines += [
+            "",
+            "For the role that runs these commands, once the tables exist:",
+            "",
+            *document["grants"],
+        ]
     for line in lines:
         put(line)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 NAMES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
 
-def grants(schema: str) -> str:
+def grants(schema: str, *, rebinds: bool = False) -> str:
     """Return the statements for a role of maintenance, as docs/postgres.md has them."""
     quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
     checkpoints, blobs, writes = (name if schema == "public" else f"{quoted}.{name}" for name in NAMES)
@@ -60,7 +60,7 @@ GRANT USAGE ON SCHEMA {quoted} TO sealpoint;
 GRANT SELECT ON {checkpoints}, {blobs}, {writes} TO sealpoint;
 GRANT UPDATE ON {blobs}, {writes} TO sealpoint;
 GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
-"""
+""" + (f"GRANT INSERT, DELETE ON {blobs} TO sealpoint;\n" if rebinds else "")
 
 
 _ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
