@@ -357,6 +357,22 @@ def test_allowlist_that_is_there_is_used_and_not_changed(
         assert LIST.read_text() == cut_off
 
 
+def test_allowlist_that_appears_meanwhile_is_not_replaced(
+    run: Run, typed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And then nothing is made."""
+
+    class Slow(Terminal):
+        def readline(self, *_: Any) -> str:
+            LIST.write_text("of another run")
+            return "yes\n"
+
+    monkeypatch.setattr(sys, "stdin", Slow())
+    ended = run("init", "state.db")
+    assert (ended.code, ended.out, "allowed-types.txt" in ended.err) == (Exit.USAGE, "", True)
+    assert (LIST.read_text(), Path("keys.toml").exists()) == ("of another run", False)
+
+
 def test_more_types_than_a_person_reads_are_not_asked_for(
     run: Run, typed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
