@@ -363,7 +363,7 @@ def test_allowlist_that_appears_meanwhile_is_not_replaced(
     """And then nothing is made."""
 
     class Slow(Terminal):
-        def readline(self, *_: Any) -> str:
+        def readline(self, *_: Any) -> str:  # type: ignore[override]
             LIST.write_text("of another run")
             return "yes\n"
 

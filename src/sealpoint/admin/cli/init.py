@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -96,7 +96,7 @@ def init(
     words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
     found = _Found(words, ShownFailures(shown=not run.as_json))
     for each in named:
-        _look(run, found, each, ring)
+        found = _look(run, found, each, ring)
     allowlist, folder = file.parent / ALLOWLIST, file.parent / edit.KEY_FOLDER
     allowed = _allowed(allowlist, found, asks=sys.stdin.isatty() and not (yes or run.as_json))
     if ring is None:
@@ -114,7 +114,7 @@ def init(
             "ring_file": str(file),
             "is_new_ring": ring is None,
             "saver": found.saver,
-            "databases": found.parts,
+            "databases": [*found.parts],
             "types": type_objects(found.types),
             **{name: getattr(found.types, name) for name in ("other_records", "values", "not_opened")},
             **found.failures.end(run.result),
@@ -132,7 +132,7 @@ def init(
     )
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Found:
     """A database; a new one has no ``parts``."""
 
@@ -141,40 +141,45 @@ class _Found:
     is_file: bool = True
     saver: str | None = None
     schema: str = "public"
-    parts: list[Document] = field(default_factory=list)
+    parts: Sequence[Document] = ()
     types: contents.Inventory = field(default_factory=contents.Inventory)
     kind: Kind | None = None  # of the rows that are not bound; ``None`` if no row waits for a migration
     lacks_key: bool = False  # LANGGRAPH_AES_KEY
 
 
-def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
-    found.is_file = kind_of(database).is_file
-    found.saver = "SqliteSaver" if found.is_file else "PostgresSaver"
-    if found.is_file and database and not os.path.lexists(database):
+def _look(run: Run, new: _Found, database: str, ring: KeyRing | None) -> _Found:
+    is_file = kind_of(database).is_file
+    new = replace(new, is_file=is_file, saver="SqliteSaver" if is_file else "PostgresSaver")
+    if is_file and database and not os.path.lexists(database):
         say(f"{database} does not exist yet: this is for a new database.")
-        return
+        return new
     with ExitStack() as stack:
         try:
             (store,) = stack.enter_context(opened([database]))
         except TablesMissingError:
             say("The database has no tables of LangGraph yet: this is for a new one.")
-            return
+            return new
         shares = take_shares(store, () if ring is None else read_entries(run, find_ring_file(ring.path)))
         kind = next((kind for kind in _OLD if any(share.kind is kind for share in shares)), None)
-        mine, others = ([share for share in shares if (share.kind is kind) is same] for same in (True, False))
+        mine = [share for share in shares if share.kind is kind]
         if ring is None and kind is Kind.SEALED:
             hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
             raise UnknownKeyError(str(mine[0].key_id), (), hint=hint)
-        if others:
-            left = sum(share.rows for share in others)
+        if left := sum(share.rows for share in shares if share.kind is not kind):
             say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
-        found.kind = None if any("row" in share.flags for share in mine) else kind
-        found.lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
-        found.schema = str(store.identity.get("schema", found.schema))
-        found.parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in shares]}]
-        cipher = None if ring is None or found.lacks_key else RingCipher(ring)
-        with watching("init", found.failures.add) as watch:
-            found.types = contents.inventory(store, cipher, report=watch.take)
+        lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
+        cipher = None if ring is None or lacks_key else RingCipher(ring)
+        parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in shares]}]
+        with watching("init", new.failures.add) as watch:
+            types = contents.inventory(store, cipher, report=watch.take)
+        return replace(
+            new,
+            schema=str(store.identity.get("schema", new.schema)),
+            parts=parts,
+            types=types,
+            kind=None if any("row" in share.flags for share in mine) else kind,
+            lacks_key=lacks_key,
+        )
 
 
 def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
