@@ -353,6 +353,12 @@ class SchemaError(SealpointError, ValueError):
     hint = "open a copy in the sqlite3 shell and look at sqlite_master before you trust the file"
 
 
+class TablesMissingError(SchemaError):
+    """A Postgres database has none of the tables yet: LangGraph's saver creates them in `setup`."""
+
+    hint = "is it the right database, and the right search path? the saver's setup() creates the tables"
+
+
 class DatabaseCorruptError(SealpointError, OSError):
     """SQLite reports that a file is damaged or is not a database."""
 

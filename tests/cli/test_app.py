@@ -233,7 +233,7 @@ def test_narrow_terminal(columns: int) -> None:
     "database",
     [
         "postgresql://user:hunter2@host/db",
-        "postgres://user:@host/db",
+        "postgres://user:@hunter2@host/db",
         "postgresql://user:hun/ter2@host/db?password=x",
         "postgresql://user:h?nter2@host/db",
         "postgresql://user:h#nter2@host/db",

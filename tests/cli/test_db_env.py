@@ -1,15 +1,21 @@
-"""`--db-env`: the URL of a server in an environment variable, where it may have a password."""
+"""URLs of servers: as people have them, and in an environment variable, where one may have a password."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
+from sealpoint.admin.cli.app import program
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.threads import open_thread_store
 from tests.cli.conftest import Run
 from tests.support.databases.postgres import blobs, put_blobs, set_up
 from tests.support.keys.rings import states_text
@@ -107,3 +113,110 @@ def test_server_with_a_password(
         assert run("rotate", "--db-env", "AGENTS_DB", "--apply").code == Exit.DONE
         disabled = run("keys", "disable", "k1", "--db-env", "AGENTS_DB", "--json")
         assert (disabled.code, disabled.document["ok"], PASSWORD in disabled.out) == (Exit.DONE, True, False)
+
+
+MORE = [
+    ["init"],
+    ["rebind", "--apply"],
+    ["decrypt", "--out-schema", "copy"],
+    ["report"],
+    ["heads", "adopt", "--threads", "store.db", "--reason", "a b"],
+]
+
+
+def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All commands with `--db-env`."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*before, name))
+        elif any("--db-env" in option.opts for option in command.params):
+            yield (*before, name)
+
+
+def named_as(words: list[str]) -> str:
+    return " ".join(words[: 1 + (words[0] in {"keys", "heads"})])
+
+
+def test_every_command_that_takes_a_database_is_tried() -> None:
+    assert {" ".join(names) for names in commands(program())} == {
+        named_as(words) for words in [*ONE, *SEVERAL, *MORE]
+    }
+
+
+@pytest.mark.parametrize("words", [*ONE, *SEVERAL, *MORE], ids=" ".join)
+def test_hint_for_a_password_is_the_command_to_paste(
+    run: Run, script_path: str, keys: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Neither the error nor the hint shows the URL, and what the hint says runs as the command would have."""
+    monkeypatch.chdir(keys.parent)
+    as_option = ["--db"] if words[0] == "keys" else []
+    ended = run(*words, *as_option, AWAY)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert PASSWORD not in ended.err
+    assert "127.0.0.1" not in ended.err
+    pasted = ended.err.splitlines()[-1].partition(" shown: ")[2]
+    assert pasted.startswith("read -rs DB_URL && export DB_URL && sealpoint ")
+    monkeypatch.setenv("PATH", script_path)
+    done = subprocess.run(
+        ["bash", "-c", pasted], input=f"{AWAY}\n", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == Exit.STOPPED, done.stderr
+    assert "no connection to postgresql://127.0.0.1:1/agents" in done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "pasted"),
+    [
+        (["status", "{}", "{}2"], "sealpoint status --db-env DB_URL --db-env DB_URL1"),
+        (["status", "x y.db", "{}"], "sealpoint status 'x y.db' --db-env DB_URL"),
+        (["keys", "promote", "k1", "--db={}"], "sealpoint keys promote k1 --db-env DB_URL"),
+        (["heads", "seal", "{}"], None),
+        (["verify", "{}", "--threads", "{}x"], None),
+        (["verify", "host=db password=hunter2-hunter2"], None),
+    ],
+)
+def test_hint_for_passwords(run: Run, given: list[str], pasted: str | None) -> None:
+    """Of a word with a password that is no database nothing is shown either."""
+    ended = run(*(word.format(AWAY) for word in given))
+    assert (ended.code, ended.out, PASSWORD in ended.err) == (Exit.USAGE, "", False)
+    hint = ended.err.splitlines()[-1]
+    assert hint.endswith(f" && {pasted}") if pasted else hint.endswith("$PGPASSFILE or $PGSERVICEFILE")
+
+
+@pytest.mark.parametrize(
+    "scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2", "postgres+asyncpg"]
+)
+@pytest.mark.parametrize("password", ["", ":"], ids=["no password", "an empty one"])
+def test_urls_as_people_have_them(
+    run: Run,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+    scheme: str,
+    password: str,
+) -> None:
+    """On a command line, in a variable, in the ring file, and as a thread store."""
+    with schema(server(pytestconfig)) as dsn:
+        set_up(PostgresSaver, dsn)
+        parts = conninfo_to_dict(dsn)
+        user, database = parts.pop("user"), parts.pop("dbname")
+        url = f"{scheme}://{user}{password}@/{database}?{urlencode(parts, quote_via=quote)}"
+        monkeypatch.setenv("AGENTS_DB", url)
+        names = [
+            run("status", *words, "--json").document["databases"][0]["database"]["name"]
+            for words in ([url], ["--db-env", "AGENTS_DB"])
+        ]
+        keys.write_text(f"{keys.read_text()}\n[[database]]\nurl = '{url}'\n")
+        names.append(run("status", "--json").document["databases"][0]["database"]["name"])
+        assert len({*names}) == 1
+        assert names[0].startswith("postgresql:///")
+        both = f"{keys.read_text()}\n[[database]]\nurl = 'postgresql{url.removeprefix(scheme)}'\n"
+        with closing(open_thread_store(url, create=True)):
+            assert run("heads", "seal", url).code == Exit.DONE
+        keys.write_text(both)
+        listed = run("status", "--json")
+        if not scheme.startswith("postgresql"):  # libpq's own second name for it
+            assert len(listed.document["databases"]) == 1
+        else:
+            assert (listed.code, "twice" in listed.err) == (Exit.USAGE, True)

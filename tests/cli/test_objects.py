@@ -31,6 +31,7 @@ from tests.support.runs.results import REPORT, SCHEMA, expected_code, read_schem
 from tests.support.schemas import ENUMS, file_of, render
 
 COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
+    "init DB": True,
     "status DB": None,
     "status DB --only k1": True,
     "audit DB": True,

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from sealpoint.errors import (
     KeyIdError,
@@ -52,6 +52,7 @@ from sealpoint.keys.sources import (
 )
 from sealpoint.keys.state import COMMANDS, KEY_ID, LEGACY, KeyState, require_key_id, require_suite_state
 from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, NamedWrapper, WrapContext, parse_wrapper
+from sealpoint.postgres import has_password, is_url, plain_url
 from sealpoint.utc import as_utc
 
 MATERIAL_LEFT: Final = "left"
@@ -362,25 +363,7 @@ def read_ledger_table(table: Mapping[str, Any], file: Path) -> LedgerTable | Non
 
 
 _DATABASE_FIELDS: Final = frozenset({"path", "url", "service"})
-_SECRETS: Final = frozenset(
-    {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
-)
 LIBPQ_HINT: Final = "remove it from the URL; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
-_PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
-
-
-def is_url(database: str) -> bool:
-    """Whether a database is named by a URL of Postgres."""
-    return database.startswith(("postgresql://", "postgres://"))
-
-
-def has_password(database: str) -> bool:
-    """Whether a password stands in one of the three places where libpq takes one from a URL."""
-    front, found, rest = database.partition("://")
-    user, at, _ = (rest if found else front).partition("/")[0].partition("@")
-    # libpq decodes names of parameters: pass%77ord is a password.
-    named = {unquote(name) for name in _PARAMETERS.findall(database)}
-    return bool((found and at and ":" in user) or named & _SECRETS)
 
 
 def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[str, ...]:
@@ -405,6 +388,7 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
             raise RingFileError(f"{where}: a password stands in 'url'", hint=LIBPQ_HINT)
         elif not is_url(database):
             raise RingFileError(f"{where}: 'url' does not begin with postgresql://")
+        database = plain_url(database)
         if database in found:
             raise RingFileError(f"{where} lists {excerpt(database)} twice")
         found.append(database)

@@ -27,6 +27,7 @@ from sealpoint.postgres import (
     LOST,
     OWN_PARTS,
     READ_ONLY,
+    URL_HINT,
     address_of,
     parts_of,
     refusal_of,
@@ -102,9 +103,7 @@ class Pool:
         parts = parts_of(conninfo)
         address = None if parts is None else address_of(parts)
         if parts is None or address is None:
-            raise ThreadStoreDownError(
-                "the URL of the thread store cannot be read", hint="write special characters in it as %XX"
-            )
+            raise ThreadStoreDownError("the URL of the thread store cannot be read", hint=URL_HINT)
         shown = " ".join(f"{part}={value}" for part, value in address.items() if value)
         self.name = f"thread store {excerpt(shown or 'on the default server')}"  # for messages
         self._parts = parts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sqlite3
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
 from sealpoint.forks import inherited, reset_in_child
+from sealpoint.postgres import is_url
 from sealpoint.sqlitefile import guard
 from sealpoint.threads import sqlitefile as statements
 from sealpoint.threads.database import AFTER, END, DatabaseStore
@@ -389,9 +389,6 @@ def _text(statement: str, conditions: str) -> str:
     return statement.format(schema="", conditions=conditions)
 
 
-_POSTGRES: Final = re.compile(r"postgres(ql)?://|service=")
-
-
 def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:
     """Open a thread store.
 
@@ -404,6 +401,6 @@ def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEO
         ThreadStoreError: If it cannot be opened, or is not a store.
         MissingExtraError: If psycopg is not installed, and a Postgres database is named.
     """
-    if _POSTGRES.match(name):
+    if is_url(name) or name.startswith("service="):
         return PostgresThreadStore(name, create=create, timeout=timeout)
     return SqliteThreadStore(name, create=create, timeout=timeout)

@@ -16,8 +16,9 @@ from sealpoint.admin.keys.edit import promote_key
 from sealpoint.admin.keys.wrapping import wrap_key
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import RingFileError
-from sealpoint.keys.entry import has_password, read_database_tables
+from sealpoint.keys.entry import read_database_tables
 from sealpoint.keys.ringfile import RingFile
+from sealpoint.postgres import has_password
 from tests.support.keys.wrappers import Service, wrapper_text
 
 SECRET = "hunter2-hunter2"

@@ -22,11 +22,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import decrypt, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit, exit_code, message
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.options import JsonOption, KeysOption, all_databases
+from sealpoint.admin.cli.options import JsonOption, KeysOption, PasswordNamedError, all_databases
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
@@ -59,7 +59,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    epilog="To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin"
+    epilog="To seal a database, begin with `sealpoint init`. To see what a database contains, begin"
     " with `sealpoint status DB`, which needs no key.\n\n"
     "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
     " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug.",
@@ -79,6 +79,7 @@ def sealpoint(
 
 
 for command in (
+    init.init,
     status.status,
     rotate.rotate,
     rotate.rebind,
@@ -109,6 +110,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "heads trim": ("heads.trim", "heads.trim"),
     "inspect": ("inspect", "inspect"),
     "decrypt": ("decrypt", "decrypt"),
+    "init": ("init", "init"),  # of a ring that is there: a new one names no ledger yet
     "keys init": ("ring.create", "ring.create"),
     "keys generate": ("key.stage", "key.stage"),
     "keys promote": ("key.promote", "key.promote"),
@@ -286,11 +288,11 @@ def _run(this: Run, words: Sequence[str]) -> int:
         if not is_read():  # an exit code that reports a finding is not replaced
             return code or Exit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the end of the program, which reports every error
-        return _report(this, error)
+        return _report(this, error, words)
     return code
 
 
-def _report(this: Run, error: Exception) -> Exit:
+def _report(this: Run, error: Exception, words: Sequence[str]) -> Exit:
     if isinstance(error, typer.Abort):  # the answer to a question did not come
         return Exit.STOPPED
     if isinstance(error, BrokenPipeError):
@@ -302,7 +304,8 @@ def _report(this: Run, error: Exception) -> Exit:
         return this.fail(Exit.USAGE, wrong.format_message(), f"see `{path} --help`")
     code = exit_code(error)
     if code is not Exit.BUG:
-        return this.fail(code, message(error), getattr(error, "hint", ""))
+        hint = error.hint_for(words) if isinstance(error, PasswordNamedError) else getattr(error, "hint", "")
+        return this.fail(code, message(error), hint)
     for line in "".join(traceback.format_exception(error)).splitlines():  # without values of variables
         say(line)
     return this.fail(code, "this is a bug in sealpoint", "report it with the lines above")

@@ -10,7 +10,7 @@ import ast
 import importlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -157,7 +157,7 @@ def types(
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
-    allowlist = None if allow is None else Allowlist.of(_read_allowed(allow))
+    allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
     failures = ShownFailures(shown=not run.as_json)
     with opened_database(run, database, variable) as store:
         cipher = find_cipher(run, store)
@@ -168,7 +168,17 @@ def types(
                 watch.say_how_far()
                 raise
     run.result.add(*_reasons(found, allowlist))
-    named = [
+    members = {
+        "types": type_objects(found, allowlist),
+        **{name: getattr(found, name) for name in ("other_records", "values", "not_opened")},
+        **failures.end(run.result),
+    }
+    run.end(members, (lambda _: _emit_types(found)) if emit else _show_types, verdict=not emit)
+
+
+def type_objects(found: contents.Inventory, allowlist: Allowlist | None = None) -> list[dict[str, Any]]:
+    """Return the types that values name, as objects have them."""
+    return [
         {
             "module": part.module,
             "name": part.name,
@@ -178,15 +188,10 @@ def types(
         }
         for part in found.constructors.values()
     ]
-    members = {
-        "types": named,
-        **{name: getattr(found, name) for name in ("other_records", "values", "not_opened")},
-        **failures.end(run.result),
-    }
-    run.end(members, (lambda _: _emit_types(found)) if emit else _show_types, verdict=not emit)
 
 
-def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the types of allowlists, each a file or one type."""
     for text in texts:
         file = Path(text)
         if file.is_file():
@@ -241,15 +246,18 @@ def _show_types(document: Document) -> None:
     count(document["other_records"], "{} records name other types, which are not listed")
 
 
+def allowlist_text(parts: Iterable[contents.Constructor]) -> str:
+    """Return an allowlist of types, as Python."""
+    # The names come from untrusted values: as literals they cannot add code to the list.
+    lines = (
+        f"    {part.pair!a},  # {part.records}, first in thread {excerpt(part.thread)}\n" for part in parts
+    )
+    return f"[\n{''.join(lines)}]\n"
+
+
 def _emit_types(found: contents.Inventory) -> None:
     needed = sorted((part.pair, part) for part in found.constructors.values() if not part.is_safe)
-    print("[")
-    for pair, part in needed:
-        if part.is_nameable:
-            # The names come from untrusted values: as literals they cannot add code to the printed list.
-            module, name = map(ascii, pair)
-            print(f"    ({module}, {name}),  # {part.records}, first in thread {excerpt(part.thread)}")
-    print("]")
+    print(allowlist_text(part for _, part in needed if part.is_nameable), end="")
     if found.not_opened:
         number = f"{found.not_opened} of {found.values}"
         say(f"{number} values are sealed and were not opened: their types are not in the list")
@@ -300,7 +308,7 @@ def trial(
     run.asks(allow_plaintext=allow_plaintext)
     named = one_database(run, database, variable)
     inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
-    allowed = [*_read_allowed(allow or ())]
+    allowed = [*read_allowed(allow or ())]
     _import_all(modules or ())
     failures = _Threads()
     with opened([named]) as (store,), watching("trial", failures.add) as watch:

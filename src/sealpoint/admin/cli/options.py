@@ -38,8 +38,9 @@ from sealpoint.errors import (
     ThreadStoreMissingError,
     excerpt,
 )
-from sealpoint.keys.entry import LIBPQ_HINT, RingEntry, has_password
+from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
+from sealpoint.postgres import has_password, is_url
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
 
@@ -161,12 +162,40 @@ def require_text(text: str, name: str) -> None:
         raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
 
 
+class PasswordNamedError(MaintenanceError):
+    """A command line names databases with passwords; neither the message nor the hint shows them."""
+
+    def __init__(self, databases: Sequence[str]) -> None:
+        super().__init__("a password stands in the name of the database", hint=LIBPQ_HINT)
+        self._databases = tuple(filter(is_url, databases))
+
+    def hint_for(self, words: Sequence[str]) -> str:
+        """Return the command of ``words`` with variables instead, or else the hint of every such error."""
+        names, command = dict[str, str](), list[str]()
+        for word in words:
+            database = word.removeprefix("--db=")
+            if database not in self._databases:
+                command.append(word)
+                continue
+            name = names.setdefault(database, f"DB_URL{len(names) or ''}")
+            if command and command[-1] == "--db":
+                command.pop()
+            command += ["--db-env", name]
+        if not names or any(map(has_password, command)):
+            return self.hint
+        read = " && ".join(f"read -rs {name}" for name in names.values())
+        return (
+            "run this in bash or zsh, and give it the URL, which is then not shown: "
+            f"{read} && export {' '.join(names.values())} && sealpoint {shlex.join(command)}"
+        )
+
+
 def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | None) -> list[str]:
     """Return all databases that a command line names."""
     for argument in arguments or ():
         # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
         if has_password(argument):
-            raise MaintenanceError("a password stands in the name of the database", hint=LIBPQ_HINT)
+            raise PasswordNamedError([each for each in arguments or () if has_password(each)])
         kind = find_kind(argument)
         if kind is None:
             raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")
@@ -393,6 +422,8 @@ TIMEOUT_SECONDS: Final = 10.0  # of a call to a thread store: agents write to it
 def find_threads(named: str | None, keys: Path | None) -> str | None:
     """Return the name of the thread store: that of the command line, or that of the ring file."""
     store = RingFile(keys).thread_store if named is None else named
+    if store is not None and has_password(store):
+        raise MaintenanceError("a password stands in the name of the thread store", hint=LIBPQ_HINT)
     return None if store is None else all_databases([store], None)[0]
 
 

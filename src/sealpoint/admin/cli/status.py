@@ -92,13 +92,14 @@ def status(
             "others": None if only is None else others,
             "databases": [{**part, "shares": [asdict(share) for share in each]} for part, each in found],
         },
-        _show_status,
+        show_status,
     )
     for name, errors in damage.items():
         complain_of_damage(name, errors)
 
 
-def _show_status(document: Document) -> None:
+def show_status(document: Document) -> None:
+    """Print what is sealed under which key, of all databases of an object."""
     show_table(
         ("database", *_SHARES),
         [

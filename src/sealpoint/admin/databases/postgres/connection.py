@@ -26,6 +26,7 @@ from sealpoint.postgres import (
     LOST,
     OWN_PARTS,
     READ_ONLY,
+    URL_HINT,
     address_of,
     parts_of,
     refusal_of,
@@ -100,9 +101,7 @@ def name_of(url: str) -> str:
     """Return the URL with its host, port, database and service: no user, no password, no options."""
     given = address_of(_parts(url))
     if given is None:
-        raise DatabaseMissingError(
-            "the URL of the database cannot be read", hint="write special characters in it as %XX"
-        )
+        raise DatabaseMissingError("the URL of the database cannot be read", hint=URL_HINT)
     host, port, database = given["host"], given["port"], given["dbname"]
     more = {part: given[part] for part in ("hostaddr", "service") if given[part]}
     if host.startswith("/"):
@@ -245,7 +244,7 @@ def _translated(code: str, kind: str) -> SealpointError:
 def _parts(url: str) -> dict[str, Any]:
     parts = parts_of(url)
     if parts is None:
-        raise DatabaseMissingError("the URL of the database cannot be read")
+        raise DatabaseMissingError("the URL of the database cannot be read", hint=URL_HINT)
     return parts
 
 

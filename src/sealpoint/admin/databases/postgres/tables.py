@@ -32,7 +32,7 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
-from sealpoint.errors import SchemaError, excerpt
+from sealpoint.errors import SchemaError, TablesMissingError, excerpt
 from sealpoint.postgres import (
     TABLES,
     Layout,
@@ -48,6 +48,20 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 NAMES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+
+
+def grants(schema: str, *, rebinds: bool = False) -> str:
+    """Return the statements for a role of maintenance, as docs/postgres.md has them."""
+    quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
+    checkpoints, blobs, writes = (name if schema == "public" else f"{quoted}.{name}" for name in NAMES)
+    return f"""\
+CREATE ROLE sealpoint LOGIN;
+GRANT USAGE ON SCHEMA {quoted} TO sealpoint;
+GRANT SELECT ON {checkpoints}, {blobs}, {writes} TO sealpoint;
+GRANT UPDATE ON {blobs}, {writes} TO sealpoint;
+GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
+""" + (f"GRANT INSERT, DELETE ON {blobs} TO sealpoint;\n" if rebinds else "")
+
 
 _ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
 _ONE: Final = f"{TABLES} n.nspname = %s AND c.relname = %s"
@@ -84,9 +98,8 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
                 require_plain(row)
                 first[row.name] = row
         if not first.keys() - {"checkpoints"}:
-            raise refuse_schema(
-                "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'"
-            )
+            refuse = refuse_schema if first else TablesMissingError
+            raise refuse("the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'")
         places = {(row.schema, row.schema_oid) for row in first.values()}
         if len(places) > 1:
             raise refuse_schema("the search path leads to tables in several schemas")

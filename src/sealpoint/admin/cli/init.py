@@ -1,0 +1,260 @@
+"""`sealpoint init`: a ring, what is in a database, and how the code of an agent begins to seal it.
+
+Nothing in the database is changed, and no file is overwritten. What a database names is not trusted: a type
+is put on an allowlist only if a person at a terminal says that it is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_objects
+from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
+from sealpoint.admin.cli.output import Document, ShownFailures, put, say, watching
+from sealpoint.admin.cli.status import show_status
+from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.postgres.tables import grants
+from sealpoint.admin.keys import edit
+from sealpoint.admin.maintenance import inspect as contents
+from sealpoint.admin.maintenance.status import UNKNOWN_STATE
+from sealpoint.admin.maintenance.status import status as take_shares
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.tag import Kind
+from sealpoint.errors import RingFileMissingError, TablesMissingError, UnknownKeyError
+from sealpoint.keys.ringfile import find_ring_file
+
+# What agents write today: their serializer, its import, and what `rebind` is to accept. Where a kind is
+# found, those below it may be inserted, and are refused. See docs/migration.md.
+_SERDE: Final = "from langgraph.checkpoint.serde"
+_OLD: Final = {
+    Kind.SEALED: ("serde", [], ""),
+    Kind.LEGACY: (
+        "Old.from_pycryptodome_aes()",
+        [f"{_SERDE}.encrypted import EncryptedSerializer as Old"],
+        " --allow-legacy",
+    ),
+    Kind.PLAINTEXT: (
+        "JsonPlusSerializer()",
+        [f"{_SERDE}.jsonplus import JsonPlusSerializer"],
+        " --allow-plaintext",
+    ),
+}
+ALLOWLIST: Final = "allowed-types.txt"
+MAX_QUESTIONS: Final = 30  # an untrusted database may name any number of types
+
+
+def _place_of_ring(named: Path | None) -> Path:
+    with suppress(RingFileMissingError):
+        return find_ring_file(named)
+    return named or Path(os.environ.get("SEALPOINT_KEYS") or "keys.toml")
+
+
+def init(
+    run: Run,
+    database: Annotated[
+        str | None,
+        typer.Argument(metavar="DB", help="A SQLite file or a postgresql:// URL. Default: a new database."),
+    ] = None,
+    key_id: Annotated[
+        str | None, typer.Option("--key-id", metavar="ID", help="Id of the key of a new ring.")
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--keys",
+            metavar="FILE",
+            callback=_place_of_ring,
+            help="The ring file; else the one that other commands use, or keys.toml.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and write no allowlist.")] = False,
+    variable: VariableOption = None,
+) -> None:
+    """Create a ring, look at a database, and show how to seal it.
+
+    Prints Python for its saver, and the remaining commands. The database is not changed, and no file is
+    overwritten: a ring that is there is used. On a terminal, asks for each type that the values name whether
+    it is yours, and writes those to allowed-types.txt.
+    """
+    named = all_databases(*([] if one is None else [one] for one in (database, variable)))
+    if len(named) > 1:
+        raise typer.BadParameter("name one database: DB, or --db-env NAME", param_hint="DB")
+    file = keys or Path("keys.toml")
+    ring = open_ring(run) if os.path.lexists(file) else None
+    active = None if ring is None else ring.require_active().id
+    words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
+    found = _Found(words, ShownFailures(shown=not run.as_json))
+    for each in named:
+        found = _look(run, found, each, ring)
+    allowlist, folder = file.parent / ALLOWLIST, file.parent / edit.KEY_FOLDER
+    allowed = _allowed(allowlist, found, asks=sys.stdin.isatty() and not (yes or run.as_json))
+    if ring is None:
+        for left in sorted(folder.glob("*.key")):
+            say(f"{left} was there before: a command that was killed may have left it, and no ring names it.")
+        active = edit.create_ring(file, key_id)
+        read_entries(run, file)
+        say(f"{file} is the new ring, {folder} holds its key {active}.")
+        say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
+    else:
+        say(f"{file} is there already, and is used: its active key is {active}.")
+    listed = str(allowlist) if allowed else None
+    run.end(
+        {
+            "ring_file": str(file),
+            "is_new_ring": ring is None,
+            "saver": found.saver,
+            "databases": [*found.parts],
+            "types": type_objects(found.types),
+            **{name: getattr(found.types, name) for name in ("other_records", "values", "not_opened")},
+            **found.failures.end(run.result),
+            "allowlist": listed,
+            "python": _python(file, found, allowed),
+            "steps": [
+                {"action": action, "command": command} for action, command in _steps(file, found, listed)
+            ],
+            "grants": []
+            if found.is_file
+            else grants(found.schema, rebinds=found.kind is not None).splitlines(),
+        },
+        _show,
+        verdict=not run.result.ok,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A database; a new one has no ``parts``."""
+
+    words: str  # that name it in a command
+    failures: ShownFailures
+    is_file: bool = True
+    saver: str | None = None
+    schema: str = "public"
+    parts: Sequence[Document] = ()
+    types: contents.Inventory = field(default_factory=contents.Inventory)
+    kind: Kind | None = None  # of the rows that are not bound; ``None`` if no row waits for a migration
+    lacks_key: bool = False  # LANGGRAPH_AES_KEY
+
+
+def _look(run: Run, new: _Found, database: str, ring: KeyRing | None) -> _Found:
+    is_file = kind_of(database).is_file
+    new = replace(new, is_file=is_file, saver="SqliteSaver" if is_file else "PostgresSaver")
+    if is_file and database and not os.path.lexists(database):
+        say(f"{database} does not exist yet: this is for a new database.")
+        return new
+    with ExitStack() as stack:
+        try:
+            (store,) = stack.enter_context(opened([database]))
+        except TablesMissingError:
+            say("The database has no tables of LangGraph yet: this is for a new one.")
+            return new
+        shares = take_shares(store, () if ring is None else read_entries(run, find_ring_file(ring.path)))
+        kind = next((kind for kind in _OLD if any(share.kind is kind for share in shares)), None)
+        mine = [share for share in shares if share.kind is kind]
+        if ring is None and kind is Kind.SEALED:
+            hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
+            raise UnknownKeyError(str(mine[0].key_id), (), hint=hint)
+        if left := sum(share.rows for share in shares if share.kind is not kind):
+            say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
+        lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
+        cipher = None if ring is None or lacks_key else RingCipher(ring)
+        parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in shares]}]
+        with watching("init", new.failures.add) as watch:
+            types = contents.inventory(store, cipher, report=watch.take)
+        return replace(
+            new,
+            schema=str(store.identity.get("schema", new.schema)),
+            parts=parts,
+            types=types,
+            kind=None if any("row" in share.flags for share in mine) else kind,
+            lacks_key=lacks_key,
+        )
+
+
+def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
+    """Return the types that the user says are theirs: by an allowlist that is there, or by answers."""
+    if os.path.lexists(file):
+        say(f"{file} is there already, and is used.")
+        return [*read_allowed([str(file)])]
+    parts = sorted(found.types.constructors.values(), key=lambda part: part.pair)
+    needed = [part for part in parts if part.is_nameable and not part.is_safe]
+    if not asks or len(needed) > MAX_QUESTIONS:
+        if needed:
+            say(f"The values name {len(needed)} types that need an allowlist; none is allowed. To see them:")
+            say(f"sealpoint types {found.words} --emit")
+        return []
+    accepted = []
+    for part in needed:
+        say(f"The values name {part.pair!a}, {part.records} times. If this type is yours, type yes:")
+        if sys.stdin.readline().strip() == "yes":
+            accepted.append(part)
+    if accepted:
+        with file.open("x", encoding="utf-8") as stream:  # a list that was cut off is not read
+            stream.write(allowlist_text(accepted))
+    return [part.pair for part in accepted]
+
+
+def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:
+    name = f'"{file}"' if re.fullmatch(r"[\w./ -]+", str(file)) else repr(str(file))
+    lines = ["from sealpoint.langgraph import EncryptedSerializer, SealedSaver", ""]
+    plain = ', plaintext="allow"' if found.kind is Kind.PLAINTEXT else ""
+    lines.append(f"serde = EncryptedSerializer.from_key_file({name}{plain})")
+    if allowed:
+        lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
+    if found.kind is None:
+        return [*lines, "saver = SealedSaver(saver, serde=serde)"]
+    old, imports, _ = _OLD[found.kind]
+    step = 'saver = SealedSaver(saver, serde=serde, unbound="allow", allow_write_with=OLD)'
+    return [*imports, *lines, f"OLD = {old}", step]
+
+
+def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[str, str | None]]:
+    """Yield what to do in turn, each with its command if it has one."""
+    words, verify = found.words, f"sealpoint verify {found.words} --bound"
+    if os.environ.get("SEALPOINT_KEYS") != str(file):
+        yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
+    if found.kind is None:
+        yield "Run the agent, then see that its rows are sealed", verify
+        return
+    option = _OLD[found.kind][2]
+    trial = f"sealpoint trial {words}" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
+    rebind = f"sealpoint rebind {words} --apply{option}" + (" --scrub" if found.is_file else "")
+    if found.lacks_key:
+        again = f"sealpoint init {words}"
+        yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", again
+    yield "Try every value", trial + (option if found.kind is Kind.PLAINTEXT else "")
+    yield "Deploy this Python process by process: it reads all rows, writes as today", None
+    yield "When all processes have it, deploy it without allow_write_with", None
+    yield "When all processes have that, seal and bind all rows", rebind
+    yield "If this ends with ok, deploy it without unbound and plaintext", verify
+
+
+def _show(document: Document) -> None:
+    if document["databases"]:
+        show_status({**document, "others": None})
+        put("")
+    saver = document["saver"]
+    lines = [f"Around your {f'{saver} or Async{saver}' if saver else 'saver'}:", "", *document["python"], ""]
+    for number, step in enumerate(document["steps"], 1):
+        lines.append(f"{number}. {step['action']}" + (":" if step["command"] else "."))
+        lines += [f"   {step['command']}"] if step["command"] else []
+    if document["grants"]:
+        lines += [
+            "",
+            "For the role that runs these commands, once the tables exist:",
+            "",
+            *document["grants"],
+        ]
+    for line in lines:
+        put(line)
