@@ -161,6 +161,29 @@ def require_text(text: str, name: str) -> None:
         raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
 
 
+MAX_REASON_CHARS: Final = 1000
+
+
+def require_reason(reason: str | None, name: str = "--reason") -> str | None:
+    """Refuse a reason that says nothing, or too much."""
+    if reason is not None:
+        require_text(reason, name)
+        if not reason.strip() or len(reason) > MAX_REASON_CHARS:
+            raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint=name)
+    return reason
+
+
+AllowStoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-store",
+        metavar="REASON",
+        callback=lambda reason: require_reason(reason, "--allow-store"),
+        help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
+    ),
+]
+
+
 def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | None) -> list[str]:
     """Return all databases that a command line names."""
     for argument in arguments or ():
