@@ -310,3 +310,37 @@ def test_two_histories_are_none(run: Run, tmp_path: Path) -> None:
     ended = run("inspect", path, "--thread", "t", "--last")
     assert (ended.code, ended.out) == (Exit.UNOPENED, "")
     assert "two histories" in ended.err
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{7: 1}, ormsgpack.Ext(1, ormsgpack.packb(["m", "Dict", []])), [1]],
+    ids=["int", "object", "list"],
+)
+def test_channels_without_names_are_refused(run: Run, tmp_path: Path, values: Any) -> None:
+    path = foreign.write(tmp_path / "a.db")
+    document = {"id": "00000000", "channel_values": values, "channel_versions": {}, "versions_seen": {}}
+    data = ormsgpack.packb(document, option=ormsgpack.OPT_NON_STR_KEYS)
+    foreign.insert(path, [("msgpack", data)], thread="t")
+    ended = run("inspect", path, "--thread", "t", "--last", "--namespace", "forged", "--json")
+    assert (ended.code, ended.document["channels"]) == (Exit.UNOPENED, [])
+    assert [each["error"] for each in ended.document["failures"]] == ["RowError"]
+
+
+@pytest.mark.parametrize("field", ["content", "name", "type", "tool_calls", "tool_call_id"])
+@pytest.mark.parametrize(
+    "value", [None, 7, [[1]], {"a": {1: 2}}, "", [{"name": 1, "args": 2, "id": 3}], b"x"]
+)
+def test_a_message_may_be_anything(run: Run, tmp_path: Path, field: str, value: Any) -> None:
+    """What stands in the place of a text is shown as data, and ends no run."""
+    fields = {"content": "x", "type": "human", "role": "user", field: value}
+    name = ["langchain_core.messages.human", "HumanMessage", fields, "model_validate_json"]
+    record = ormsgpack.Ext(5, ormsgpack.packb(name, option=ormsgpack.OPT_NON_STR_KEYS))
+    document: dict[str, Any] = {"channel_versions": {}, "versions_seen": {}}
+    document |= {"id": "00000000", "channel_values": {"a": [record], "b": [fields]}}
+    path = foreign.write(tmp_path / "a.db")
+    data = ormsgpack.packb(document, option=ormsgpack.OPT_NON_STR_KEYS)
+    foreign.insert(path, [("msgpack", data)], thread="t")
+    for more in ([], ["--json"]):
+        ended = run("inspect", path, "--thread", "t", "--last", "--namespace", "forged", *more)
+        assert ended.code == Exit.DONE

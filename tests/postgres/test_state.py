@@ -129,3 +129,8 @@ def test_what_does_not_open_is_named(url: str, inspect: Inspect, statement: str)
 
 def test_no_id_has_a_nul_character(url: str, inspect: Inspect) -> None:
     assert inspect("--last", "--checkpoint", r"\x00")[0] == Exit.USAGE
+
+
+def test_a_shallow_saver_has_no_checkpoint_ids(shallow_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", at(shallow_url), "--thread", "t", "--last"]) == Exit.USAGE
+    assert "shallow saver" in capsys.readouterr().err

@@ -129,8 +129,8 @@ def _show_value(value: Any) -> None:
 
 
 def _show_message(message: Mapping[str, Any]) -> None:
-    role, *about = (message[name] for name in ("role", "name", "tool_call_id") if message[name])
-    put(f"  {' '.join([_word(role)[1:-1], *map(_word, about)])}")
+    about = (_word(message[name]) for name in ("name", "tool_call_id") if message[name])
+    put(f"  {' '.join([_word(message['role'])[1:-1], *about])}")
     for line in _text_lines(message["text"]):
         put(f"  | {line}")  # so that no text looks like another message
     calls = message["tool_calls"]

@@ -124,8 +124,9 @@ class _Reader:
         if is_apart and not header:
             require_never_sealed(checkpoint_id, document["channel_values"], versions)
             apart = [(channel, str(versions[channel])) for channel in beside["channels"]]
-        if isinstance(document["channel_values"], Inert):
-            raise RowError("an object stands in the place of the channel values")
+        found = document["channel_values"]
+        if isinstance(found, Inert) or not all(isinstance(name, str) for name in found):
+            raise RowError("the channel values are not a dict with names")
         state.values = {name: _snapshot(value) for name, value in document["channel_values"].items()}
         self._read_apart(state, cell, {name: version for name, version in apart if name != SENTINEL})
         if isinstance(counters := state.metadata.get(MARK), dict):
