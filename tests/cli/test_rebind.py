@@ -166,3 +166,13 @@ def test_a_thread_that_is_not_there_is_no_success(run: Run, path: Path, keys: Pa
 def test_a_thread_id_that_is_no_text_is_refused(run: Run, path: Path, keys: Path) -> None:
     """As `inspect` refuses it: an argument that is not UTF-8."""
     assert run("rebind", path, "--thread", "\udcff").code == Exit.USAGE
+
+
+def test_a_thread_is_named_as_it_is_printed(run: Run, path: Path, keys: Path) -> None:
+    """An id that looks like the escape of another one is not taken for it."""
+    for thread in ("b\x1b", r"b\x1b"):
+        write(path, "k1", thread)
+    assert run("rebind", path, "--thread", r"b\x1b", "--apply", "--json").document["changed"] == VALUES
+    left = run("inspect", path, "--thread", r"b\\x1b", "--json").document["values"]
+    assert not any(".row@" in value["tag"] for value in left)
+    assert left

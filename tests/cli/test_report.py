@@ -126,6 +126,29 @@ def test_all_can_be_shown(run: Run, whole: Path) -> None:
     assert run("report", whole, "--pin", "pin.json", *given).out.splitlines()[-1] == "ok"
 
 
+def test_a_store_that_is_accepted_is_an_exception(run: Run, whole: Path) -> None:
+    """In the object, on the page and in the ledger; without the option it refutes."""
+    reason = "<b>the server seals it</b>"
+    with closing(sqlite3.connect(whole)) as connection:
+        connection.execute("CREATE TABLE store (value TEXT)")
+    start_ledger(run)
+    assert answers(run("report", whole, "--json"))["sealed"] == ("refuted", ["readable-tables"])
+    ended = run("report", whole, "--allow-store", reason, "--out", "page.html", "--json")
+    found = answers(ended)
+    assert (found["sealed"], found["beside"][0]) == (("not shown", ["store-allowed"]), "not shown")
+    (exception,) = [each for each in ended.document["exceptions"] if each["exception"] == "allow-store"]
+    sentence = f"tables of LangGraph's Store and caches are accepted: {reason}"
+    assert exception == {"exception": "allow-store", "key": None, "sentence": sentence}
+    assert f"--allow-store '{reason}'" in ended.document["again"]["command"]
+    page = Path("page.html").read_text()
+    assert "&lt;b&gt;the server seals it&lt;/b&gt;" in page
+    assert reason not in page
+    entry = json.loads(Path("ledger/entries.jsonl").read_text().splitlines()[-1])
+    assert (entry["event"], entry["waived"]) == ("report", ["store"])
+    documents = [json.loads(file.read_text()) for file in Path("ledger/documents").iterdir()]
+    assert reason in [document["options"].get("allow_store") for document in documents]
+
+
 def test_what_is_not_given_is_not_shown(run: Run, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = answers(run("report", whole, "--json"))
     assert found["pinned"] == ("not shown", ["no-pin"])
@@ -446,7 +469,7 @@ def test_accepted_plaintext_is_not_shown(run: Run, legacy_ring: Path, tmp_path: 
     ended = run("report", make(tmp_path, "plain"), "--allow-plaintext", "--json")
     assert answers(ended)["opens"] == ("not shown", ["plaintext-allowed"])
     assert verdict(ended, "sealed") == verdict(ended, "active-key") == "refuted"
-    assert ended.document["options"] == {"allow_plaintext": True}
+    assert ended.document["options"] == {"allow_plaintext": True, "allow_store": None}
 
 
 def test_exit_codes(run: Run, legacy_ring: Path, tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from contextlib import closing
+from html import escape, unescape
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sealpoint.admin.evidence.report import render_page
 from tests.cli.browser import CHROMIUM, MISSING, look, print_page
 from tests.cli.conftest import Run
 from tests.cli.test_report import HOSTILE
@@ -62,3 +66,83 @@ def test_a_page_that_loads_or_runs_is_noticed(tmp_path: Path) -> None:
     assert seen.asked == ["/"]
     assert len(seen.console) >= 3
     assert not any('"ran"' in line for line in seen.console)
+
+
+MEASURE = """<script>addEventListener("load", () => {
+  document.querySelectorAll("details").forEach(each => each.open = true)
+  const wide = [...document.body.querySelectorAll("*")].filter(each =>
+    each.getBoundingClientRect().right > innerWidth + 1 || each.scrollWidth > each.clientWidth + 1 &&
+    getComputedStyle(each).display !== "inline")
+  const broken = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  while (walk.nextNode()) {
+    const node = walk.currentNode
+    if (node.parentElement.closest(".id, code, pre, script")) continue
+    for (const found of node.data.matchAll(/[0-9]+([\\u202f.,:-][0-9]+)*/g)) {
+      const range = document.createRange()
+      range.setStart(node, found.index)
+      range.setEnd(node, found.index + found[0].length)
+      const tops = [...range.getClientRects()].map(each => each.top)
+      if (tops.some(top => Math.abs(top - tops[0]) > 4)) broken.push(found[0])
+    }
+  }
+  console.log("measured " + JSON.stringify({
+    width: innerWidth, wide: wide.map(each => each.outerHTML.slice(0, 80)), broken }))
+})</script>"""
+ENTRY: dict[str, Any] = {
+    "seq": 1_234_567,
+    "at": "2026-01-31T12:34:56Z",
+    "event": "rotate.begin",
+    "outcome": "refused",
+    "exit": 5,
+    "actor": {"account": "maintenance-of-agents", "uid": 1000, "host": "a-host-with-a-long-name.example.org"},
+    "subject": {"database": ["/srv/agents/production/state/checkpoints.db"], "key": "k26b"},
+    "waived": ["database-check", "allow-plaintext"],
+}
+
+
+@pytest.fixture
+def full(page: str) -> str:
+    """The page with a ledger, and with long numbers."""
+    (text,) = re.findall(r'<pre id="report">(.*?)</pre>', page, re.DOTALL)
+    document = json.loads(unescape(text))
+    document["changes"] = {"entries": [ENTRY] * 3, "others": 1_000, "head": "h" * 90, "verified": True}
+    document["questions"] = (document["questions"] * 2)[:10]
+    for part in document["databases"]:
+        for row in part["coverage"]:
+            row |= {"rows": 12_345_678, "opened": 12_345_678, "size_bytes": 123_456_789_012}
+    return render_page(document)
+
+
+def measure(page: str, folder: Path, width: int) -> tuple[int, list[str], list[str]]:
+    """The width of a page, what is wider than it, and the numbers that are on two lines."""
+    open_page = re.sub(r"<meta http-equiv=.*>", "", page)  # with its policy no script measures
+    inner = escape(open_page.replace("</body>", f"{MEASURE}</body>"))
+    # A frame: no window of Chromium is as narrow as a telephone.
+    frame = f'<iframe style="border:0;width:{width}px;height:9000px" srcdoc="{inner}"></iframe>'
+    seen = look(f"<!DOCTYPE html><title>x</title><body style='margin:0'>{frame}</body>", folder, 1280)
+    (line,) = [line for line in seen.console if "measured " in line]
+    found = json.loads(line[line.index("{") : line.rindex("}") + 1])
+    return found["width"], found["wide"], found["broken"]
+
+
+@pytest.mark.parametrize("width", [1200, 800, 400])
+def test_it_fits_and_breaks_no_number(full: str, tmp_path: Path, width: int) -> None:
+    assert measure(full, tmp_path / "browser", width) == (width, [], [])
+
+
+def test_what_does_not_fit_is_measured(tmp_path: Path) -> None:
+    """The control: a wide element, and a number that is broken."""
+    body = "<p style='width:900px'>x</p><p style='width:1ch;overflow-wrap:anywhere'>10</p>"
+    page = f"<!DOCTYPE html><title>x</title><body>{body}</body>"
+    _, wide, broken = measure(page, tmp_path / "browser", 400)
+    assert (any("900px" in each for each in wide), broken) == (True, ["10"])
+
+
+def test_none_refuted_is_not_red(full: str) -> None:
+    document = json.loads(unescape(re.findall(r'<pre id="report">(.*?)</pre>', full, re.DOTALL)[0]))
+    assert '<span class="refuted">' in full[: full.index("<nav")]
+    for question in document["questions"]:
+        question["verdict"] = "shown"
+    head = render_page(document).partition("<nav")[0]
+    assert "<span>0 refuted</span>" in head
+    assert 'class="refuted"' not in head

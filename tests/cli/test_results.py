@@ -82,6 +82,35 @@ def test_tables_that_nothing_seals_are_a_finding(run: Run, path: Path, table: st
 
 
 @pytest.mark.usefixtures("keys")
+def test_a_store_is_accepted_with_a_reason(run: Run, path: Path) -> None:
+    """It is named in the object and in the text, and nothing else is accepted."""
+    reason = "sealed by the server\x1b[31m"
+    change(path, "CREATE TABLE store (value TEXT)")
+    given = ["audit", path, "--allow-store", reason]
+    ended = run(*given, "--json")
+    assert (ended.code, *says(ended)) == (Exit.FOUND, None, ["store-allowed"])
+    assert ended.document["options"]["allow_store"] == reason
+    assert ended.document["readable_tables"] == ["store"]
+    text = run(*given, "--allow-unproven")
+    assert text.code == Exit.DONE
+    assert "accepted by --allow-store: sealed by the server\\x1b[31m\n" in text.out
+    last = "not proven: tables of LangGraph that nothing seals were accepted"
+    assert text.out.splitlines()[-1] == last
+    write(path, "plain", "p")
+    ended = run(*given, "--allow-unproven", "--json")
+    assert (ended.code, *says(ended)) == (Exit.FOUND, False, ["not-sealed", "store-allowed"])
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 1_001, "\udcff"])
+@pytest.mark.parametrize("command", ["audit", "report"])
+def test_a_store_is_not_accepted_without_a_reason(run: Run, path: Path, command: str, reason: str) -> None:
+    ended = run(command, path, "--allow-store", reason)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "--allow-store" in ended.err
+
+
+@pytest.mark.usefixtures("keys")
 def test_a_finding_does_not_hide_behind_many_tables(run: Run, path: Path) -> None:
     change(path, *(f"CREATE TABLE aa{number} (x)" for number in range(MAX_TABLES + 5)))
     change(path, "CREATE TABLE store (value TEXT)")
@@ -300,7 +329,11 @@ def test_metadata_of_frameworks_is_known_and_other_keys_can_be_allowed(run: Run,
     }
     allowed = run("audit", path, "--strict", "--allow-metadata", "team", "--json")
     assert (allowed.code, *says(allowed)) == (Exit.DONE, True, [])
-    assert allowed.document["options"] == {"strict": True, "allow_metadata": ["team"]}
+    assert allowed.document["options"] == {
+        "strict": True,
+        "allow_metadata": ["team"],
+        "allow_store": None,
+    }
 
 
 @pytest.mark.parametrize("source", ["file", "env"])

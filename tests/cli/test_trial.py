@@ -206,3 +206,23 @@ def test_a_type_that_is_not_allowed_is_answered_with_the_option(run: Run, ticket
     assert ended.code == Exit.UNOPENED
     assert "--allow MODULE:NAME" in ended.err
     assert f"serde.with_msgpack_allowlist([('{models}', 'Ticket')])" in ended.err
+
+
+def test_what_is_not_sealed_needs_no_ring(
+    run: Run, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To try before there are keys; what is sealed needs it, and plaintext is still refused first."""
+    monkeypatch.delenv("SEALPOINT_KEYS")
+    plain = foreign.write(tmp_path / "plain.db")
+    ended = run("trial", plain, *AS_AGENTS_DO, "--json")
+    found = ended.document
+    assert (ended.code, found["ok"], found["ring"]) == (Exit.DONE, None, None)
+    assert (found["reasons"], found["rows"], found["failed"]) == (["plaintext-allowed"], 2, 0)
+    refused = run("trial", plain, "--strict")
+    assert refused.code == Exit.UNOPENED
+    assert "hint: nothing is sealed, and there is no ring: --allow-plaintext decodes" in refused.err
+    sealed = run("trial", path, *AS_AGENTS_DO)
+    assert (sealed.code, sealed.out) == (Exit.KEYS, "")
+    assert "error: no ring file" in sealed.err
+    named = run("trial", plain, *AS_AGENTS_DO, "--keys", tmp_path / "missing.toml")
+    assert named.code == Exit.KEYS

@@ -37,6 +37,7 @@ FILLED = {  # dataclasses that change while values are counted or read, by the f
     "Part",
     "Pass",
     "Report",
+    "State",
     "_Tally",
 }
 THEMSELVES = {"InlineSource", "Key"}  # equal to themselves alone: == would compare material in varying time

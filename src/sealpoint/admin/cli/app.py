@@ -228,7 +228,7 @@ def _waived(options: Mapping[str, Any]) -> list[str]:
     found = []
     for name, value in options.items():
         prefix, _, what = name.partition("_")
-        if value is True and prefix in {"allow", "no"}:
+        if (value is True or type(value) is str) and prefix in {"allow", "no"}:  # a text is the reason
             found.append(_CHECKS.get(name, what.replace("_", "-")))
         elif isinstance(value, Check) and value is not Check.ALL:
             found.append(f"{name}-{value.value}")

@@ -11,6 +11,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,31 +25,39 @@ from sealpoint.admin.cli.options import (
     DatabaseArgument,
     VariableOption,
     find_cipher,
+    find_ring,
     one_database,
     open_ring,
     opened,
     opened_database,
-    require_text,
+    parse_id,
+    require_storable,
 )
 from sealpoint.admin.cli.output import (
     Document,
     ShownFailures,
     complain,
     count,
+    escape_id,
     failure_line,
     failure_object,
     place_line,
     put,
+    quoted,
     say,
     show_causes,
     show_table,
     watching,
 )
+from sealpoint.admin.cli.state import end_state
+from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.result import Reason, failure_reasons
+from sealpoint.admin.maintenance.state import read_state
 from sealpoint.admin.maintenance.verify import trial as decode_all
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.catalogue import Allowlist
@@ -58,42 +67,87 @@ def inspect(
     run: Run,
     database: DatabaseArgument = None,
     thread: Annotated[
-        str | None, typer.Option("--thread", metavar="ID", help="The thread; without it, ids are listed.")
+        str | None,
+        typer.Option(
+            "--thread", metavar="ID", callback=parse_id, help="The thread; without it, ids are listed."
+        ),
     ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="Show the state of the thread: its latest checkpoint, by channel.")
+    ] = False,
+    channel: Annotated[
+        str | None,
+        typer.Option("--channel", metavar="NAME", callback=parse_id, help="With --last: only this channel."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="ID", callback=parse_id, help="As --last, of this checkpoint."),
+    ] = None,
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            metavar="NAME",
+            callback=parse_id,
+            show_default=False,
+            help="With --last: the namespace of a subgraph; else that of the graph itself.",
+        ),
+    ] = "",
+    full: Annotated[bool, typer.Option("--full", help="Cut nothing that is long.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=100_000, help="How many values, or ids, to show at most.")
+        int,
+        typer.Option(
+            "--limit", min=1, max=100_000, help="How many values, messages, or ids, to show at most."
+        ),
     ] = 100,
     variable: VariableOption = None,
 ) -> None:
     """Show the values of one thread as plain data. Nothing is imported, and what is long is cut.
 
     This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
+    Ids and names are given as they are printed: a backslash begins an escape, and is written twice.
     """
-    result = run.result
-    result.add(Reason.NOT_ASKED)
-    if thread is None:
-        with opened_database(run, database, variable) as store:
+    run.result.add(Reason.NOT_ASKED)
+    is_state = last or checkpoint is not None
+    if thread is None and is_state:
+        raise typer.BadParameter(
+            "name a thread of those that are listed without --last", param_hint="--thread"
+        )
+    if not is_state and (channel is not None or namespace):
+        raise typer.BadParameter("it needs --last or --checkpoint", param_hint="--channel, --namespace")
+    named = one_database(run, database, variable)
+    require_storable(named, thread, channel, checkpoint, namespace)
+    with opened([named]) as (store,):
+        run.looks_at(store)
+        if thread is None:
             _list_threads(run, store, limit)
-        return
-    require_text(thread, "--thread")
+        elif is_state:
+            with closing(kind_of(named).open_whole(named)) as rows:
+                cipher = find_cipher(run, store)
+                state = read_state(rows, cipher, thread, checkpoint_ns=namespace, checkpoint_id=checkpoint)
+            end_state(run, thread, namespace, state, channel, limit=limit, full=full)
+        else:
+            _show_values(run, store, thread, limit, full=full)
+
+
+def _show_values(run: Run, store: RowStore, thread: str, limit: int, *, full: bool) -> None:
     values, shown, failures = [], 0, Failures()
-    with opened_database(run, database, variable) as store:
-        cipher = find_cipher(run, store)
-        found = contents.inspect(store, cipher, thread)
-        for value in islice(found, limit):
-            shown += 1
-            if isinstance(value, Failure):
-                failures.add(value)
-            if run.as_json:
-                values.append(_value_object(value))
-            elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
-                _show_value(value)  # that there is no ring was said
-        more = next(found, None) is not None
-    result.add(*failure_reasons(failures))
-    result.add(Reason.NO_ROWS, when=not shown)
+    cipher = find_cipher(run, store)
+    found = contents.inspect(store, cipher, thread, full=full)
+    for value in islice(found, limit):
+        shown += 1
+        if isinstance(value, Failure):
+            failures.add(value)
+        if run.as_json:
+            values.append(_value_object(value))
+        elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
+            _show_value(value)  # that there is no ring was said
+    more = next(found, None) is not None
+    run.result.add(*failure_reasons(failures))
+    run.result.add(Reason.NO_ROWS, when=not shown)
     run.end({"thread": thread, "values": values, "more": more}, lambda _: None)
     if not shown:
-        say(f"no thread {excerpt(thread)}: without --thread the ids of all are listed")
+        say(f"no thread {quoted(thread)}: without --thread the ids of all are listed")
         run.code = Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
@@ -128,7 +182,7 @@ def _list_threads(run: Run, store: RowStore, limit: int) -> None:
     run.result.add(Reason.NO_ROWS, when=not ids)
     run.end(
         {"threads": ids[:limit], "more": more},
-        lambda _: show_table(("thread",), [[thread] for thread in ids[:limit]]),
+        lambda _: show_table(("thread",), [[escape_id(thread)] for thread in ids[:limit]]),
     )
     if more:
         say(f"shown are the first {limit} threads; there are more")
@@ -235,7 +289,7 @@ def _show_types(document: Document) -> None:
     show_table(
         ("type", "records", "first thread", "allowed"),
         [
-            (f"{part['module']}.{part['name']}", part["records"], part["thread"], part["allowed"])
+            (f"{part['module']}.{part['name']}", part["records"], escape_id(part["thread"]), part["allowed"])
             for part in types
         ],
     )
@@ -303,7 +357,7 @@ def trial(
 
     Nothing is written. This command runs the code of the modules that it imports and of the types that
     values name. Run it where the agent runs, with the allowlist and the options that its serializer will
-    have.
+    have. A database that is not sealed needs no ring: try it with --allow-plaintext.
     """
     run.asks(allow_plaintext=allow_plaintext)
     named = one_database(run, database, variable)
@@ -312,8 +366,10 @@ def trial(
     _import_all(modules or ())
     failures = _Threads()
     with opened([named]) as (store,), watching("trial", failures.add) as watch:
+        has_ring = find_ring(run) is not None or any(is_sealed(each.tag) for each in store.count())
+        ring = open_ring(run) if has_ring else KeyRing([])
         serde = EncryptedSerializer(
-            RingCipher(open_ring(run)), inner, plaintext="allow" if allow_plaintext else "refuse"
+            RingCipher(ring), inner, plaintext="allow" if allow_plaintext else "refuse"
         )
         serde = serde.with_msgpack_allowlist(allowed)
         run.looks_at(store)
@@ -330,6 +386,8 @@ def trial(
     run.end(members, _show_trial)
     if not run.as_json:
         show_causes(failures)
+        if not has_ring and not allow_plaintext:
+            say("hint: nothing is sealed, and there is no ring: --allow-plaintext decodes what is there")
         if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
             say("hint: the allowlist of this command is --allow FILE or --allow MODULE:NAME")
 
@@ -365,7 +423,7 @@ def _import_all(modules: list[str] | tuple[()]) -> None:
 
 def _show_trial(document: Document) -> None:
     rows = [
-        (part["thread"], part["values"], f"{part['error']}: {part['message']}")
+        (escape_id(part["thread"]), part["values"], f"{part['error']}: {part['message']}")
         for part in document["threads"]
     ]
     if rows:

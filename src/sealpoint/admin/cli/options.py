@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -154,7 +155,7 @@ MaxSecondsOption = Annotated[
 ]
 
 
-def require_text(text: str, name: str) -> None:
+def require_text(text: str, name: str | None = None) -> None:
     """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
     try:
         text.encode()
@@ -188,6 +189,59 @@ class PasswordNamedError(MaintenanceError):
             "run this in bash or zsh, and give it the URL, which is then not shown: "
             f"{read} && export {' '.join(names.values())} && sealpoint {shlex.join(command)}"
         )
+
+
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.?))", re.DOTALL)
+_SHORT: Final = {"\\": "\\", "'": "'", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def parse_id(text: str | None) -> str | None:
+    """Return the id that commands print as ``text``, see `escape_id`: each backslash begins an escape."""
+    if text is None:
+        return None
+    try:
+        found = _ESCAPE.sub(lambda each: _SHORT[each[4]] if each[4] is not None else _sign(each), text)
+    except (KeyError, OverflowError, ValueError):
+        doubled = text.replace("\\", "\\\\")
+        raise typer.BadParameter(
+            f"in {excerpt(text)} a backslash begins no escape; an id is given as it is printed,"
+            f" and a backslash is written twice: {doubled}"
+        ) from None
+    require_text(found)
+    return found
+
+
+def _sign(escape: re.Match[str]) -> str:
+    return chr(int(escape[1] or escape[2] or escape[3], 16))
+
+
+def require_storable(name: str, *ids: str | None) -> None:
+    """Refuse ids that no database of this name has: Postgres stores no NUL characters."""
+    if not kind_of(name).is_file and any("\0" in each for each in ids if each):
+        raise typer.BadParameter("Postgres stores no id with a NUL character")
+
+
+MAX_REASON_CHARS: Final = 1000
+
+
+def require_reason(reason: str | None, name: str = "--reason") -> str | None:
+    """Refuse a reason that says nothing, or too much."""
+    if reason is not None:
+        require_text(reason, name)
+        if not reason.strip() or len(reason) > MAX_REASON_CHARS:
+            raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint=name)
+    return reason
+
+
+AllowStoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-store",
+        metavar="REASON",
+        callback=lambda reason: require_reason(reason, "--allow-store"),
+        help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
+    ),
+]
 
 
 def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | None) -> list[str]:

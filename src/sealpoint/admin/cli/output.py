@@ -25,7 +25,7 @@ from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.rows import Event, Failure, Failures
 from sealpoint.admin.maintenance.inspect import plain
 from sealpoint.admin.maintenance.result import REFUTING, Reason, Result, failure_reasons
-from sealpoint.errors import SealpointError, excerpt
+from sealpoint.errors import EXCERPT_CHARS, SealpointError, excerpt
 
 # An object of `sealpoint.admin.maintenance.result`, or a part of one.
 Document = Mapping[str, Any]
@@ -77,6 +77,20 @@ def discard_rest(stream: TextIO) -> None:
 def printable(text: object) -> str:
     """Return ``text`` with everything escaped that is not a printable character."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
+
+
+def escape_id(text: str) -> str:
+    """Return an id that `parse_id` reads back, also as a shell passes it on between single quotes.
+
+    What does not print is escaped, and so are backslashes and single quotes.
+    """
+    escapes = {"\\": r"\\", "'": r"\x27"}
+    return printable("".join(escapes.get(sign, sign) for sign in text))
+
+
+def quoted(text: str) -> str:
+    """Return an id as it can be pasted into a shell."""
+    return f"'{escape_id(text)}'"
 
 
 def print_object(text: str, end: str = "\n") -> None:
@@ -253,7 +267,14 @@ def count(number: int, line: str) -> None:
 
 def place_line(place: Mapping[str, Any]) -> str:
     """The columns of a row on one line, each escaped and not too long."""
-    return " ".join(f"{name}={text if type(text) is int else excerpt(text)}" for name, text in place.items())
+    return " ".join(f"{name}={text if type(text) is int else _short(text)}" for name, text in place.items())
+
+
+def _short(text: Any) -> str:
+    """Return an id between single quotes; of one that is too long, or is no text, an excerpt."""
+    return (
+        quoted(text) if isinstance(text, str) and "'" in text and len(text) < EXCERPT_CHARS else excerpt(text)
+    )
 
 
 def failure_line(failure: Failure) -> str:

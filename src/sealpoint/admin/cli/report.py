@@ -10,6 +10,7 @@ import typer
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
+    AllowStoreOption,
     AllowUnprovenOption,
     DatabasesArgument,
     ThreadsOption,
@@ -35,6 +36,7 @@ def report(
         Path | None, typer.Option("--json-out", metavar="FILE", help="Write the object, JSON.")
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
+    allow_store: AllowStoreOption = None,
     allow_unproven: AllowUnprovenOption = False,
     threads: ThreadsOption = None,
     pin: Annotated[
@@ -77,5 +79,6 @@ def report(
         vkey=vkey,
         ledger_pin=ledger_pin,
         allow_plaintext=allow_plaintext,
+        allow_store=allow_store,
         allow_unproven=allow_unproven,
     )

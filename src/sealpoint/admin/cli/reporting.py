@@ -58,6 +58,7 @@ def write_report(
     vkey: str | None,
     ledger_pin: Path | None,
     allow_plaintext: bool,
+    allow_store: str | None,
     allow_unproven: bool,
 ) -> None:
     """Read everything, write the page and the object, and set the exit code."""
@@ -69,10 +70,11 @@ def write_report(
         "ledger_pin": ledger_pin,
         "keys": run.keys,
         "allow_plaintext": allow_plaintext,
+        "allow_store": allow_store,
     }
     names, ring_file = find_databases(run, databases, variables)
-    run.asks(allow_plaintext=allow_plaintext)
-    made = Report(run.result, allow_plaintext, _period(period))
+    run.asks(allow_plaintext=allow_plaintext, allow_store=allow_store)
+    made = Report(run.result, allow_plaintext, allow_store, _period(period))
     _prepare_files(out, json_out)  # before an hour of reading
     made.command = _command_line(databases, variables, repeated)
     pinned = None if pin is None else read_pin(pin)

@@ -34,7 +34,8 @@ from sealpoint.admin.cli.options import (
     open_ring,
     open_store,
     opened_database,
-    require_text,
+    parse_id,
+    require_storable,
     warn_of_leftovers,
 )
 from sealpoint.admin.cli.output import (
@@ -488,7 +489,8 @@ def rebind(
         typer.Option(
             "--thread",
             metavar="ID",
-            help="Only this thread, by its id in the database, which may be a pseudonym.",
+            callback=parse_id,
+            help="Only this thread, by its id in the database as printed, which may be a pseudonym.",
         ),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
@@ -514,8 +516,7 @@ def rebind(
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
     if unbind and (plain_metadata or index):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
-    if thread is not None:
-        require_text(thread, "--thread")
+    require_storable(named, thread)
     options = RebindOptions(
         allow_plaintext=allow_plaintext,
         allow_legacy=allow_legacy,

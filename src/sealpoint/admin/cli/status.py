@@ -10,6 +10,7 @@ import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
+    AllowStoreOption,
     AllowUnprovenOption,
     DatabaseArgument,
     DatabasesArgument,
@@ -127,20 +128,22 @@ def audit(
             help="With --strict, accept this key of metadata. Give it once for each.",
         ),
     ] = None,
+    allow_store: AllowStoreOption = None,
     allow_unproven: AllowUnprovenOption = False,
     variable: VariableOption = None,
 ) -> None:
     """Show what is readable without a key. No value is shown, only shapes.
 
     Exits with 3 if there are values that are not sealed, or tables in which LangGraph keeps values unsealed.
+    If --allow-store accepts such tables, the result is not proven.
     """
     allowed = tuple(allow_metadata or ())
-    run.asks(strict=strict, allow_metadata=list(allowed))
+    run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
     entries = find_entries(run)
     with opened_database(run, database, variable) as store:
         found = audits.audit(store, allowed, entries)
     say_if_unknown(entries, found.shares)
-    run.result.add(*audits.audit_reasons(found, strict=strict))
+    run.result.add(*audits.audit_reasons(found, strict=strict, allow_store=allow_store is not None))
     run.end(audits.audit_object(found), _show_audit, allow_unproven=allow_unproven)
 
 
@@ -171,11 +174,15 @@ def _show_audit(document: Document) -> None:
         [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]],
     )
     count(document["other_inline"], "{} more inline values are of other channels")
-    readable = dict.fromkeys(document["readable_tables"], "LangGraph's, readable")
+    accepted = document["options"]["allow_store"]
+    content = "LangGraph's, readable" if accepted is None else "LangGraph's, readable, accepted"
+    readable = dict.fromkeys(document["readable_tables"], content)
     _show_more(
         ("table that was not read", "content"),
         [(name, readable.get(name)) for name in document["scope"]["not_read"]],
     )
+    if readable and accepted is not None:
+        put(f"accepted by --allow-store: {accepted}")
     for what, size in (document["residue"] or {}).items():
         if size is None:
             put("the unused space of pages could not be examined")

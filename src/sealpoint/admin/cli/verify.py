@@ -26,7 +26,7 @@ from sealpoint.admin.cli.options import (
     open_ring,
     opened_database,
     opened_threads,
-    require_text,
+    require_reason,
     require_threads,
 )
 from sealpoint.admin.cli.output import (
@@ -206,7 +206,6 @@ _LINES: Final = {
 }
 
 
-MAX_REASON_CHARS: Final = 1000
 _TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
 
 heads = typer.Typer(
@@ -248,9 +247,7 @@ def adopt(
     Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
     agents before; nothing is recorded if a checkpoint does not open.
     """
-    require_text(reason, "--reason")
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS:
-        raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
+    require_reason(reason)
     run.asks(reason=reason)
     remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
     with opened_database(run, database, variable) as store, ExitStack() as stack:

@@ -170,12 +170,16 @@ def audit(
     )
 
 
-def audit_reasons(found: Audit, *, strict: bool) -> list[Reason]:
-    """Return why not all values are shown to be sealed; if ``strict``, why something else is readable."""
+def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> list[Reason]:
+    """Return why not all values are shown to be sealed; if ``strict``, why something else is readable.
+
+    With ``allow_store``, tables of LangGraph's stores and caches refute nothing, and leave the answer open.
+    """
     return applying(
         {
             Reason.NOT_SEALED: not found.is_sealed,
-            Reason.READABLE_TABLES: found.readable_tables,
+            Reason.READABLE_TABLES: found.readable_tables and not allow_store,
+            Reason.STORE_ALLOWED: found.readable_tables and allow_store,
             Reason.NO_ROWS: not found.rows,
             Reason.READABLE_BESIDE: strict and not found.is_silent,
             Reason.OLD_CONTENT_NOT_READ: strict and any(size != 0 for size in found.residue or ()),

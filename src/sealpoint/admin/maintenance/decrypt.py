@@ -210,11 +210,16 @@ class Copy:
         """Return the id of a thread in the copy: its own in place of a pseudonym."""
         thread_id = self._ids.get(column, column)
         if self._columns.setdefault(thread_id, column) != column:
-            raise RowError(
-                "the thread has rows under its id and under a pseudonym: two histories",
-                hint="a process began it again without pseudonyms: delete one of them through such a saver",
-            )
+            raise two_histories()
         return thread_id
+
+
+def two_histories() -> RowError:
+    """Return the error for a thread of which it is not known which rows are its own."""
+    return RowError(
+        "the thread has rows under its id and under a pseudonym: two histories",
+        hint="a process began it again without pseudonyms: delete one of them through such a saver",
+    )
 
 
 class _FileCopy(Copy):

@@ -15,6 +15,7 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -66,40 +67,49 @@ def inspect(
     *,
     limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
+    full: bool = False,
 ) -> Iterator[Readable | Failure]:
-    """Yield the values of a thread, column by column in the order of the store."""
-    opener, stored = _opener(cipher), [thread_id]
-    with suppress(KeyRingError):  # without an index key there are no pseudonyms
-        stored.append(Tokens(lambda: opener.cipher.ring).pseudonym(thread_id))
-    for column, stored_id in product(store.columns, stored):
+    """Yield the values of a thread, column by column in the order of the store; see `plain`."""
+    opener = opener_of(cipher)
+    for column, stored_id in product(store.columns, stored_ids(opener.cipher, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
             if cell.is_sentinel:
                 continue
             try:
                 parts = opener.parts(cell)
-                shown = plain(decode_inert(*parts.opened.typed, limits))
+                shown = plain(decode_inert(*parts.opened.typed, limits), full=full)
             except SealpointError as error:
                 yield failure(cell, error)
             else:
                 yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
 
 
-def plain(value: Any) -> Any:
-    """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
-    return _Plain().show(value)
+def stored_ids(cipher: RingCipher, thread_id: str) -> list[str]:
+    """Return what may stand for a thread in a database: its id, and its pseudonym."""
+    stored = [thread_id]
+    with suppress(KeyRingError):  # without an index key there are no pseudonyms
+        stored.append(Tokens(lambda: cipher.ring).pseudonym(thread_id))
+    return stored
+
+
+def plain(value: Any, *, full: bool = False) -> Any:
+    """Return a value of `decode_inert` as JSON data, truncated where it is very long, unless ``full``."""
+    return _Plain(full=full).show(value)
 
 
 class _Plain:
     """Converts one value; the number of shown members is limited for the whole value."""
 
-    def __init__(self) -> None:
-        self._left = MAX_MEMBERS
+    def __init__(self, *, full: bool) -> None:
+        self._left, self._chars, self._bytes = (
+            [sys.maxsize] * 3 if full else [MAX_MEMBERS, MAX_CHARS, MAX_BYTES]
+        )
 
     def show(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, bytes | bytearray):
-            return {"$bytes": len(value), "hex": value[:MAX_BYTES].hex()}
+            return {"$bytes": len(value), "hex": value[: self._bytes].hex()}
         if isinstance(value, Inert):
             named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
             return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
@@ -112,9 +122,9 @@ class _Plain:
         return value
 
     def _text(self, text: str) -> Any:
-        if len(text) <= MAX_CHARS:
+        if len(text) <= self._chars:
             return text
-        return {"$text": len(text), "start": text[:MAX_CHARS]}
+        return {"$text": len(text), "start": text[: self._chars]}
 
     def _members(self, members: Collection[Any], show: Callable[[Any], Any]) -> list[Any]:
         taken = min(len(members), self._left)
@@ -196,7 +206,7 @@ def inventory(
     report: Callable[[Event], None] | None = None,
 ) -> Inventory:
     """Count the types that are named in the values of a database. Nothing is imported or built."""
-    found, opener = Inventory(), _opener(cipher)
+    found, opener = Inventory(), opener_of(cipher)
 
     def look(cell: Cell) -> None:
         found.values += 1
@@ -217,7 +227,8 @@ def inventory(
     return found
 
 
-def _opener(cipher: RingCipher | None) -> Opener:
+def opener_of(cipher: RingCipher | None) -> Opener:
+    """Return what opens values, also those that are not sealed; without a cipher those alone."""
     return Opener(RingCipher(KeyRing([])) if cipher is None else cipher, allow_plaintext=True)
 
 

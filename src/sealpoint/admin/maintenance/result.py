@@ -93,6 +93,7 @@ class Reason(AnyReason):
     PIN_TRIMMED = "pin-trimmed", "events that were pinned have been removed by `sealpoint heads trim`"
     PIN_EMPTY = "pin-empty", "the thread store had no events when it was pinned"
     PLAINTEXT_ALLOWED = "plaintext-allowed", "values that are not sealed were accepted"
+    STORE_ALLOWED = "store-allowed", "tables of LangGraph that nothing seals were accepted"
     LEGACY_ALLOWED = (
         "legacy-allowed",
         "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",

@@ -153,19 +153,22 @@ def verdicts(
     changes: Changes | None,
     pin: AnyReason | None,
     no_heads: AnyReason | None,
+    *,
+    allow_store: bool = False,
 ) -> list[Verdict]:
     """Return the answers to all questions that apply.
 
     ``pin`` is why the thread store is not shown to continue its pin, ``no_heads`` why none was compared.
+    With ``allow_store``, tables of LangGraph that nothing seals are accepted, and not shown to be sealed.
     """
     active = active_id(entries or ())
     destroyed = [entry for entry in entries or () if entry.state is KeyState.DESTROYED]
     found = {
         "opens": _of_parts(parts, _opens),
-        "sealed": _of_parts(parts, partial(_audited, strict=False)),
+        "sealed": _of_parts(parts, partial(_audited, strict=False, allow_store=allow_store)),
         "active-key": _of_parts(parts, partial(_active, active=active)),
         "bound": _of_parts(parts, _bound),
-        "beside": _of_parts(parts, partial(_audited, strict=True)),
+        "beside": _of_parts(parts, partial(_audited, strict=True, allow_store=allow_store)),
         "remembered": _of_parts(parts, partial(_remembered, why_not=no_heads)),
         "pinned": {pin: ()} if pin else {},
         "keys": dict.fromkeys(_keys(entries, parts), ()),
@@ -208,9 +211,10 @@ def _opens(part: Part) -> list[AnyReason]:
     return [*_read(part), *(part.opening.run.reasons() if part.opening else ())]
 
 
-def _audited(part: Part, *, strict: bool) -> list[AnyReason]:
-    found = audit_reasons(part.audit, strict=strict) if part.audit else [Why.NOT_EXAMINED]
-    return [*_whole(part), *found]
+def _audited(part: Part, *, strict: bool, allow_store: bool) -> list[AnyReason]:
+    if part.audit is None:
+        return [*_whole(part), Why.NOT_EXAMINED]
+    return [*_whole(part), *audit_reasons(part.audit, strict=strict, allow_store=allow_store)]
 
 
 def _active(part: Part, active: str | None) -> list[AnyReason]:
@@ -367,6 +371,10 @@ def exceptions(report: Report) -> Iterator[dict[str, Any]]:
             None,
             f"values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted: {accepted}",
         )
+    if report.allow_store is not None:
+        yield _exception(
+            "allow-store", None, f"tables of LangGraph's Store and caches are accepted: {report.allow_store}"
+        )
     for entry in report.entries or ():
         yield from _of_key(entry)
     for recorded in report.changes.entries if report.changes else ():
@@ -422,6 +430,7 @@ class Report:
     Attributes:
         result: What is known of every run.
         allow_plaintext: Whether values that are not sealed were accepted.
+        allow_store: Why tables of LangGraph's Store and caches are accepted; ``None`` if they are not.
         period: The period; ``None`` for all time.
         parts: The databases.
         entries: The entries of the ring; ``None`` without one.
@@ -436,6 +445,7 @@ class Report:
 
     result: Result
     allow_plaintext: bool = False
+    allow_store: str | None = None
     period: Period | None = None
     parts: list[Part] = field(default_factory=list)
     entries: Sequence[RingEntry] | None = None
@@ -449,7 +459,14 @@ class Report:
 
     def document(self) -> dict[str, Any]:
         """Return the object: see ``schemas/report-1.json``."""
-        answers = verdicts(self.parts, self.entries, self.changes, self.pin_reason, self.no_heads)
+        answers = verdicts(
+            self.parts,
+            self.entries,
+            self.changes,
+            self.pin_reason,
+            self.no_heads,
+            allow_store=self.allow_store is not None,
+        )
         found = {reason for verdict in answers for reason in verdict.reasons}
         reasons = [reason for reason in ORDER if reason in found]
         self.result.add(*(reason for reason in reasons if isinstance(reason, Reason)))
@@ -464,7 +481,7 @@ class Report:
         document = {
             **head,
             "schema": SCHEMA,
-            "options": {"allow_plaintext": self.allow_plaintext},
+            "options": {"allow_plaintext": self.allow_plaintext, "allow_store": self.allow_store},
             "period": self.period and self.period.object(),
             "questions": [verdict.object() for verdict in answers],
             "limits": list(limits(self)),
