@@ -6,7 +6,7 @@
 .DELETE_ON_ERROR:
 # Without its caches each worker and each process that a test starts compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers commands
+.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers commands schemas
 
 VENV := .venv
 DEMO_VENV := .venv-demo
@@ -46,6 +46,7 @@ help:
 	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
 	@echo "make savers       measure what other packages' savers seal, and compare it with docs/savers.md"
 	@echo "make commands     write docs/commands.md from what --help prints"
+	@echo "make schemas      write into the JSON Schemas what they repeat of the code"
 	@echo "make lint         check style, types and layers"
 	@echo "make format       format the code with ruff"
 	@echo "make bench        measure the speed as ratios to LangGraph"
@@ -102,7 +103,7 @@ demo: $(DEMO_VENV)/filled
 	@$(DEMO_VENV)/bin/python -m demo $(ARGS)
 
 test: $(VENV)/filled
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+	TMPDIR=$$(.ci/scratch) $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-core: ARGS := $(CORE_TESTS)
 test-core: test
@@ -139,6 +140,9 @@ savers: $(SAVERS_VENV)/filled
 
 commands: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.commands
+
+schemas: $(VENV)/filled
+	$(VENV)/bin/python -m tests.support.schemas
 
 lint: $(VENV)/filled
 	$(VENV)/bin/ruff check

@@ -49,9 +49,8 @@ def script_path(forked: Path) -> str:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Three workers for two cores: a third of the time tests wait for servers, processes and the disk."""
-    cores = yield
-    return cores + cores // 2
+    """Two workers for each core: half of the time tests wait for servers and processes."""
+    return 2 * (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

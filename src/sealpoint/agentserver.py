@@ -207,7 +207,15 @@ class ServerCipher:
                 raise UnsupportedTypeError("a key of an object is not Unicode text") from None
             row["key"] = key
         for name in self._bound:
-            row[f"context.{name}"] = _context_text(name, context.metadata.get(name))
+            value = context.metadata.get(name)
+            try:
+                row[f"context.{name}"] = json.dumps(value, sort_keys=True)
+            except (TypeError, ValueError, RecursionError):
+                raise UnsupportedTypeError(
+                    f"key {excerpt(name)} of the encryption context is {type(value).__name__},"
+                    " which has no form in JSON",
+                    hint="let the context handler return text, numbers, or lists and objects of them",
+                ) from None
         return row
 
     def _is_plain(self, context: Context, key: str) -> bool:
@@ -249,14 +257,3 @@ def _load(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DecodeError(f"a sealed value is not JSON: {type(error).__name__}") from None
-
-
-def _context_text(name: str, value: Any) -> str:
-    try:
-        return json.dumps(value, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        raise UnsupportedTypeError(
-            f"key {excerpt(name)} of the encryption context is {type(value).__name__},"
-            " which has no form in JSON",
-            hint="let the context handler return text, numbers, or lists and objects of them",
-        ) from None

@@ -158,12 +158,6 @@ class KeyMaterialError(KeyRingError, ValueError):
     hint = "use 32 raw bytes, or base64 or hex of them, with at most one newline at the end"
 
 
-class KeyPickleError(KeyRingError, TypeError):
-    """A key or a ring cannot be pickled or copied."""
-
-    hint = "load the ring in the other process; key material is never pickled"
-
-
 class RingFileError(KeyRingError, ValueError):
     """A ring is not valid: not TOML, a wrong field, no single active key, or the public test keys."""
 
@@ -229,15 +223,9 @@ class SealedValueError(SealpointError, ValueError):
 
 
 class TagError(SealedValueError):
-    """A type tag is not of the form ``<inner>+<suite>[.flags]@<key id>``."""
+    """A type tag is not of the form ``<inner>+<suite>[.flags]@<key id>``, or its suite is not known."""
 
     hint = "the row was damaged, forged, or not written by sealpoint"
-
-
-class UnknownSuiteError(TagError, NotImplementedError):
-    """A tag names a sealing suite that this release does not know."""
-
-    hint = "the row was forged, or written by a newer release"
 
 
 class PlaintextError(SealedValueError):
@@ -555,7 +543,7 @@ class LedgerMissingError(SealpointError, FileNotFoundError):
 
 
 class LedgerTamperedError(SealpointError, ValueError):
-    """The entries of a ledger and its signed checkpoint do not belong together."""
+    """A line of a ledger is not an entry, or the entries do not belong to the signed checkpoint."""
 
     category: Category = "found"
     hint = (
@@ -572,12 +560,6 @@ class LedgerSignerError(SealpointError):
         "run this as the account that holds the ledger's signing key; a new signer has a new ledger:"
         " sealpoint ledger init --previous DIR"
     )
-
-
-class EntryError(SealpointError, ValueError):
-    """A line is not an entry of a ledger, or an entry would be too long."""
-
-    category: Category = "usage"
 
 
 class NoteError(SealpointError, ValueError):
@@ -679,12 +661,6 @@ class LockedError(StoppedError):
         "end their transactions (pg_stat_activity and pg_prepared_xacts show them),"
         " then run the same command again"
     )
-
-
-class PasswordError(MaintenanceError, ValueError):
-    """A password is in the arguments of a program, which every user of the machine can read."""
-
-    hint = "remove it from the URL; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
 
 
 class ScrubError(MaintenanceError, BlockingIOError):

@@ -10,13 +10,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sealpoint.forks import inherited, reset_in_child
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
 Result = TypeVar("Result")
 
@@ -44,8 +43,13 @@ class ThreadPool:
         connection might be closed while in use, and SQLite would crash.
         """
         import asyncio  # imported here: without async callers it would be a third of the import time
+        from concurrent.futures import ThreadPoolExecutor
 
-        work = asyncio.wrap_future(self._submit(partial(copy_context().run, function, *arguments)))
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(MAX_THREADS, "sealpoint")
+            begun = self._executor.submit(copy_context().run, function, *arguments)
+        work = asyncio.wrap_future(begun)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -65,14 +69,6 @@ class ThreadPool:
         if self._executor is not None:
             inherited.append(self._executor)
         self._executor, self._lock = None, threading.Lock()
-
-    def _submit(self, call: Callable[[], Result]) -> Future[Result]:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(MAX_THREADS, "sealpoint")
-            return self._executor.submit(call)
 
 
 # For calls that wait for no event loop: of thread stores, and such as open and decode values.

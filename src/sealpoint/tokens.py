@@ -18,7 +18,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from sealpoint.keys.key import NeverPickled, keyed_hash
+from sealpoint.keys.key import KeyedHash, NeverPickled
 from sealpoint.keys.ring import KeyRing
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
@@ -64,10 +64,10 @@ class Tokens(NeverPickled):
         data = b"".join(
             len(part).to_bytes(4, "big") + part for part in (key.encode("utf-8", "ignore"), text.encode())
         )
-        return "sp" + keyed_hash(self.key("metadata"), data)[:_TOKEN_BYTES].hex()
+        return "sp" + KeyedHash(self.key("metadata"))(data)[:_TOKEN_BYTES].hex()
 
     def _make_pseudonym(self, thread_id: str) -> str:
-        digest = keyed_hash(self.key("thread_id"), thread_id.encode())
+        digest = KeyedHash(self.key("thread_id"))(thread_id.encode())
         return PSEUDONYM_START + b32encode(digest).decode().lower()[:_PSEUDONYM_CHARS]
 
 

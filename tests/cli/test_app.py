@@ -18,7 +18,7 @@ import typer
 from sealpoint.admin.cli import app as program_app
 from sealpoint.admin.cli import frame, options, output
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.errors import DatabaseMissingError, PasswordError
+from sealpoint.errors import DatabaseMissingError, MaintenanceError
 from tests.cli.conftest import CODE, Ended, Run
 
 
@@ -245,7 +245,7 @@ def test_narrow_terminal(columns: int) -> None:
 )
 def test_password_is_refused(database: str) -> None:
     """Arguments are seen by everybody on the machine; the message does not repeat it."""
-    with pytest.raises(PasswordError) as met:
+    with pytest.raises(MaintenanceError) as met:
         options.all_databases([database], None)
     assert "hunter2" not in str(met.value)
     assert "PGPASSFILE" in met.value.hint

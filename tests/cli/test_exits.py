@@ -53,7 +53,6 @@ def test_what_the_system_refuses_is_told_in_its_words() -> None:
         (errors.SchemaError("x"), Exit.USAGE),
         (errors.DatabaseMissingError("x"), Exit.USAGE),
         (errors.MissingExtraError("tomlkit", "cli"), Exit.USAGE),
-        (errors.PasswordError("x"), Exit.USAGE),
         (errors.HeldError("x"), Exit.HELD),
         (errors.AccessError("x"), Exit.USAGE),
         (errors.StoppedError("x"), Exit.STOPPED),

@@ -180,6 +180,7 @@ def test_file_of_the_key_is_removed(run: Run, ring: Path, command: tuple[str, ..
     KeyRing.load(ring).load_material()
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", ["destroy", "wrap"])
 def test_file_that_changes_during_the_command(run: Run, ring: Path, act: str, name: str) -> None:

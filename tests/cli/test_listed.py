@@ -334,6 +334,7 @@ def test_database_that_cannot_be_opened_refuses(
         )
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("words", [["status"], ["verify"], *(["keys", *each] for each in TRANSITIONS)])
 def test_server_that_never_answers(run: Run, keys: Path, words: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:

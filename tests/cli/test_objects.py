@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator, ValidationError  # type: ignore[imp
 
 from sealpoint.admin.cli import app
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.maintenance.result import REFUTING, Reason
+from sealpoint.admin.maintenance.result import REFUTING
 from sealpoint.crypto import check_value
 from sealpoint.keys.wrap.command import format_bound
 from sealpoint.keys.wrap.wrapper import WrapContext
@@ -27,7 +27,8 @@ from tests.support.databases.foreign import insert
 from tests.support.databases.sealed import write
 from tests.support.keys.ledgers import make_ledger
 from tests.support.keys.rings import material_of, states_text
-from tests.support.runs.results import REPORT, SCHEMA, expected_code, require_valid
+from tests.support.runs.results import REPORT, SCHEMA, expected_code, read_schema, require_valid
+from tests.support.schemas import ENUMS, file_of, render
 
 COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "status DB": None,
@@ -181,19 +182,22 @@ def test_an_error_is_in_the_object(run: Run, words: Words, line: str, command: s
     assert found["error"] is None or found["error"]["message"] in ended.err
 
 
-def test_schema_is_in_step_with_the_program() -> None:
-    """It is a schema, it names every reason, and it forces ``ok`` and ``reasons`` to agree."""
-    Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert SCHEMA["properties"]["reasons"]["items"]["enum"] == [reason.value for reason in Reason]
+@pytest.mark.parametrize("name", ENUMS)
+def test_schema_is_in_step_with_the_program(name: str) -> None:
+    """It is a schema, it names what the code names, and it forces ``ok`` and ``reasons`` to agree."""
+    schema = read_schema(name)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert file_of(name).read_text(encoding="utf-8") == render(name), "run: make schemas"
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_schema_refuses_other_objects(run: Run, words: Words, line: str) -> None:
-    """An object that lacks a member, has another schema, or contradicts itself is not valid."""
+    """An object that lacks a member, has one more or another schema, or contradicts itself is not valid."""
     found = run(*words(line.split()), "--json").document
     wrong = [{name: found[name] for name in found if name != missing} for missing in found]
     wrong += [{**found, "schema": "urn:sealpoint:result:2"}, {**found, "command": "keys burn"}]
+    wrong += [{**found, "more": 1}, {**found, "account": {**found["account"], "more": 1}}]
     wrong += [{**found, "ok": True, "reasons": ["no-rows"]}, {**found, "ok": None, "reasons": []}]
     wrong += [{**found, "ok": False, "reasons": ["no-rows"]}, {**found, "ok": None, "reasons": ["unknown"]}]
     wrong += [{**found, "ok": None, "reasons": [reason.value]} for reason in sorted(REFUTING)]

@@ -22,9 +22,9 @@ from langchain_core.messages import HumanMessage
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit, result_code
-from sealpoint.admin.cli.output import ShownFailures, failure_reasons
+from sealpoint.admin.cli.output import ShownFailures
 from sealpoint.admin.databases.rows import Failure, Failures
-from sealpoint.admin.maintenance.result import Result
+from sealpoint.admin.maintenance.result import Result, failure_reasons
 from sealpoint.errors import IntegrityError
 from tests.support.databases.foreign import GOLDEN, K1, SECRET, insert, write
 from tests.support.runs.results import require_valid

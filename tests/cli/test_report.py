@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.admin.cli.exits import Exit
@@ -465,10 +464,7 @@ def test_exit_codes(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
 # --- the object ---------------------------------------------------------------------------------------
 
 
-def test_schema_names_every_reason() -> None:
-    Draft202012Validator.check_schema(REPORT)
-    assert REPORT["$id"] == "urn:sealpoint:report:1"
-    assert REPORT["properties"]["reasons"]["items"]["enum"] == [reason.value for reason in ORDER]
+def test_every_reason_has_a_sentence() -> None:
     assert {*ORDER} == {*Reason, *Why}
     assert all(sentence_of(reason) or reason is Reason.NOT_ASKED for reason in ORDER)
 

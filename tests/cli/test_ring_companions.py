@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.keys.edit import disable_key
+from sealpoint.admin.keys.edit import change_state
+from sealpoint.crypto import KeyState
 from sealpoint.errors import AccessError
 from tests.cli.conftest import Run
 from tests.cli.test_companions import REFUSED
@@ -88,6 +89,6 @@ def test_a_command_ends_and_no_key_is_lost(
 def test_a_folder_in_the_place_of_the_new_ring_is_named(run: Run, folder: Path) -> None:
     (folder / ".keys.toml.new").mkdir()
     with pytest.raises(AccessError) as caught:
-        disable_key("keys.toml", "k1")
+        change_state("keys.toml", "k1", KeyState.DISABLED)
     assert "move it away: " in caught.value.hint
     assert run("keys", "list").code == Exit.DONE

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ MOVES: dict[str, Callable[[Path, str], object]] = {
     "init": edit.create_ring,
     "generate": edit.stage_key,
     "promote": edit.promote_key,
-    "disable": edit.disable_key,
-    "enable": edit.enable_key,
+    "disable": partial(edit.change_state, state=KeyState.DISABLED),
+    "enable": partial(edit.change_state, state=KeyState.DECRYPT_ONLY),
     "destroy": destroy_key,
     "wrap": lambda ring, key_id: wrapping.wrap_key(ring, key_id, "w"),
     "rewrap": lambda ring, key_id: wrapping.rewrap_keys(ring, [key_id], "v"),

@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 
 from sealpoint.admin.keys.destroy import destroy_key
-from sealpoint.admin.keys.edit import create_ring, disable_key, key_file, promote_key, stage_key
+from sealpoint.admin.keys.edit import change_state, create_ring, key_file, promote_key, stage_key
 from sealpoint.admin.keys.wrapping import find_left_files
-from sealpoint.crypto import KeyRing
+from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import OutputError
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.faults.mover import MOVES, step
@@ -90,7 +90,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stage_key(ring, key_id)
     for key_id in ("k2", "k3", "k4"):
         promote_key(ring, key_id)
-    disable_key(ring, "k3")
+    change_state(ring, "k3", KeyState.DISABLED)
     stage_key(ring, "k5")
     ring.write_text(ring.read_text() + WRAPPERS)
     stage_key(ring, "k8", "w")

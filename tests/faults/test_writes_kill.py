@@ -22,12 +22,13 @@ from sealpoint.errors import SealpointError
 from tests.faults.headwork import SYNC, pipe, process, sealed
 from tests.graphs.openers import CONNECTION
 from tests.sealed.deltas import extend
+from tests.support.runs.extent import by_extent
 from tests.support.servers.postgres import schema, server
 
 DURABILITIES: Final = ("sync", "async", "exit")
 STORES: Final = ("append", "append_specials")
 SAVES: Final = ("put", "put_writes")
-DAILY_STEP: Final = 13
+DAILY_STEP: Final = by_extent(19, 13)
 SOAK_ROUNDS: Final = 2
 
 ANSWERS: Final = {"pay 5?": "yes", "pay 50,000?": "no", "sure?": "so"}

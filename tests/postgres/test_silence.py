@@ -13,6 +13,7 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
+from sealpoint.admin.cli import options
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.databases.postgres import connection as module
 from sealpoint.admin.databases.postgres.rows import PostgresRows
@@ -28,6 +29,7 @@ READY = b"R\0\0\0\x08\0\0\0\0" + b"Z\0\0\0\x05I"
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SILENT_SECONDS", 0.3)
     monkeypatch.setattr(module, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(options, "TIMEOUT_SECONDS", 0.5)
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def test_commands(
 
 def test_a_server_that_becomes_silent(url: str) -> None:
     set_up(PostgresSaver, url)
-    with stalling(url) as proxy, closing(PostgresRows(proxy.dsn)) as store:
+    with stalling(make_conninfo(url, connect_timeout=2)) as proxy, closing(PostgresRows(proxy.dsn)) as store:
         proxy.is_stalled.set()
         with pytest.raises(StoppedError, match="the server does not answer") as caught:
             store.count()

@@ -155,7 +155,7 @@ values = st.builds(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_extent(8, 20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(make=values)
 def test_memory_and_time_are_at_most_linear_in_the_input(make: Callable[[int], bytes]) -> None:
     for size in (300, 3_000):

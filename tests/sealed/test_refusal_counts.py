@@ -18,7 +18,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.errors import ConfigError, RolledBackError, SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.sqlite import MemoryThreadStore
 from tests.graphs.savers import SEALED
 from tests.sealed.moves import found, of
 from tests.sealed.reading import ASKED, delta, read_everything

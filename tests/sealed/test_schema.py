@@ -195,6 +195,7 @@ def open_at() -> Iterator[Callable[..., Sync]]:
         yield open_at
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ON_SQLITE)
 @pytest.mark.parametrize("harm", SQLITE)
 def test_an_altered_schema_is_refused_by_each_call(

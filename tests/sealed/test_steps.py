@@ -286,7 +286,7 @@ def pairs() -> Iterator[Any]:
                 yield pytest.param(first, second, id=f"{first}, then {second}")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
     with ExitStack() as stack:
         place = str(tmp_path / "x.db")
@@ -315,7 +315,8 @@ def move(deployment: Deployment, name: str, agents: dict[str, Any]) -> dict[str,
     return agents
 
 
-@pytest.mark.broad(every=6)
+@pytest.mark.broad("first", "second")
+@pytest.mark.parametrize("deployment", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(("first", "second"), [*pairs()])
 def test_each_two_moves(deployment: Deployment, first: str, second: str) -> None:
     begin = MOVES[first][0]
@@ -323,3 +324,10 @@ def test_each_two_moves(deployment: Deployment, first: str, second: str) -> None
     deployment.work(agents)
     for name in (first, second):
         agents = move(deployment, name, agents)
+
+
+@pytest.mark.broad(every=24)
+@pytest.mark.parametrize("deployment", ["postgres"], indirect=True)
+@pytest.mark.parametrize(("first", "second"), [*pairs()])
+def test_each_two_moves_on_postgres(deployment: Deployment, first: str, second: str) -> None:
+    test_each_two_moves(deployment, first, second)

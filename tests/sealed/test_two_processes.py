@@ -10,7 +10,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from sealpoint.langgraph import SealedSaver
-from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.sqlite import MemoryThreadStore
 from sealpoint.tokens import PSEUDONYM
 from tests.graphs.savers import SEALED
 from tests.sealed.savers import BARE, SAVERS, Open, Sync

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState
-from sealpoint.errors import UnknownKeyError
+from sealpoint.errors import KeyRingError, UnknownKeyError
 from sealpoint.tokens import PSEUDONYM, Tokens
 
 INDEX = bytes(range(32))
@@ -64,5 +64,5 @@ def test_without_an_index_key_there_is_an_error() -> None:
 def test_derived_keys_are_never_pickled_or_shown() -> None:
     TOKENS.token("secret-name", "secret-value")
     assert "secret" not in repr(TOKENS)
-    with pytest.raises(TypeError):
+    with pytest.raises(KeyRingError):
         pickle.dumps(TOKENS)

@@ -16,7 +16,7 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealpoint.crypto.legacy import AesEax
+from sealpoint.crypto.legacy import LegacyAes
 from sealpoint.crypto.suites import Cobblestone256, Xaes256Gcm, derive_xaes_key
 from sealpoint.errors import IntegrityError
 
@@ -159,7 +159,7 @@ def test_all_gcm_cases_are_run() -> None:
 
 @pytest.mark.parametrize("case", EAX)
 def test_eax(case: Case) -> None:
-    suite = AesEax(case.key)
+    suite = LegacyAes(case.key)
     if case.valid:
         assert suite.open_parts(case.nonce, case.header, case.ciphertext, case.tag) == case.message
     else:

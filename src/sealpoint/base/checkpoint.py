@@ -8,12 +8,12 @@ Source: RFC 9562, section 5.6. The 60 bits of a timestamp in steps of 100 ns sin
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from secrets import randbits
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 from sealpoint.errors import RowError, excerpt
@@ -81,14 +81,10 @@ def uuid6(node: int | None = None, clock_seq: int | None = None) -> UUID:
         # A clock can be set back, and two calls can be within 100 ns. A later id must be greater
         # nevertheless: the latest checkpoint of a thread is the one with the greatest id.
         _last_timestamp = timestamp = max(now, _last_timestamp + 1)
-    node = _random(48) if node is None else node & 0xFFFF_FFFF_FFFF
-    clock_seq = _random(14) if clock_seq is None else clock_seq & 0x3FFF
+    node = randbits(48) if node is None else node & 0xFFFF_FFFF_FFFF
+    clock_seq = randbits(14) if clock_seq is None else clock_seq & 0x3FFF
     high, low = timestamp >> 12 & 0xFFFF_FFFF_FFFF, timestamp & 0x0FFF
     return UUID(int=high << 80 | low << 64 | clock_seq << 48 | node, version=6)
-
-
-def _random(bits: int) -> int:
-    return int.from_bytes(os.urandom(8)) >> (64 - bits)
 
 
 V = TypeVar("V", int, float, str)

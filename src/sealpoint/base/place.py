@@ -18,7 +18,6 @@ The value is bound to its row. A frame that is not sealed under a key is never w
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -142,13 +141,6 @@ _QUOTED: Final = f'"{KEY}"'.encode()
 _ESCAPE: Final = rb"\u00"  # of each ASCII character
 
 
-class Frame(NamedTuple):
-    """The content of `KEY`."""
-
-    tag: str | None  # of the sealed value, if it is valid
-    value: bytes | None  # the sealed bytes, if there are any
-
-
 def has_frame(metadata: bytes | str | None) -> bool:
     """Whether there is a frame in a metadata column.
 
@@ -167,13 +159,13 @@ def has_frame(metadata: bytes | str | None) -> bool:
         return has_key
 
 
-def read_frame(frame: Any) -> Frame:
-    """Return what is in the content of `KEY`."""
+def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
+    """Return what is in the content of `KEY`: the tag of a sealed value, if it is valid, and its bytes."""
     if not isinstance(frame, dict):
-        return Frame(None, None)
+        return None, None
     tag, text = frame.get("type"), frame.get("value")
     # LangGraph's own cipher binds no context: such a value may have been copied from any row.
-    return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
+    return tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text)
 
 
 def encode_value(value: bytes) -> str:
@@ -191,7 +183,9 @@ def decode_value(text: Any) -> bytes | None:
         return None
     try:
         value = b64decode(text, validate=True)
-    except (Base64Error, ValueError):
+    except ValueError:
         return None
     rest = len(value) % 3
-    return value if not rest or text.endswith(encode_value(value[-rest:])) else None
+    is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
+    # Python 3.11 ignores padding that is not needed.
+    return value if is_canonical and len(text) == (len(value) + 2) // 3 * 4 else None

@@ -113,31 +113,26 @@ class _Watch:
         return derived
 
     def _dump(self, method: str, obj: Any, **options: Any) -> tuple[str, bytes]:
-        canaries = [*_canaries(obj, _DEPTH)]
-        stored: tuple[str, bytes] = self._originals[method](_replaced(obj) if canaries else obj, **options)
+        canaries = list[Canary]()
+        replaced = _replaced(obj, canaries)
+        stored: tuple[str, bytes] = self._originals[method](replaced if canaries else obj, **options)
         for canary in canaries:
             canary.blob = stored[1]
         self._sealed += canaries
         return stored
 
 
-def _canaries(value: Any, depth: int) -> Iterator[Canary]:
+def _replaced(value: Any, found: list[Canary], depth: int = _DEPTH) -> Any:
+    """Return a value with the texts of its canaries, which are added to ``found``."""
     if isinstance(value, Canary):
-        yield value
-    elif depth and isinstance(value, dict | list | tuple):
-        for member in value.values() if isinstance(value, dict) else value:
-            yield from _canaries(member, depth - 1)
-
-
-def _replaced(value: Any) -> Any:
-    if isinstance(value, Canary):
+        found.append(value)
         return value.text
+    if not depth or not isinstance(value, dict | list | tuple):
+        return value
     if isinstance(value, dict):
-        return {key: _replaced(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        members = [_replaced(member) for member in value]
-        return tuple(members) if isinstance(value, tuple) else members
-    return value
+        return {key: _replaced(member, found, depth - 1) for key, member in value.items()}
+    members = [_replaced(member, found, depth - 1) for member in value]
+    return tuple(members) if isinstance(value, tuple) else members
 
 
 # Version of the checkpoints of LangGraph 1: savers convert older ones while they read them

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import count
 from math import inf
 from time import monotonic
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from sealpoint.crypto.compression import compress as compressed
 from sealpoint.crypto.compression import decompress
@@ -26,7 +26,6 @@ from sealpoint.errors import (
     TagError,
     UnboundValueError,
     UnknownKeyError,
-    UnknownSuiteError,
     UnknownTypeError,
     excerpt,
 )
@@ -132,31 +131,13 @@ class Opened(NamedTuple):
 _opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
 
 
-class _Sealing(NamedTuple):
-    """What sealing a value of one type needs: the tag, the function, and the beginning of the context.
+# What sealing a value of one type needs: tag, key, beginning of the context, and the function, whose key is
+# without a secret: it is not used for values that have one.
+_Sealing: TypeAlias = "tuple[str, Key, bytes, Work, count[int]]"
 
-    ``seal`` uses the key without a secret, so it is not used for values that have one.
-    """
-
-    tag: str
-    key: Key
-    head: bytes
-    seal: Work
-    counter: count[int]
-
-
-class _Opening(NamedTuple):
-    """What opening a value with one tag needs."""
-
-    inner: str
-    key: Key
-    suite: str
-    head: bytes
-    open: Work
-    counter: count[int]
-    authenticated: bool
-    key_id: str | None
-    is_compressed: bool
+# What opening a value with one tag needs: type, key, suite, beginning of the context, and the function; the
+# last three are `authenticated` and `key_id` of `Opened`, and whether the value is compressed.
+_Opening: TypeAlias = "tuple[str, Key, str, bytes, Work, count[int], bool, str | None, bool]"
 
 
 class PreparedRing(NeverPickled):
@@ -236,7 +217,7 @@ class PreparedRing(NeverPickled):
         flags = ("dek",) * is_mixed + (COMPRESSED,) * is_compressed + ("row",) * is_bound
         tag = Tag(inner, self._suite, flags, key.id).format()
         seal = self._suite_of(key, self._suite, None).seal
-        return _Sealing(tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id))
+        return tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id)
 
     def _prepare_open(self, text: str, is_bound: bool = False, is_mixed: bool = False) -> _Opening:
         tag = parse_tag(text)
@@ -245,17 +226,9 @@ class PreparedRing(NeverPickled):
         counter = self._tally.counter(kind, key.id)
         open_ = self._suite_of(key, tag.suite, None).open
         authenticated = tag.suite != LEGACY
-        return _Opening(
-            tag.inner,
-            key,
-            tag.suite,
-            pack_tag(text),
-            open_,
-            counter,
-            authenticated,
-            tag.key_id,
-            COMPRESSED in tag.flags,
-        )
+        is_compressed = COMPRESSED in tag.flags
+        head = pack_tag(text)
+        return tag.inner, key, tag.suite, head, open_, counter, authenticated, tag.key_id, is_compressed
 
     def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
         """Make all checks that need no cryptography, and return the key."""
@@ -320,10 +293,10 @@ class RingCipher(NeverPickled):
             follow: Whether to reload the ring's file, if there is one, when it changes.
 
         Raises:
-            UnknownSuiteError: If values cannot be sealed in ``suite``.
+            TagError: If values cannot be sealed in ``suite``.
         """
         if suite not in SUITES:
-            raise UnknownSuiteError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}")
+            raise TagError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}", hint="")
         self.suite = suite
         self.tally = CipherTally()
         self._prepared = PreparedRing(ring, suite, self.tally)  # replaced as a whole, which needs no lock
@@ -424,7 +397,7 @@ class RingCipher(NeverPickled):
             The inner type name and the serializer's bytes, whether both are authenticated, and by which key.
 
         Raises:
-            TagError: If ``tag`` is not a valid type tag (or one of its subclasses, for suite and flags).
+            TagError: If ``tag`` is not a valid type tag.
             SealedValueError: If ``blob`` is not bytes, or too short.
             UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not available.
             ContextMissingError, UnboundValueError: If only one of tag and call has a row.

@@ -19,45 +19,18 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.cmac import CMAC
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 
-from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError
+from sealpoint.errors import IntegrityError, SealedValueError, TagError
 
 
-class AesEax:
-    """AES-EAX as LangGraph's EncryptedSerializer uses it: read only.
-
-    Source: Bellare, Rogaway, Wagner, "The EAX Mode of Operation", section 4, over CTR and
-    CMAC. The key has 16, 24 or 32 bytes and is used as it is.
-    """
-
-    def __init__(self, key: bytes) -> None:
-        self._cipher = AES(key)
-
-    def _omac(self, number: int, data: bytes | memoryview) -> bytes:
-        mac = CMAC(self._cipher)
-        # The leading block separates the three MACs: that of a nonce is never that of a ciphertext.
-        mac.update(number.to_bytes(16, "big"))
-        mac.update(bytes(data))
-        return mac.finalize()
-
-    def open_parts(self, nonce: bytes, header: bytes, ciphertext: bytes, tag: bytes) -> bytes:
-        """Return the plaintext of the general mode: any nonce, any header, a tag of 16 bytes."""
-        start = self._omac(0, nonce)
-        macs = start, self._omac(1, header), self._omac(2, ciphertext)
-        wanted = bytes(a ^ b ^ c for a, b, c in zip(*macs, strict=True))
-        # In constant time, so that timing reveals nothing about the right tag, and before any decryption.
-        if not bytes_eq(wanted, tag):
-            raise IntegrityError("sealed value does not open: authentication failed")
-        decryptor = Cipher(self._cipher, CTR(start)).decryptor()
-        return decryptor.update(ciphertext) + decryptor.finalize()
-
-
-class LegacyAes(AesEax):
+class LegacyAes:
     """Opens both kinds of row under one key: as EAX first, LangGraph's default, then as GCM.
 
     This is no fallback to another key or to weaker authentication: there is one key, and each mode
     authenticates the whole row. A row that neither mode authenticates, including one of another mode, is
     refused. Forging a row needs the key in both modes; a random row opens with a probability of 2^-127
-    instead of 2^-128.
+    instead of 2^-128. The key has 16, 24 or 32 bytes and is used as it is.
+
+    Source: Bellare, Rogaway, Wagner, "The EAX Mode of Operation", section 4, over CTR and CMAC.
     """
 
     DESCRIPTION: ClassVar = "AES-EAX or AES-GCM of LangGraph, read only"
@@ -65,12 +38,11 @@ class LegacyAes(AesEax):
     OVERHEAD_BYTES: Final = 16 + 16
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(key)
-        self._gcm = AESGCM(key)
+        self._cipher, self._gcm = AES(key), AESGCM(key)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Refuse: no new values are sealed in a suite that binds no context."""
-        raise UnknownSuiteError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
+        raise TagError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
 
     def open(self, blob: bytes, context: bytes = b"") -> bytes:
         """Return the data of nonce, tag and ciphertext. ``context`` is not part of it."""
@@ -84,3 +56,21 @@ class LegacyAes(AesEax):
             return self._gcm.decrypt(nonce, sealed + tag, None)
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
+
+    def _omac(self, number: int, data: bytes | memoryview) -> bytes:
+        mac = CMAC(self._cipher)
+        # The leading block separates the three MACs: that of a nonce is never that of a ciphertext.
+        mac.update(number.to_bytes(16, "big"))
+        mac.update(bytes(data))
+        return mac.finalize()
+
+    def open_parts(self, nonce: bytes, header: bytes, ciphertext: bytes, tag: bytes) -> bytes:
+        """Return the plaintext of EAX: any nonce, any header, a tag of 16 bytes."""
+        start = self._omac(0, nonce)
+        macs = start, self._omac(1, header), self._omac(2, ciphertext)
+        wanted = bytes(a ^ b ^ c for a, b, c in zip(*macs, strict=True))
+        # In constant time, so that timing reveals nothing about the right tag, and before any decryption.
+        if not bytes_eq(wanted, tag):
+            raise IntegrityError("sealed value does not open: authentication failed")
+        decryptor = Cipher(self._cipher, CTR(start)).decryptor()
+        return decryptor.update(ciphertext) + decryptor.finalize()

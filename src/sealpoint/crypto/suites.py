@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
@@ -23,9 +23,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
-from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError, excerpt
+from sealpoint.errors import IntegrityError, SealedValueError, TagError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.state import KEY_BYTES, LEGACY
+
+if TYPE_CHECKING:
+    from sealpoint.crypto.legacy import LegacyAes
 
 # Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
 # smaller values the copy is faster.
@@ -58,21 +61,6 @@ def random_source() -> Callable[[int], bytes]:
 
 
 _random: Final = random_source()
-
-
-class Suite(Protocol):
-    """One suite under one key."""
-
-    DESCRIPTION: ClassVar[str]  # as reports name the algorithm
-
-    def __init__(self, key: bytes) -> None:
-        """Prepare to seal and open under ``key``."""
-
-    def seal(self, data: bytes, context: bytes) -> bytes:
-        """Encrypt and authenticate ``data``, and authenticate ``context``."""
-
-    def open(self, blob: bytes, context: bytes) -> bytes:
-        """Return the data, or raise `SealedValueError` or `IntegrityError`."""
 
 
 def _too_short(blob: bytes, least: int) -> SealedValueError:
@@ -145,6 +133,10 @@ def derive_xaes_key(key: bytes, prefix: bytes) -> bytes:
     return kdf.derive(key)
 
 
+# A nonce prefix, its cipher, and the number of messages sealed with it.
+_Sealing: TypeAlias = "tuple[bytes, AESGCM, count[int]]"
+
+
 class Xaes256Gcm:
     """C2SP XAES-256-GCM under a key of 32 bytes. It does not commit to the key.
 
@@ -168,7 +160,7 @@ class Xaes256Gcm:
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Return nonce, ciphertext and tag: 40 bytes more."""
         sealing = self._sealing
-        if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
+        if sealing is None or next(sealing[2]) >= self.MAX_MESSAGES:
             sealing = self._draw()
         prefix, cipher, _ = sealing
         tail = _random(_HALF_BYTES)
@@ -184,7 +176,7 @@ class Xaes256Gcm:
         """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
         prefix = _random(_HALF_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
-        self._sealing = _Sealing(prefix, cipher, count(1))
+        self._sealing = prefix, cipher, count(1)
         return self._sealing
 
     def reset_after_fork(self) -> None:
@@ -208,24 +200,17 @@ class Xaes256Gcm:
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
         if known is None:  # cached only after authentication, so that forged prefixes do not displace others
-            self._keep(prefix, cipher)
+            if len(self._ciphers) >= self.MAX_PREFIXES:
+                self._ciphers = {}  # replaced as a whole, which needs no lock
+            self._ciphers[prefix] = cipher
         return data
 
-    def _keep(self, prefix: bytes, cipher: AESGCM) -> None:
-        if len(self._ciphers) >= self.MAX_PREFIXES:
-            self._ciphers = {}  # replaced as a whole, which needs no lock
-        self._ciphers[prefix] = cipher
 
+# One suite under one key. `seal` authenticates data and context; `open` returns the data, or raises
+# `SealedValueError` or `IntegrityError`. A suite has a DESCRIPTION, as reports name the algorithm.
+Suite: TypeAlias = "Cobblestone256 | Xaes256Gcm | LegacyAes"
 
-class _Sealing(NamedTuple):
-    """A nonce prefix, its cipher, and the number of messages sealed with it."""
-
-    prefix: bytes
-    cipher: AESGCM
-    messages: count[int]
-
-
-SUITES: Final[Mapping[str, type[Suite]]] = {
+SUITES: Final[Mapping[str, type[Cobblestone256 | Xaes256Gcm]]] = {
     "cobblestone256": Cobblestone256,
     "xaes256gcm": Xaes256Gcm,
 }
@@ -240,5 +225,5 @@ def make_suite(name: str, key: bytes) -> Suite:
         return LegacyAes(key)
     if name not in SUITES:
         known = ", ".join(sorted((LEGACY, *SUITES)))
-        raise UnknownSuiteError(f"{excerpt(name)} is not a suite; known: {known}")
+        raise TagError(f"{excerpt(name)} is not a suite; known: {known}")
     return SUITES[name](key)

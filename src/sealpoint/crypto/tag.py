@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import Final, TypeGuard
 
 from sealpoint.crypto.suites import SUITES
-from sealpoint.errors import TagError, UnknownSuiteError, excerpt
+from sealpoint.errors import TagError, excerpt
 from sealpoint.keys.state import KEY_ID, LEGACY
 
 MAX_CHARS: Final = 64
@@ -68,9 +68,8 @@ class Tag:
         """Read a tag from a `type` column.
 
         Raises:
-            TagError: If it is not a string of at most 64 ASCII characters in the form above, or a flag is
-                not known, given twice or out of order.
-            UnknownSuiteError: If its suite is not known.
+            TagError: If it is not a string of at most 64 ASCII characters in the form above, its suite is not
+                known, or a flag is not known, given twice or out of order.
         """
         if not isinstance(text, str) or len(text) > MAX_CHARS or text.count("+") != 1:
             raise TagError(f"{excerpt(text)} is not at most {MAX_CHARS} characters with one '+'")
@@ -82,7 +81,8 @@ class Tag:
         front, separator, key_id = name.partition("@")
         suite, *flags = front.split(".")
         if suite not in SUITES:
-            raise UnknownSuiteError(f"{excerpt(text)} names no known suite")
+            hint = "the row was forged, or written by a newer release"
+            raise TagError(f"{excerpt(text)} names no known suite", hint=hint)
         if not separator or not KEY_ID.fullmatch(key_id):
             raise TagError(f"{excerpt(text)} names no key after '@'")
         if [flag for flag in FLAGS if flag in flags] != flags:

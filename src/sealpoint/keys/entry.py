@@ -34,7 +34,6 @@ from urllib.parse import quote, unquote
 from sealpoint.errors import (
     KeyIdError,
     KeyTransitionError,
-    PasswordError,
     RingFileError,
     UnknownKeyError,
     excerpt,
@@ -162,7 +161,9 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
     return held[key_id]
 
 
-def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tuple[RingEntry, Source | None]:
+def read_entry(
+    table: Mapping[str, Any], file: Path, wrappers: Wrappers
+) -> tuple[RingEntry, KeySource | None]:
     """Return what the table of a key in a ring file says, and its source if there is any material."""
     require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
     where = f"{file}: key {require_key_id(table['id'])!r}"
@@ -189,8 +190,7 @@ def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tupl
 
 def _read_source(
     table: Mapping[str, Any], state: KeyState, wrappers: Wrappers, where: str
-) -> tuple[Source | None, dict[str, Any]]:
-    """Return the source of a key, and what its entry records of it."""
+) -> tuple[KeySource | None, dict[str, Any]]:
     if "source" not in table:
         return None, {}
     found, is_destroyed = table["source"], state is KeyState.DESTROYED
@@ -274,7 +274,10 @@ class WrappedSource:
         return self.wrapper.unwrap(self.blob, self.context)
 
 
-def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> Source:
+KeySource = Source | WrappedSource
+
+
+def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> KeySource:
     """Parse the source of a key, which may be wrapped. No material is read, and no service is asked."""
     if isinstance(source, dict) and WrappedSource.kind in source:
         return WrappedSource.parse(source, wrappers, key_id, where)
@@ -362,6 +365,7 @@ _DATABASE_FIELDS: Final = frozenset({"path", "url", "service"})
 _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
+LIBPQ_HINT: Final = "remove it from the URL; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
 _PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
 
 
@@ -398,7 +402,7 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
         elif field == "service":
             database = f"postgresql:///?service={quote(database, safe='')}"
         elif has_password(database):  # the message shows nothing of it
-            raise RingFileError(f"{where}: a password stands in 'url'", hint=PasswordError.hint)
+            raise RingFileError(f"{where}: a password stands in 'url'", hint=LIBPQ_HINT)
         elif not is_url(database):
             raise RingFileError(f"{where}: 'url' does not begin with postgresql://")
         if database in found:

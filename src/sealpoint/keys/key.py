@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
@@ -28,10 +28,8 @@ from sealpoint.errors import (
     KeyDisabledError,
     KeyIdError,
     KeyMaterialError,
-    KeyPickleError,
     KeyRingError,
     RingFileError,
-    UnknownSuiteError,
     excerpt,
 )
 from sealpoint.forks import reset_in_child
@@ -47,7 +45,6 @@ from sealpoint.keys.stats import FAILED, READ, tally
 from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from sealpoint.keys.entry import RingEntry
@@ -64,7 +61,8 @@ class NeverPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
+        hint = "load the ring in the other process; key material is never pickled"
+        raise KeyRingError(f"{type(self).__name__} holds key material and is never pickled", hint=hint)
 
 
 class Material(NeverPickled):
@@ -255,11 +253,6 @@ class KeyedHash:
         return mac.finalize()
 
 
-def keyed_hash(key: bytes, data: bytes) -> bytes:
-    """Return HMAC-SHA256 of ``data``, 32 bytes, for blind indexes."""
-    return KeyedHash(key)(data)
-
-
 def check_value(key: bytes) -> str:
     """Return eight hex digits that identify a key and reveal nothing else about it."""
     # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
@@ -325,7 +318,7 @@ class Key(NeverPickled):
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
-            UnknownSuiteError: If ``suite`` is another suite.
+            RingFileError: If ``suite`` is another suite.
             KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
             KeyMaterialError: If ``material`` is bytes of the wrong length.
             KeyRingError: If ``state`` is not a `KeyState`.
@@ -333,7 +326,7 @@ class Key(NeverPickled):
         require_key_id(id)
         if suite not in (None, LEGACY):
             hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
-            raise UnknownSuiteError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
+            raise RingFileError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
         if not isinstance(state, KeyState):
             raise KeyRingError(f"key {id!r}: state is {type(state).__name__}, not KeyState")
         require_suite_state(id, suite, state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from sealpoint.errors import NoActiveKeyError, UnknownKeyError
@@ -72,7 +71,7 @@ class KeyRing(NeverPickled):
         # Not above: a ring that is created in code needs no TOML.
         from sealpoint.keys.ringfile import RingFile
 
-        ring = cls.of_file(RingFile(path)).load_local()
+        ring = cls.of_file(RingFile(path)).load_material(is_local=True)
         if ring.active_id is not None and (material := ring.require_active().lazy_material) is not None:
             material.load()
         return ring
@@ -89,7 +88,8 @@ class KeyRing(NeverPickled):
             KeyRingError: As the constructor.
         """
         held = [material for ring in older for material in ring.materials]
-        return cls(file.make_keys(held), index=file.make_index(held), origin=file.origin)
+        keys = (file.make_key(entry, held) for entry in file.entries)
+        return cls(keys, index=file.make_index(held), origin=file.origin)
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(f'{key.id} {key.state.value}' for key in self.keys)})"
@@ -160,43 +160,25 @@ class KeyRing(NeverPickled):
         found = (*(key.lazy_material for key in self.keys), self.index)
         return tuple(material for material in found if material is not None)
 
-    def load_local(self) -> KeyRing:
-        """Load material from files, variables and the ring file itself, and return the ring.
-
-        Raises:
-            KeyRingError: If a source does not provide the material of its key, or provides other material.
-        """
-        for material in self.materials:
-            if not material.is_slow:
-                material.load()
-        return self
-
-    def load_material(self) -> KeyRing:
+    def load_material(self, *, is_local: bool = False) -> KeyRing:
         """Load all material that is not loaded yet, and return the ring.
 
         For programs that should fail at once if any key is not available.
 
+        Args:
+            is_local: Whether no wrapper and no command is asked: only files, variables and the ring file.
+
         Raises:
             KeyRingError: If a source does not provide the material of its key, or provides other material.
         """
         for material in self.materials:
-            material.load()
+            if not (is_local and material.is_slow):
+                material.load()
         return self
 
     def with_keys(self, keys: Iterable[Key]) -> KeyRing:
         """Return a ring with other keys, and the same file and index key."""
         return KeyRing(keys, index=self.index, origin=self.origin)
-
-    def has_index_of(self, older: KeyRing) -> bool:
-        """Whether this ring makes the same blind indexes as ``older``.
-
-        If one of the index keys is not loaded yet, they are assumed to be the same.
-        """
-        if older.index is None or self.index is None:
-            return older.index is None
-        if not (older.index.is_loaded and self.index.is_loaded):
-            return True
-        return compare_digest(older.index.get(), self.index.get())
 
     def index_key(self, purpose: str) -> bytes:
         """Derive 32 bytes for a blind index from the index key, which never rotates.

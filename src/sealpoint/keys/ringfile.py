@@ -28,6 +28,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.entry import (
+    KeySource,
     RingEntry,
     WrappedSource,
     Wrappers,
@@ -51,7 +52,7 @@ from sealpoint.keys.key import (
     require_consistent,
     require_length,
 )
-from sealpoint.keys.sources import InlineSource, Source, get_tables, require_fields
+from sealpoint.keys.sources import InlineSource, get_tables, require_fields
 from sealpoint.keys.state import LEGACY, KeyState, require_key_id
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
@@ -63,7 +64,7 @@ _DISABLE: Final = "; a key that is no longer needed can be disabled, and is then
 class SourceLoader:
     """Reads the material of one entry, and compares it with the entry's check value."""
 
-    source: Source
+    source: KeySource
     file: Path
     where: str  # names the entry in messages; equal for the same entry of the same file
     suite: str | None
@@ -205,10 +206,6 @@ class RingFile(NeverPickled):
         for wrapper_id in ids & self.wrappers.by_id.keys():
             raise KeyIdError(f"{file}: a key and a wrapper are both called {wrapper_id!r}")
 
-    def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
-        """Return the keys, with material of earlier rings from slow sources. No material is loaded."""
-        return [self._make_key(entry, held) for entry in self.entries]
-
     def make_index(self, held: Sequence[Material] = ()) -> Material | None:
         """Return the material of the index key, if there is one, without loading it."""
         return None if self.index is None else get_material(self.index, held)
@@ -216,7 +213,7 @@ class RingFile(NeverPickled):
     def load_key(self, key_id: str) -> Key:
         """Load one key, whatever its state."""
         entry = require_entry(self.entries, key_id)
-        key = self._make_key(entry, (), is_needed=True)
+        key = self.make_key(entry, is_needed=True)
         if key.lazy_material is not None:
             key.lazy_material.load()
         return key
@@ -230,7 +227,8 @@ class RingFile(NeverPickled):
             raise KeyDestroyedError(f"key {key_id!r} was destroyed")
         return self._loaders[key_id]
 
-    def _make_key(self, entry: RingEntry, held: Sequence[Material], *, is_needed: bool = False) -> Key:
+    def make_key(self, entry: RingEntry, held: Sequence[Material] = (), *, is_needed: bool = False) -> Key:
+        """Return a key, with material of earlier rings from slow sources. No material is loaded."""
         # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
         is_read = is_needed or entry.state.opens or entry.source == InlineSource.kind

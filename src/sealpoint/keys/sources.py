@@ -1,7 +1,7 @@
 """Where key material comes from: file, env, command, credential, inline. Each key has exactly one source.
 
-A new kind is one class here and one line in `SOURCES`. No source shows what it reads, in an error or a repr.
-The source of a wrapped key stands in `sealpoint.keys.entry`, above the wrappers.
+A new kind is one class here, in `Source` and in `SOURCES`. No source shows what it reads, in an error or a
+repr. The source of a wrapped key stands in `sealpoint.keys.entry`, above the wrappers.
 
 Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
 
@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final, Protocol, Self
+from typing import IO, Any, ClassVar, Final
 
 from sealpoint.errors import RingFileError, SourceError, SourceTimeoutError, excerpt
 from sealpoint.keys.files import read_private
@@ -122,33 +122,11 @@ def _feed(pipe: IO[bytes], text: bytes) -> bytes:
         return b""
 
 
-class Source(Protocol):
-    """Where the material of a key is. Equal sources provide the same material."""
-
-    kind: ClassVar[str]
-    """The name of the kind in a ring file."""
-
-    is_slow: ClassVar[bool]
-    """Whether reading may wait for another program or a network. Sealing and opening never do."""
-
-    @property
-    def location(self) -> str | None:
-        """Where the material is, for messages; ``None`` if it is in the ring itself."""
-
-    def read(self, folder: Path, /) -> bytes:
-        """Return the bytes that the source has."""
-
-
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
     kind: ClassVar[str]
     is_slow: ClassVar = False
     location: str
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Check the value that stands in a ring file."""
-        return cls(_require_text(cls.kind, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +165,9 @@ class CredentialSource(_NamedSource):
 
     kind: ClassVar = "credential"
 
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Check the value that stands in a ring file."""
-        name = _require_text(cls.kind, value)
-        if name in {".", ".."} or "/" in name:
-            raise RingFileError(f"credential {excerpt(name)} is not a plain name")
-        return cls(name)
+    def __post_init__(self) -> None:
+        if self.location in {".", ".."} or "/" in self.location:
+            raise RingFileError(f"credential {excerpt(self.location)} is not a plain name")
 
     def read(self, _: Path, /) -> bytes:
         """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``."""
@@ -211,11 +185,6 @@ class CommandSource:
     kind: ClassVar = "command"
     is_slow: ClassVar = True
     argv: tuple[str, ...] = field(repr=False)
-
-    @classmethod
-    def parse(cls, value: object) -> CommandSource:
-        """Check the value in a ring file."""
-        return cls(_require_words(value, "source 'command'"))
 
     @property
     def location(self) -> str:
@@ -236,29 +205,18 @@ class InlineSource:
     location: ClassVar = None
     text: str = field(repr=False)
 
-    @classmethod
-    def parse(cls, value: object) -> InlineSource:
-        """Check the value in a ring file."""
-        return cls(_require_text(cls.kind, value))
-
     def read(self, _: Path, /) -> bytes:
         """Return the text."""
         return self.text.encode()
 
 
-# The parser of each kind of source.
-SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
-    source.kind: source.parse
-    for source in (FileSource, EnvSource, CommandSource, CredentialSource, InlineSource)
+# Where the material of a key is. Equal sources provide the same material. Reading from one that is slow may
+# wait for another program or a network: sealing and opening never do.
+Source = FileSource | EnvSource | CommandSource | CredentialSource | InlineSource
+
+SOURCES: Final[Mapping[str, Callable[[Any], Source]]] = {
+    source.kind: source for source in (FileSource, EnvSource, CommandSource, CredentialSource, InlineSource)
 }
-
-
-def _require_text(kind: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise RingFileError(f"source {kind!r} is a string that is not empty")
-    if "\0" in value:  # TOML can write one as \u0000, and no path can contain it
-        raise RingFileError(f"source {kind!r} contains a NUL character")
-    return value
 
 
 def parse_source(source: object, others: Sequence[str] = ()) -> Source:
@@ -269,6 +227,12 @@ def parse_source(source: object, others: Sequence[str] = ()) -> Source:
     ((kind, value),) = source.items()
     if kind not in SOURCES:
         raise RingFileError(f"source {excerpt(kind)} is not one of {known}")
+    if kind == CommandSource.kind:
+        return CommandSource(_require_words(value, "source 'command'"))
+    if not isinstance(value, str) or not value:
+        raise RingFileError(f"source {kind!r} is a string that is not empty")
+    if "\0" in value:  # TOML can write one as \u0000, and no path can contain it
+        raise RingFileError(f"source {kind!r} contains a NUL character")
     return SOURCES[kind](value)
 
 

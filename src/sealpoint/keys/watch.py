@@ -53,7 +53,15 @@ def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None =
     for key_id, mark in marks(new).items():
         if not compare_digest(before.get(key_id, mark), mark):
             raise RingRollbackError(f"key {key_id!r} has other material than before")
-    if not new.has_index_of(old):
+    # An index key that is not loaded yet is assumed to be the same.
+    if old.index is not None and (
+        new.index is None
+        or (
+            old.index.is_loaded
+            and new.index.is_loaded
+            and not compare_digest(old.index.get(), new.index.get())
+        )
+    ):
         raise RingRollbackError("the index key is missing or has changed")
     return new
 
@@ -166,7 +174,7 @@ class Follower(NeverPickled):
             if missing:
                 self._load_slow(ring, missing, changed)
                 return
-            ring = require_later(self._ring, ring.load_local(), self._marks)
+            ring = require_later(self._ring, ring.load_material(is_local=True), self._marks)
         except (SealpointError, OSError) as error:
             self._refuse(stamp, changed, error)
         else:
@@ -214,7 +222,7 @@ class Follower(NeverPickled):
         try:
             while (load := self._next_load()) is not None:
                 try:
-                    load.ring.load_local()
+                    load.ring.load_material(is_local=True)
                     for material in load.missing:
                         material.load()
                     with self._lock:

@@ -93,25 +93,24 @@ class Entry:
         self._rows, self.found, self.spot = rows, found, spot
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
-        self._header: Header | None = None
-        self._metadata: CheckpointMetadata | None = None
-        self._inner, self._content = "", b""
-        if opened is not None:
-            self._inner = opened.inner
-            self._header, self._content = split_header(opened.data)
+        split: tuple[Header | None, bytes] = (None, b"") if opened is None else split_header(opened.data)
+        self._header, self._content = split
+        self._inner = "" if opened is None else opened.inner
         header: Any = self._header or {}
         self.thread_id: str = header.get("thread", spot.thread_id)
         self.claim: object = header.get("store")
         self.made: Any = header.get("made")
-        self.digest: bytes | None = None  # of what was sealed, if there is a thread store
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         # The one that was sealed, unless the saver has removed it from the row.
         self.parent: str | None = header.get("parent", parent) if parent else None
         self.removed_parent: str | None = None if parent else header.get("parent")
-        if opened is not None and rows.is_remembered:
-            self.digest = digest_of(self.claim, opened.inner, opened.data)
-        if self._header is not None:
-            self._metadata = rows.metadata_of(self._header, found.metadata)
+        # Of what was sealed, if there is a thread store.
+        self.digest = (
+            digest_of(self.claim, opened.inner, opened.data)
+            if opened is not None and rows.is_remembered
+            else None
+        )
+        self._metadata = rows.metadata_of(self._header, found.metadata) if self._header is not None else None
 
     @property
     def is_bound(self) -> bool:

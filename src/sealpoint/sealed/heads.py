@@ -45,8 +45,6 @@ def parse_claim(claim: object) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-Count = Callable[[SealpointError], None]
-
 Policy = Literal["require", "warn"]
 
 PURPOSE: Final = "heads"  # purpose of the key that is derived from the index key
@@ -137,7 +135,13 @@ class Known(NamedTuple):
 class Heads:
     """Compares and records heads for one saver."""
 
-    def __init__(self, store: ThreadStore, key: Callable[[str], bytes], policy: Policy, count: Count) -> None:
+    def __init__(
+        self,
+        store: ThreadStore,
+        key: Callable[[str], bytes],
+        policy: Policy,
+        count: Callable[[SealpointError], object],
+    ) -> None:
         """Make an object; ``key`` returns the key for a purpose, and ``count`` gets each counted error."""
         if not hasattr(store, "require_writable"):
             hint = "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"

@@ -108,7 +108,8 @@ class Rows:
     """
 
     layout: ClassVar[str]  # its name
-    # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have
+    # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so
+    # compares values in Python
     keeps_types: ClassVar[bool] = False
     # Returns the metadata that the saver would store of a call of ``put``
     merge = staticmethod(get_checkpoint_metadata)
@@ -208,10 +209,12 @@ class Rows:
                 frame[token] = 1
         return frame
 
-    def seal_writes(self, spot: Spot, writes: Iterable[Write]) -> list[tuple[str, Any]]:
-        """Return what to store for the writes of a call, in their order."""
+    def seal_writes(
+        self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
+    ) -> list[tuple[str, Any]]:
+        """Return what to store for the writes of a call, each as in `Write`, in their order."""
         if self.before is not None:
-            return [(write.channel, write.value) for write in writes]
+            return [(channel, value) for _, _, channel, value in writes]
         seal, found = self.serde.seal, []
         for claims, task_id, channel, value in writes:
             row = _write_row(*spot, task_id, channel)
@@ -264,7 +267,6 @@ class Rows:
 
     # --- searching, as the wrapped saver does -------------------------------------------------
 
-    is_searched_by_json: ClassVar[bool] = True  # whether the saver compares values as JSON
     # Whether the saver lists by id, over all threads and namespaces
     lists_by_id: ClassVar[bool] = True
 
@@ -309,7 +311,7 @@ class Rows:
                 is_exact = False
             else:
                 stored[token] = 1
-                is_exact &= self.is_searched_by_json
+                is_exact &= not self.keeps_types
         return stored, is_exact
 
 
@@ -363,7 +365,6 @@ class _Apart(Rows):
     def seal_checkpoint(
         self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
-        """Seal the header and the rest into the metadata, and each value when the saver asks for it."""
         changed, versions = dict(new_versions), dict(checkpoint["channel_versions"])
         metadata, stored, inline = header["metadata"], dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
@@ -398,7 +399,8 @@ class _Apart(Rows):
         return None
 
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
-        raise NotImplementedError
+        header["inline"] = inline
+        return rest
 
     def open_header(self, found: CheckpointTuple, spot: Spot) -> Opened | None:
         values, versions = require_parts(found.checkpoint, spot.checkpoint_id)
@@ -458,10 +460,6 @@ class Inline(_Apart):
     def _sentinel(self, spot: Spot) -> Sealable:
         return Sealable(partial(self._sentinels.sealed, *spot[:2]))
 
-    def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
-        header["inline"] = inline
-        return rest
-
     def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
         """Put the values and the messages of the step into a document."""
         document = _Apart.complete(self, document, values, sends)
@@ -490,7 +488,6 @@ class Values(_Apart):
     __slots__ = ()
     layout: ClassVar[str] = "values"
     keeps_types: ClassVar[bool] = True
-    is_searched_by_json: ClassVar[bool] = False
     lists_by_id: ClassVar[bool] = False
 
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:

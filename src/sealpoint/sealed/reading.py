@@ -31,6 +31,12 @@ class Parts:
     pass_through: Sequence[str]  # keys of ``configurable`` that the wrapped saver gets
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
+    def forget(self, asked: Asked) -> None:
+        """Forget a thread that is deleted, under the name that it has in the database."""
+        self.acknowledged.forget_thread(asked.place.thread_id)
+        if self.pseudonyms is not None:
+            self.pseudonyms.forget(asked.thread_id)
+
 
 class Asked(NamedTuple):
     """What a caller asks for."""
@@ -56,13 +62,14 @@ def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Ste
     place = require_place(config)
     if parts.heads is not None:
         yield OWN
-    column = place.thread_id
+    thread_id = place.thread_id
     if parts.pseudonyms is not None:
         column = yield from parts.pseudonyms.find(place, partial(_authenticate, parts.rows), is_new=is_new)
+        place = place._replace(thread_id=column)
     configurable = config["configurable"]
     more = {key: configurable[key] for key in parts.pass_through if key in configurable}
     has_ns = configurable.get("checkpoint_ns") is not None
-    return Asked(Place(column, *place[1:]), place.thread_id, has_ns, more)
+    return Asked(place, thread_id, has_ns, more)
 
 
 def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:

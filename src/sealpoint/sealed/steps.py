@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
-from inspect import isroutine
+from types import BuiltinMethodType, MethodType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
@@ -237,6 +237,10 @@ class _Owner:
         return _is_within(connection)
 
 
+_METHODS: Final = (BuiltinMethodType, MethodType)
+_UNNOTED: Final = ("close", "fetchall", "fetchone")  # begin no transaction, and are called often
+
+
 class _Watched:
     """A connection of sqlite3 for a saver, or a cursor of one."""
 
@@ -247,7 +251,8 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.plain, name)
-        return partial(self.owner.run, self._connection, found) if isroutine(found) else found
+        is_noted = isinstance(found, _METHODS) and name not in _UNNOTED
+        return partial(self.owner.run, self._connection, found) if is_noted else found
 
     def __enter__(self) -> Self:
         return self
@@ -307,10 +312,10 @@ def is_watched(connection: Any) -> bool:
 
 
 def _is_within(connection: Any) -> bool:
-    info = getattr(connection, "info", None)  # of psycopg
-    if info is not None:
-        return info.transaction_status in _OPEN
     try:
-        return bool(getattr(connection, "in_transaction", False))
-    except (sqlite3.ProgrammingError, ValueError):
+        return bool(connection.in_transaction)
+    except (sqlite3.ProgrammingError, ValueError):  # it is closed
         return False
+    except AttributeError:
+        info = getattr(connection, "info", None)  # of psycopg
+        return info is not None and info.transaction_status in _OPEN

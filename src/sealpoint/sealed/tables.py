@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sealpoint.base.saver import arun, run
 from sealpoint.errors import (
@@ -97,12 +97,8 @@ _LOCK_BITS: Final = 63
 Ask = Callable[[int, Sequence[str]], bool]
 
 
-class _Statement(NamedTuple):
-    text: str
-    values: Sequence[Any] = ()
-
-
-_Look = Generator[_Statement | Callable[[], Any], Any, bool]
+# Yields statements, each with its values, and functions; see `_PostgresTables.require`
+_Look = Generator[tuple[str, Sequence[Any]] | Callable[[], Any], Any, bool]
 
 
 class _PostgresTables:
@@ -116,7 +112,7 @@ class _PostgresTables:
         from psycopg.rows import tuple_row
 
         def reply(request: Any) -> Any:
-            return own.execute(*request).fetchall() if isinstance(request, _Statement) else request()
+            return own.execute(*request).fetchall() if isinstance(request, tuple) else request()
 
         with saver._cursor() as cursor:
             if self._is_checked:  # another thread has used the saver meanwhile
@@ -134,14 +130,14 @@ class _PostgresTables:
 
         It takes place in a transaction that is rolled back.
         """
-        ((path, oids),) = yield _Statement(_RESOLVE)
-        yield _Statement(_SETTLE)
+        ((path, oids),) = yield _RESOLVE, ()
+        yield _SETTLE, ()
         has_tables = not self._has_schema or (yield from _schema(path, oids))
         if self._ask is None:
             return has_tables
         # The store sees the lock of this transaction if both are in one cluster.
         lock = secrets.randbits(_LOCK_BITS)
-        ((_, roles),) = yield _Statement(_WHO, (lock,))
+        ((_, roles),) = yield _WHO, (lock,)
         return (yield partial(self._ask, lock, roles)) and has_tables
 
 
@@ -156,7 +152,7 @@ class _AioPostgresTables(_PostgresTables):
         from psycopg.rows import tuple_row
 
         async def reply(request: Any) -> Any:
-            if not isinstance(request, _Statement):
+            if not isinstance(request, tuple):
                 return await shared.run(request)
             await own.execute(*request)
             return await own.fetchall()
@@ -178,9 +174,9 @@ def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
     Also whether a function or an operator of a schema of the search path may come before the server's, unless
     an extension has made it.
     """
-    rows = yield _Statement(_FOUND, ([oid for oid in oids if oid is not None],))
+    rows = yield _FOUND, ([oid for oid in oids if oid is not None],)
     others = [schema for schema in path if schema != "pg_catalog"]
-    shadows = yield _Statement(_SHADOWS, (others, others))
+    shadows = yield _SHADOWS, (others, others)
     try:
         if next(schema for schema in path if not schema.startswith("pg_temp")) != "pg_catalog":
             raise refuse_schema("the search path of the session names another schema before pg_catalog")
@@ -231,7 +227,6 @@ class _SqliteTables:
         self._cursor: sqlite3.Cursor | None = None
 
     def require(self, saver: Any) -> None:
-        """Check the tables if the schema has changed, which is read each time."""
         with getattr(saver, "lock", nullcontext()):
             self.check(_connection_of(saver))
 

@@ -123,7 +123,7 @@ def put_writes(
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
     spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
     claimed = [
-        Write(Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call), task_id, channel, value)
+        (Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call), task_id, channel, value)
         for idx, (channel, value) in enumerate(writes)
     ]
     sealed = parts.rows.seal_writes(spot, claimed)
@@ -228,33 +228,29 @@ def _named(thread_id: str) -> RunnableConfig:
 
 def delete_thread(parts: Parts, thread_id: str) -> Steps[None]:
     """Delete all checkpoints and writes of a thread."""
-    asked = yield from asking(parts, _named(thread_id))
-    for column in _columns_of(parts, asked):
-        yield from _delete_column(parts, column)
-    if parts.pseudonyms is not None:
-        parts.pseudonyms.forget(asked.thread_id)
+    asked, heads = (yield from asking(parts, _named(thread_id))), parts.heads
+    for each in _under_all_names(parts, asked):
+        parts.forget(each)
+        column = each.place.thread_id
+        deletion = Do("delete_thread", (column,))
+        if heads is None:
+            yield deletion
+            continue
+        record = heads.call(heads.store.delete_thread, column)
+        yield record
+        yield deletion
+        if (yield from heads.has_live(column)):
+            # What was stored meanwhile is deleted too: its row may be from before or after the deletion.
+            yield record
+            yield deletion
+            yield record
 
 
-def _columns_of(parts: Parts, asked: Asked) -> Sequence[str]:
+def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
+    """Return what asks for a thread that is deleted, by each name that it may have in the database."""
     column = asked.place.thread_id
     others = () if parts.pseudonyms is None else parts.pseudonyms.others(asked.thread_id, column)
-    return (column, *others)
-
-
-def _delete_column(parts: Parts, column: str) -> Steps[None]:
-    heads, deletion = parts.heads, Do("delete_thread", (column,))
-    parts.acknowledged.forget_thread(column)
-    if heads is None:
-        yield deletion
-        return
-    record = heads.call(heads.store.delete_thread, column)
-    yield record
-    yield deletion
-    if (yield from heads.has_live(column)):
-        # What was stored meanwhile is deleted too: its row may be from before the deletion, or from after.
-        yield record
-        yield deletion
-        yield record
+    return [asked._replace(place=asked.place._replace(thread_id=name)) for name in (column, *others)]
 
 
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
@@ -266,10 +262,10 @@ def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]
     for thread_id in thread_ids:
         threads.append((yield from asking(parts, _named(thread_id))))
     if strategy == _DELETE:
-        threads = _with_others(parts, threads)
+        threads = [each for asked in threads for each in _under_all_names(parts, asked)]
+        for asked in threads:
+            parts.forget(asked)
     columns = [asked.place.thread_id for asked in threads]
-    for column in columns if strategy == _DELETE else ():
-        parts.acknowledged.forget_thread(column)
     pruning = Do("prune", (columns,), {"strategy": strategy})
     heads = parts.heads
     if heads is None:
@@ -291,18 +287,6 @@ def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]
             yield heads.call(heads.store.delete_thread, column)
     else:
         yield from _settle_threads(parts, heads, threads, strategy)
-
-
-def _with_others(parts: Parts, threads: list[Asked]) -> list[Asked]:
-    """Return threads that are to be deleted, with all that may stand for them in the database."""
-    if parts.pseudonyms is None:
-        return threads
-    found = list[Asked]()
-    for asked in threads:
-        for column in _columns_of(parts, asked):
-            found.append(asked._replace(place=asked.place._replace(thread_id=column)))
-        parts.pseudonyms.forget(asked.thread_id)
-    return found
 
 
 def delete_for_runs(parts: Parts, run_ids: Sequence[str]) -> Steps[None]:

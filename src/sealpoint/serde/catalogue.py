@@ -59,17 +59,6 @@ class SafeType(NamedTuple):
     costly: str | None = None
 
 
-def _time_arguments(time: datetime.time) -> dict[str, Any]:
-    return {
-        "hour": time.hour,
-        "minute": time.minute,
-        "second": time.second,
-        "microsecond": time.microsecond,
-        "tzinfo": time.tzinfo,
-        "fold": time.fold,
-    }
-
-
 # --- shortcuts: ordinary arguments, and text that is written by the system ------------------------
 
 # A guard takes longer than the constructor. Each function of ordinary arguments takes the class and the
@@ -171,7 +160,6 @@ def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
 
 
 def _moment_writer(cls: type, otherwise: Encoder) -> Encoder:
-    """Return an encoder of datetimes; ``otherwise`` encodes those with a time zone."""
     if not is_on("moments") or cls is not datetime.datetime:
         return otherwise
     module, name, code = cls.__module__, cls.__name__, codes.METHOD
@@ -289,7 +277,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("datetime", "time"): SafeType(
         (codes.KEYWORD_ARGUMENTS,),
         guards.require_time,
-        written=(datetime.time, _time_arguments),
+        written=(datetime.time, lambda time: {name: getattr(time, name) for name in guards.TIME_FIELDS}),
     ),
     ("datetime", "timezone"): SafeType(
         (codes.POSITIONAL_ARGUMENTS,),

@@ -38,9 +38,6 @@ Hook = Callable[[int, bytes], Any]
 _unpackb: Final = ormsgpack.unpackb
 
 
-_modules: Final = sys.modules
-
-
 class Learned:
     """One kind of record.
 
@@ -72,7 +69,7 @@ class Learned:
 
     def require_current(self, name: str, call: object) -> None:
         """Note that the class still stands under ``name``, as seen by a call."""
-        if _modules[self.place] is not self.home or self.names[name] is not self.cls:
+        if sys.modules[self.place] is not self.home or self.names[name] is not self.cls:
             raise KeyError(self.place)
         self.seen = call
 

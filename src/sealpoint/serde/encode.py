@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from sealpoint.serde.classes import (
     _DeltaSnapshot,
     answers_by_instance,
     home_of,
+    logger,
     warn_once,
     why_not_found,
 )
@@ -59,8 +59,6 @@ from sealpoint.serde.limits import (
     OBJECT_LEVELS,
     UNCOUNTED_LEVELS,
 )
-
-logger: Final = logging.getLogger("sealpoint.serde")
 
 # The threads with diagnostics; usually empty, which is quick to check.
 noted: Final = set[int]()

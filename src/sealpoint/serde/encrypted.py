@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable
 from functools import partial
 from os import PathLike
@@ -33,12 +32,11 @@ from sealpoint.serde.base import (
     maybe_add_typed_methods,
 )
 from sealpoint.serde.catalogue import AllowedModules
+from sealpoint.serde.classes import logger
 from sealpoint.serde.jsonplus import JsonPlusSerializer
 
 PlaintextPolicy = Literal["refuse", "allow"]
 Compression = Literal["zstd"]
-
-logger: Final = logging.getLogger("sealpoint.serde")
 
 # Placeholder for a serializer that is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
@@ -253,7 +251,6 @@ class EncryptedSerializer:
         return self._decode(inner, data)
 
     def _decode_unauthenticated(self, opened: Opened, *, allow_any_type: bool) -> Any:
-        """Deserialize bytes that are not sealed, or whose type is not authenticated."""
         if opened.inner == PICKLE:
             raise UnknownTypeError("a pickle is read only from a value whose seal binds its type")
         if self._aware is None:

@@ -41,7 +41,7 @@ from sealpoint.serde.limits import (
 )
 
 _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "response_schema", "when"}
-_TIME_FIELDS: Final = {"hour", "minute", "second", "microsecond", "tzinfo", "fold"}
+TIME_FIELDS: Final = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")  # as they are written
 # DEBUG is not among them: it prints the compiled pattern to stdout.
 _KNOWN_FLAGS: Final = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
 # Excluding dots excludes ".." and data files such as ``zone.tab``.
@@ -162,7 +162,9 @@ require_interrupt: Final = accepting(
 
 def require_time(arguments: Any) -> None:
     """Refuse everything but the six fields of a time."""
-    _check(isinstance(arguments, dict) and arguments.keys() == _TIME_FIELDS, "it is not made from its fields")
+    _check(
+        isinstance(arguments, dict) and arguments.keys() == {*TIME_FIELDS}, "it is not made from its fields"
+    )
     _require_five([value for field, value in arguments.items() if field != "tzinfo"])
 
 
@@ -414,6 +416,4 @@ require_document: Final = partial(_require_fields, types=_DOCUMENT)
 
 def is_same_item(item: Any, fields: dict[str, Any]) -> bool:
     """Whether the times of an item are those that its fields spell."""
-    times = item.created_at, item.updated_at
-    texts: list[str] = [time.isoformat() for time in times]
-    return texts == [fields["created_at"], fields["updated_at"]]
+    return all(getattr(item, name).isoformat() == fields[name] for name in ("created_at", "updated_at"))

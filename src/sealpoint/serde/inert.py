@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -116,8 +116,6 @@ def _inert_envelope(value: dict[str, Any]) -> Inert:
 # Turns a type name and bytes into a value, or into one with ``None`` for each of its objects.
 Outline = Callable[[str, bytes], Any]
 
-_unpackb: Final = ormsgpack.unpackb
-
 
 def make_outline(serde: SerializerProtocol) -> Outline:
     """Return the function that reads outlines of what ``serde`` has stored.
@@ -143,7 +141,7 @@ def make_outline(serde: SerializerProtocol) -> Outline:
 def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = lambda *_: None) -> Any:
     """Return msgpack that was scanned or authenticated; ``stand_in`` returns what takes an object's place."""
     try:
-        return _unpackb(data, ext_hook=stand_in, option=UNPACK)
+        return ormsgpack.unpackb(data, ext_hook=stand_in, option=UNPACK)
     except ormsgpack.MsgpackDecodeError as error:
         raise DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
@@ -18,13 +17,13 @@ from sealpoint.errors import (
 )
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.catalogue import AllowedModules, Allowlist, strict_from_environment
+from sealpoint.serde.classes import logger  # noqa: F401 -- a name of LangGraph's module
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
 from sealpoint.serde.legacy_json import decode_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
-logger: Final = logging.getLogger("sealpoint.serde")
 
 _BYTES: Final = (bytes, bytearray)  # a union would be created for every value
 _FROM_ENVIRONMENT: Final[Any] = object()
@@ -197,12 +196,10 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._checking if allow_any_type else self._strictest)
 
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
-        if kind == MSGPACK and type(content) is bytes:  # nearly always
-            return decoder.decode(content, self._ext_hook)
         if not isinstance(content, _BYTES):  # SQLite returns an integer if one was stored
             raise SealedValueError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == MSGPACK:
-            return decoder.decode(bytes(content), self._ext_hook)
+            return decoder.decode(bytes(content), self._ext_hook)  # bytes are not copied
         if kind == JSON:
             return self._loads_json(content, decoder)
         if kind == PICKLE and allow_pickle:

@@ -40,7 +40,11 @@ def require_bounded(data: bytes, depth: int, elements: int) -> None:
     opened = data.count(b"[") + data.count(b"{")
     if opened <= depth and (len(data) <= elements or opened + data.count(b",") <= elements):
         return  # even if none of them is in a string
-    bare = _structure(data, elements)
+    plain = data.replace(rb"\\", b"__").replace(rb"\"", b"__")  # now every quotation mark delimits a string
+    if plain.count(b'"') > 4 * elements + 2:  # those of a key and a value for each element
+        raise _too_many(elements)
+    structure = plain.translate(None, _NO_STRUCTURE).decode("ascii")  # bytes would be joined at 80 bytes each
+    bare = _STRING.sub("", structure).encode()  # the brackets and commas that are not in a string
     opened = bare.count(b"[") + bare.count(b"{")
     if opened + bare.count(b",") > elements:
         raise _too_many(elements)
@@ -48,15 +52,6 @@ def require_bounded(data: bytes, depth: int, elements: int) -> None:
         steps = map(_STEPS.__getitem__, bare.translate(None, _NO_BRACKETS))
         if max(accumulate(steps)) > depth:
             raise LimitError(f"JSON is nested over {depth} deep")
-
-
-def _structure(data: bytes, elements: int) -> bytes:
-    """Return the brackets and commas of JSON that are not in a string."""
-    plain = data.replace(rb"\\", b"__").replace(rb"\"", b"__")  # now every quotation mark delimits a string
-    if plain.count(b'"') > 4 * elements + 2:  # those of a key and a value for each element
-        raise _too_many(elements)
-    structure = plain.translate(None, _NO_STRUCTURE).decode("ascii")  # bytes would be joined at 80 bytes each
-    return _STRING.sub("", structure).encode()
 
 
 def _too_many(elements: int) -> LimitError:
@@ -80,7 +75,9 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     """
     require_bounded(data, depth, elements)
     if strict and b"\\" in data:
-        _require_no_lone_surrogate(data)
+        plain = data.replace(rb"\\", b"__")  # now every backslash begins an escape
+        if _SURROGATE.search(plain) and _SURROGATE.search(_SURROGATE_PAIR.sub(b"__", plain)):
+            raise DecodeError("JSON has a lone surrogate, which is not a character")
     # Nearly all metadata is short: no integer in it can be too long, or ``-0``. The search for bytes costs a
     # tenth of the search for the pattern.
     is_short = (
@@ -113,12 +110,6 @@ def _parse_short(text: str) -> Any:
     except StopIteration:
         value, end = None, -1
     return value if end == len(text) else _SHORT.decode(text)
-
-
-def _require_no_lone_surrogate(data: bytes) -> None:
-    plain = data.replace(rb"\\", b"__")  # now every backslash begins an escape
-    if _SURROGATE.search(plain) and _SURROGATE.search(_SURROGATE_PAIR.sub(b"__", plain)):
-        raise DecodeError("JSON has a lone surrogate, which is not a character")
 
 
 def _decoder(hook: Hook | None, strict: bool) -> json.JSONDecoder:

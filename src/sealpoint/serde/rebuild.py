@@ -164,18 +164,6 @@ _X87_MANTISSA_BITS: Final = 63
 _X87_BYTES: Final = 16
 
 
-def require_array(array: Any, payload: Any) -> None:
-    """Refuse an array that would be written in another form, or whose bytes are not values of its dtype."""
-    dtype, shape, order, _ = payload
-    is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-    if (array.dtype.str, list(array.shape), "F" if is_fortran else "C") != (dtype, shape, order):
-        raise RefusedError("its dtype, shape or order is not in the form that is written")
-    if bool in map(type, shape):
-        raise RefusedError("its shape does not consist of integers")
-    if not _has_values(array):
-        raise RefusedError("its bytes are not values of its dtype")
-
-
 def _has_values(array: Any) -> bool:
     numpy: Any = import_module("numpy")
     dtype = array.dtype
@@ -189,15 +177,11 @@ def _has_values(array: Any) -> bool:
         has_unit = unit != "generic" or dtype.kind == "m"
         return count > 0 and (has_unit or bool(numpy.isnat(flat).all()))
     if dtype.kind in "fc" and dtype.itemsize >= _X87_BYTES and numpy.finfo(dtype).nmant == _X87_MANTISSA_BITS:
-        return _are_x87(flat.view("u1").reshape(-1, _X87_BYTES), is_big=dtype.byteorder == ">")
+        numbers = flat.view("u1").reshape(-1, _X87_BYTES)
+        low_first = numbers[:, ::-1] if dtype.byteorder == ">" else numbers
+        has_exponent = (low_first[:, 8] | (low_first[:, 9] & 0x7F)) != 0
+        return bool((has_exponent == (low_first[:, 7] >> 7)).all())  # the explicit leading bit agrees with it
     return True
-
-
-def _are_x87(numbers: Any, *, is_big: bool) -> bool:
-    """Whether the explicit leading bit of extended floats agrees with their exponent."""
-    low_first = numbers[:, ::-1] if is_big else numbers
-    has_exponent = (low_first[:, 8] | (low_first[:, 9] & 0x7F)) != 0
-    return bool((has_exponent == (low_first[:, 7] >> 7)).all())
 
 
 _PLAIN_DTYPE: Final = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>][Mm]8(\[[0-9a-zA-Z]+\])?")  # never pointers
@@ -267,7 +251,10 @@ def _delta_snapshot(value: Any, _guarded: bool) -> Any:
 
 
 def _numpy_array(payload: Any, guarded: bool) -> Any:
-    """Return the read-only array of dtype, shape, order and bytes, if the dtype holds plain values alone."""
+    """Return the read-only array of dtype, shape, order and bytes, if the dtype holds plain values alone.
+
+    A guarded one is refused if it would be written in another form, or its bytes are not values of its dtype.
+    """
     numpy = import_module("numpy")
     dtype_name, shape, order, data = payload
     if not _PLAIN_DTYPE.fullmatch(dtype_name) or order not in ("C", "F"):
@@ -278,7 +265,13 @@ def _numpy_array(payload: Any, guarded: bool) -> Any:
         raise RefusedError("its bytes do not fill its shape")
     array = numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)
     if guarded:
-        require_array(array, payload)
+        is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+        if (array.dtype.str, list(array.shape), "F" if is_fortran else "C") != (dtype_name, shape, order):
+            raise RefusedError("its dtype, shape or order is not in the form that is written")
+        if bool in map(type, shape):
+            raise RefusedError("its shape does not consist of integers")
+        if not _has_values(array):
+            raise RefusedError("its bytes are not values of its dtype")
     return array
 
 

@@ -344,7 +344,6 @@ class _Walk:
         self._plain_depth = min(limits.depth, _MAX_LEVELS) if skips_plain else 0
 
     def run(self) -> list[int]:
-        """Return where the payloads of extensions start."""
         data, around = self._data, self._around
         level: _Level = _Payload(len(data), self)
         position = 0
@@ -396,7 +395,6 @@ class _Walk:
         return start, _Level(count, self)
 
     def add_elements(self, count: int) -> None:
-        """Count the elements of a container."""
         self.elements_left -= count
         if self.elements_left < 0:
             raise LimitError(f"value has over {self._limits.elements} elements")

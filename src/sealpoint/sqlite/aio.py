@@ -154,6 +154,8 @@ class _Connection:
 
 
 class _Cursor:
+    """A cursor for the application, whose methods are called on that thread too."""
+
     def __init__(self, thread: _Thread, cursor: sqlite3.Cursor) -> None:
         self._thread, self._cursor = thread, cursor
         self.row_factory: Any = None
@@ -166,18 +168,8 @@ class _Cursor:
         self._run(sqlite3.Cursor.execute, *statement)
         return self
 
-    def executemany(self, *statement: Any) -> Self:
-        self._run(sqlite3.Cursor.executemany, *statement)
-        return self
-
-    def close(self) -> None:
-        self._run(sqlite3.Cursor.close)
-
-    def fetchone(self) -> Any:
-        return self._run(sqlite3.Cursor.fetchone)
-
-    def fetchall(self) -> list[Any]:
-        return self._run(sqlite3.Cursor.fetchall)
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._run, getattr(sqlite3.Cursor, name))
 
     def __iter__(self) -> Iterator[Any]:
         while rows := self._run(sqlite3.Cursor.fetchmany, _FETCHED_ROWS):

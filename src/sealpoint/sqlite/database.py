@@ -231,10 +231,6 @@ class Database:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or not has_all:
                 raise
 
-    def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Run ``work`` in a write transaction, with exclusive use of the connection; return its result."""
-        return self._exclusively(self._work, WRITE, work, arguments)
-
     @contextmanager
     def cursor(self, *, in_transaction: bool) -> Iterator[sqlite3.Cursor]:
         """Provide a cursor for the application, with exclusive use of the connection.
@@ -255,32 +251,22 @@ class Database:
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
     ) -> list[tuple[Any, ...]]:
         """Return all rows of a query. The lock is held during the query, not while rows are used."""
-        return self.together(Session.read, statement, parameters, budget)
+        return self.run(READ, Session.read, statement, parameters, budget)
 
-    def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Run ``work`` with a session that reads one state of the database; return its result."""
-        return self._exclusively(self._work, READ, work, arguments)
+    def run(self, begin: str, work: Callable[..., Result], *arguments: Any, is_alone: bool = False) -> Result:
+        """Run ``work`` in a transaction, with exclusive use of the connection; return its result.
 
-    def at_once(self, begin: str, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Run ``work``, one statement with the condition `guard.REQUIRE_CHECK`; return its result."""
-        return self._exclusively(self._work_at_once, begin, work, arguments)
-
-    def _exclusively(
-        self, run: Callable[..., Any], begin: str, work: Callable[..., Result], arguments: Sequence[Any]
-    ) -> Result:
-        """Run ``work`` by ``run``, on the connection's thread, with exclusive use of the connection."""
+        With ``is_alone`` it is one statement with the condition `guard.REQUIRE_CHECK`, and needs none.
+        """
+        run = self._work_alone if is_alone else self._work
         with self.lock:
             if not self.is_setup:  # checked here, which saves a call and a second lock
                 self.setup()
-            on_thread = self._on_thread
-            result: Result = (
-                run(self.connection, begin, work, arguments)
-                if on_thread is None
-                else on_thread(run, begin, work, arguments)
-            )
-            return result
+            if self._on_thread is None:
+                return run(self.connection, begin, work, arguments)
+            return self._on_thread(run, begin, work, arguments)  # type: ignore[no-any-return]
 
-    def _work_at_once(
+    def _work_alone(
         self,
         connection: sqlite3.Connection,
         begin: str,
@@ -292,7 +278,7 @@ class Database:
         if session is None or connection.in_transaction or connection.text_factory is not str:
             return self._work(connection, begin, work, arguments)
         self._session = None
-        guard.begin_unchecked(connection, self._handler, self.size_bytes)
+        guard.begin(connection, self._handler, unchecked_bytes=self.size_bytes)
         try:
             found = work(session, *arguments)
             self._session = session
@@ -316,7 +302,14 @@ class Database:
     ) -> Result:
         # One function: besides SQLite it is the whole cost of a small statement.
         if connection.in_transaction:  # the application has an open transaction
-            return self._work_nested(connection, begin, work, arguments)
+            with (
+                closing(own_cursor(connection)) as cursor,
+                translate_errors(),
+                guard.guarding(connection, handler=self._handler),
+                transaction(connection, cursor) if begin is WRITE else nullcontext(),
+            ):
+                self._check(cursor)
+                return work(Session(self, cursor), *arguments)
         session, self._session = self._session, None
         if session is None or connection.text_factory is not str:
             session = Session(self, own_cursor(connection))
@@ -341,19 +334,3 @@ class Database:
             guard.end(connection)
             if self._session is None:
                 cursor.close()  # see `cursor`
-
-    def _work_nested(
-        self,
-        connection: sqlite3.Connection,
-        begin: str,
-        work: Callable[..., Result],
-        arguments: Sequence[Any],
-    ) -> Result:
-        with (
-            closing(own_cursor(connection)) as cursor,
-            translate_errors(),
-            guard.guarding(connection, handler=self._handler),
-            transaction(connection, cursor) if begin is WRITE else nullcontext(),
-        ):
-            self._check(cursor)
-            return work(Session(self, cursor), *arguments)

@@ -166,7 +166,7 @@ def read_one(
     database: Database, serde: SerializerProtocol, place: Place, config: RunnableConfig
 ) -> CheckpointTuple | None:
     """Return the checkpoint at ``place`` with its pending writes, or ``None``."""
-    found = database.at_once(READ, _read_one, place)
+    found = database.run(READ, _read_one, place, is_alone=True)
     if found is None:
         return None
     row, writes = found
@@ -204,7 +204,7 @@ def read_many(
     """
     position, size = 0, FIRST_PAGE_ROWS
     while position < len(keys):
-        rows, found, page = database.together(_read_page, keys[position : position + size])
+        rows, found, page = database.run(READ, _read_page, keys[position : position + size])
         writes = decode_writes(found, page, serde)
         for key in page:
             if key in rows:
@@ -283,7 +283,7 @@ def _read_ancestors(
     """
     for line in _read_lines(database, place):
         while line:
-            found, page = database.together(_find_writes, [row.key for row in line], sorted(channels))
+            found, page = database.run(READ, _find_writes, [row.key for row in line], sorted(channels))
             writes = decode_writes(found, page, serde)
             for key, row in zip(page, line, strict=False):
                 yield row, writes.get(key, [])

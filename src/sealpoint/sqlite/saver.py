@@ -212,7 +212,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
         key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
         row = *key, place.checkpoint_id, kind, data, stored
-        self._database.at_once(WRITE, Session.run_once, schema.PUT_CHECKPOINT, row)
+        self._database.run(WRITE, Session.run_once, schema.PUT_CHECKPOINT, row, is_alone=True)
         return config_of(config["configurable"]["thread_id"], *key[1:])
 
     @counted
@@ -249,26 +249,28 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         ]
         if 0 < len(rows) <= schema.MAX_WRITES_AT_ONCE:
             statement = schema.put_writes(len(rows), replace=special)
-            self._database.at_once(WRITE, Session.run_once, statement, [*chain(*rows)])
+            self._database.run(WRITE, Session.run_once, statement, [*chain(*rows)], is_alone=True)
         else:
-            self._database.change(Session.run, schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
+            self._database.run(
+                WRITE, Session.run, schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows
+            )
 
     @counted
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        self._database.change(run_all, schema.DELETE_THREAD, [(require_thread_id(thread_id),)])
+        self._database.run(WRITE, run_all, schema.DELETE_THREAD, [(require_thread_id(thread_id),)])
 
     @counted
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
         ids = [require_unicode("run id", str(run_id)) for run_id in run_ids]
-        self._database.change(delete_runs, ids)
+        self._database.run(WRITE, delete_runs, ids)
 
     @counted
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
         source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
-        self._database.change(run_all, schema.COPY_THREAD, [(target, source)])
+        self._database.run(WRITE, run_all, schema.COPY_THREAD, [(target, source)])
 
     @counted
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -288,7 +290,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self.delete_thread(thread_id)
             else:
-                self._database.change(keep_latest, self.serde, thread_id)
+                self._database.run(WRITE, keep_latest, self.serde, thread_id)
 
     @counted
     def get_delta_channel_history(

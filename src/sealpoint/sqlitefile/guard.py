@@ -40,8 +40,6 @@ LEAST_OPCODES: Final = 200_000
 # Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte
 OPCODES_PER_BYTE: Final = 8
 
-_LEAST_STEPS: Final = LEAST_OPCODES // STEP_OPCODES
-
 # CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
@@ -94,27 +92,24 @@ def make_handler(check: Callable[[None], None] | None = None) -> Handler:
 
 
 def begin(
-    connection: sqlite3.Connection, handler: Handler, is_over: Callable[[], bool] | None = None
+    connection: sqlite3.Connection,
+    handler: Handler,
+    is_over: Callable[[], bool] | None = None,
+    *,
+    unchecked_bytes: int | None = None,
 ) -> None:
     """Start guarding this thread's statements on a connection, with the minimum budget.
 
     The progress handler is set only meanwhile: otherwise a signal would also end statements of the
     application, and its exception would be lost.
+
+    With ``unchecked_bytes``, the size of the file, the budget is that of `allow`, and the schema is not
+    checked: a statement runs only if it was compiled after a check of the present schema.
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
-    work.steps = _LEAST_STEPS
-    connection.set_progress_handler(handler, STEP_OPCODES)
-
-
-def begin_unchecked(connection: sqlite3.Connection, handler: Handler, size_bytes: int) -> None:
-    """Start as `begin` does, with the budget of `allow`; the schema is not checked.
-
-    A statement runs only if it was compiled after a check of the present schema.
-    """
-    work = _thread.work
-    work.subqueries, work.is_checked = (), False
-    work.steps = (LEAST_OPCODES + OPCODES_PER_BYTE * size_bytes) // STEP_OPCODES
+    work.is_checked = unchecked_bytes is None
+    work.steps = (LEAST_OPCODES + OPCODES_PER_BYTE * (unchecked_bytes or 0)) // STEP_OPCODES
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
@@ -257,12 +252,15 @@ _REINDEX: Final = (
 
 
 @contextmanager
-def translate_errors() -> Iterator[None]:
-    """Raise our own errors for SQLite's, whose messages may quote a hostile file at any length."""
+def translate_errors(first: Callable[[Exception], Exception | None] = lambda _: None) -> Iterator[None]:
+    """Raise our own errors for SQLite's, whose messages may quote a hostile file at any length.
+
+    What ``first`` returns for an error is raised for it; if that is ``None``, what `translated` returns.
+    """
     try:
         yield
     except FOREIGN as error:
-        raise translated(error) from None
+        raise first(error) or translated(error) from None
 
 
 def oversized() -> RowError:

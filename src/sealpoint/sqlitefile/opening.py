@@ -84,8 +84,10 @@ def create_file(path: Path, folder: int) -> sqlite3.Connection:
         os.close(descriptor)  # before SQLite has any lock, which this would end
     try:
         if not is_open:
-            hint = "use a folder in which no other account can write"
-            raise AccessError(f"another process has replaced {path}, which was just created", hint=hint)
+            raise AccessError(
+                f"another process has replaced {path}, which was just created",
+                hint="use a folder in which no other account can write",
+            )
         # The lock first: without it SQLite would look for a journal next to the path at each transaction.
         for pragma in (
             "locking_mode = EXCLUSIVE",

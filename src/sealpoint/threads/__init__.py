@@ -4,9 +4,8 @@ A database cannot show that a row is missing, or that a thread was put back to l
 log of its checkpoints: one event for each that was stored or deleted, with a keyed hash of its content.
 """
 
-from sealpoint.threads.memory import MemoryThreadStore
 from sealpoint.threads.postgres import PostgresThreadStore
-from sealpoint.threads.sqlite import SqliteThreadStore, open_thread_store
+from sealpoint.threads.sqlite import MemoryThreadStore, SqliteThreadStore, open_thread_store
 from sealpoint.threads.store import Answer, Event, Head, Kind, Special, Spot, ThreadStore
 
 __all__ = [

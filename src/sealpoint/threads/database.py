@@ -48,7 +48,9 @@ LIVE_SPECIAL: Final = f"""head_seq >= coalesce((
 
 
 class DatabaseStore:
-    """The methods of `ThreadStore` that are the same in all databases; a subclass connects and appends.
+    """The methods of `ThreadStore`, which says what they do, that are the same in all databases.
+
+    A subclass connects and appends.
 
     A row of an answer has the columns of a head, the records of its special writes, and those of `CLOCK`.
     """
@@ -67,13 +69,11 @@ class DatabaseStore:
 
     @property
     def identities(self) -> frozenset[str]:
-        """All that were names of this store."""
         return frozenset(name for row in self._rows(IDENTITIES) for name in self._require(row, str))
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
     ) -> Answer:
-        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
         limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
         given = [(condition, value) for condition, value in limits if value is not None]
         conditions = "".join(f"AND {condition} ? " for condition, _ in given)
@@ -81,27 +81,22 @@ class DatabaseStore:
         return self._answer(self._rows(self._statements.BETWEEN, values, conditions))
 
     def has_live(self, thread_id: str) -> bool:
-        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
         return bool(self._rows(self._statements.LIVE, (*self._encoded(thread_id), 1)))
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
-        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
         return [
             mac for row in self._rows(MACS, self._encoded(*spot) * 2) for mac in self._require(row, bytes)
         ]
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
         for *names, records in self._ordered(self._statements.SPECIALS, f"AND {AFTER}"):
             yield from self._specials([(self._spot(names), records)])
 
     def heads(self) -> Iterator[Head]:
-        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
         for row in self._ordered(self._statements.HEADS, f"WHERE {AFTER}"):
             yield self._head(row[:5])
 
     def events(self, until: int) -> Iterator[Event]:
-        """Yield the events up to a number, in their order. See `ThreadStore`."""
         after = 0
         while rows := self._rows(EVENTS, (after, until, PAGE_ROWS)):
             for seq, at, *head in rows:
@@ -112,11 +107,9 @@ class DatabaseStore:
                 yield Event(seq, self._head(head), at)
 
     def end(self) -> int:
-        """Return the number of the last event. See `ThreadStore`."""
         return self._number(END)
 
     def trimmed(self) -> int:
-        """Return how many checkpoints were forgotten so far."""
         return self._number(TRIMMED)
 
     def delete_thread(self, thread_id: str) -> None:
@@ -134,7 +127,6 @@ class DatabaseStore:
             further = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"
 
     def trim(self, before: int) -> int:
-        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
         count = 0
         after: tuple[Any, ...] = ()
         while rows := self._trim_page(before, after, PAGE_ROWS):
@@ -190,7 +182,6 @@ class DatabaseStore:
             raise self._damaged("the name of a checkpoint is not UTF-8") from None
 
     def _specials(self, found: Iterable[tuple[Spot, Any]]) -> list[tuple[Spot, list[Special]]]:
-        """Return events of special writes, for those that have records."""
         try:
             return [(spot, parse_specials(records)) for spot, records in found if records is not None]
         except (ValueError, AttributeError, TypeError):

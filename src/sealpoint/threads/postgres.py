@@ -273,7 +273,7 @@ _HAS_ROWS: Final = 2  # libpq's PGRES_TUPLES_OK
 
 
 class PostgresThreadStore(DatabaseStore):
-    """A thread store in Postgres. See `ThreadStore`.
+    """A thread store in Postgres. `ThreadStore` says what its methods do.
 
     The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
     column ``gone`` of ``heads``; commands that adopt, trim and compare pins need to own them, as does the
@@ -321,25 +321,19 @@ class PostgresThreadStore(DatabaseStore):
         return self._claim
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
         return self._answer(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         wanted = [encoded(*spot) for spot in dict.fromkeys(spots)]
         columns = [[spot[column] for spot in wanted] for column in range(3)]
         return self._answer(self._rows(statements.FIND, columns))
 
     def require_writable(self) -> None:
-        """Check that heads can be appended now. See `ThreadStore`."""
         if not self._appended:  # what other processes appended before is flushed too, for `claim`
-            self._pool.read(self._flush, is_read=False)
+            rows = self._pool.read(self._execute_flushed, statements.MARK, is_read=False)
+            self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
         statement = _text(statements.REQUIRE_WRITABLE, self._schema)
         self._pool.read(lambda connection: connection.insert(statement, ()), is_read=False)
-
-    def _flush(self, connection: Connection[Any]) -> None:
-        rows = self._execute_flushed(connection, statements.MARK)
-        self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
 
     def require_apart(self, lock: int, roles: Sequence[str]) -> None:
         """Check that none of the roles of a saver's session, or which it may become, may write the store.
@@ -356,7 +350,6 @@ class PostgresThreadStore(DatabaseStore):
             raise SharedRoleError(role, right, hint=HINT.format(schema=self._schema))
 
     def append(self, heads: Sequence[Head]) -> None:
-        """Append events in one transaction. See `ThreadStore`."""
         is_put = all(head.kind is Kind.PUT for head in heads)
         if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
             ((spot, _, mac),) = heads
@@ -371,12 +364,10 @@ class PostgresThreadStore(DatabaseStore):
             self._clock([])
 
     def last_special(self) -> int:
-        """Return the number of the last event of a special write. See `ThreadStore`."""
         ((last,),) = self._pool.read(self._execute, statements.LAST_SPECIAL, is_read=False)
         return int(last)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
         self._pool.write(self._execute, statements.APPEND_SPECIALS, special_columns([(spot, specials)]))
 
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
@@ -415,7 +406,6 @@ class PostgresThreadStore(DatabaseStore):
         reason: str,
         specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
     ) -> None:
-        """Take what a database has as true, in one transaction. See `ThreadStore`."""
         self._pool.write(self._adopt, [*heads], [*specials], sorted(identities), clock, reason)
 
     def _adopt(

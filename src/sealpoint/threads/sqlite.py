@@ -1,12 +1,14 @@
-"""SqliteThreadStore: a thread store in a SQLite file, for the processes of one host."""
+"""Thread stores in SQLite: in a file, for the processes of one host; and in memory, for tests."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -20,7 +22,7 @@ from sealpoint.sqlitefile import guard
 from sealpoint.threads import sqlitefile as statements
 from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.postgres import PostgresThreadStore
-from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, translated
+from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, fill, translated
 from sealpoint.threads.sqlitefile import create as create_file
 from sealpoint.threads.store import (
     TIMEOUT_SECONDS,
@@ -114,6 +116,35 @@ class SharedFile:
             opened.connection.close()
 
 
+class _Memory(SharedFile):
+    """A database in memory in place of the file. After a fork the child has a copy of it."""
+
+    opened: Opened
+
+    def __init__(self) -> None:
+        super().__init__(Path(":memory:"), math.inf)
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.identity = fill(connection)
+        self.opened = Opened(self.path, connection, (0, 0), math.inf)
+        weakref.finalize(self, connection.close)
+
+    def run(self, work: Callable[..., Result], *arguments: object, seconds: float | None = None) -> Result:
+        with self._lock:
+            try:
+                return work(self.opened, *arguments)
+            except FOREIGN as error:
+                raise translated(error, self.path) from None
+            finally:
+                if self.opened.connection.in_transaction:
+                    self.opened.connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        pass
+
+    def reset_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+
 # How many events a store appends before it moves the log into the file, and so to the disk
 CHECKPOINT_EVENTS: Final = 500
 
@@ -121,7 +152,7 @@ MAINTENANCE_SECONDS: Final = 3600.0  # time limit of `adopt`, which may change e
 
 
 class SqliteThreadStore(DatabaseStore):
-    """A thread store in a SQLite file. See `ThreadStore`.
+    """A thread store in a SQLite file. `ThreadStore` says what its methods do.
 
     A file that is replaced by a restored one of the same store is opened again by the next call.
 
@@ -161,7 +192,6 @@ class SqliteThreadStore(DatabaseStore):
         return opened.claim if opened else 0
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
         return self._file.run(self._newest, thread_id, checkpoint_ns)
 
     def _newest(self, opened: Opened, thread_id: str, checkpoint_ns: str) -> Answer:
@@ -178,7 +208,6 @@ class SqliteThreadStore(DatabaseStore):
         return Answer((head,), self._clock([clock]), specials)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         return self._file.run(self._find, [*dict.fromkeys(spots)])
 
     def _find(self, opened: Opened, spots: Sequence[Spot]) -> Answer:
@@ -195,7 +224,6 @@ class SqliteThreadStore(DatabaseStore):
         )
 
     def require_writable(self) -> None:
-        """Check that heads can be appended now. See `ThreadStore`."""
         self._file.run(self._require_writable)
 
     def _require_writable(self, opened: Opened) -> None:
@@ -204,7 +232,6 @@ class SqliteThreadStore(DatabaseStore):
         opened.connection.execute(statements.REQUIRE_WRITABLE)
 
     def append(self, heads: Sequence[Head]) -> None:
-        """Append events in one transaction. See `ThreadStore`."""
         if heads:
             self._file.run(self._append, values_of(heads))
 
@@ -223,7 +250,6 @@ class SqliteThreadStore(DatabaseStore):
             opened.connection.execute(statements.APPEND, row)
 
     def last_special(self) -> int:
-        """Return the number of the last event of a special write. See `ThreadStore`."""
         return self._file.run(self._find_last_special)
 
     def _find_last_special(self, opened: Opened) -> int:
@@ -232,7 +258,6 @@ class SqliteThreadStore(DatabaseStore):
         return int(last)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
         self._file.run(self._append_specials, [(*spot, *special[1:]) for special in specials])
 
     def _append_specials(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -249,7 +274,6 @@ class SqliteThreadStore(DatabaseStore):
         reason: str,
         specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
     ) -> None:
-        """Take what a database has as true, in one transaction. See `ThreadStore`."""
         # Read before the transaction begins: other processes append meanwhile.
         values = values_of(heads)
         also = [(*spot, *special[1:]) for spot, events in specials for special in events]
@@ -342,6 +366,22 @@ class SqliteThreadStore(DatabaseStore):
 
     def _damaged(self, what: str) -> ThreadStoreDownError:
         return damaged(self._file.path, what)
+
+
+class MemoryThreadStore(SqliteThreadStore):
+    """A thread store in the memory of this process; a child of a fork has a copy. See `ThreadStore`.
+
+    It remembers nothing that a restart could compare with: it is for tests.
+    """
+
+    def __init__(self) -> None:
+        self._file = _Memory()
+        self.identity = self._file.identity
+
+    @property
+    def claim(self) -> int:
+        """The clock."""
+        return self._file.run(self._read_clock)
 
 
 @cache

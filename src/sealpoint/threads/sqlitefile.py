@@ -324,20 +324,26 @@ def create(path: Path) -> None:
     try:
         # The name appears when the store is complete: no other process opens a part of it.
         with PrivateFolder(path, "new") as folder:
-            identity = os.urandom(16).hex()
             with closing(create_file(folder.path / _NEW, folder.descriptor)) as connection:
-                connection.execute("BEGIN")
-                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                for statement in SCHEMA:
-                    connection.execute(statement)
-                connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
-                connection.execute("INSERT INTO identities VALUES (?)", (identity,))
-                connection.execute("COMMIT")
+                fill(connection)
             folder.publish(_NEW, path)
     except FileExistsError:
         return  # another process was faster
     except FOREIGN as error:
         raise translated(error, path) from None
+
+
+def fill(connection: sqlite3.Connection) -> str:
+    """Make an empty database a store, and return its identity."""
+    identity = os.urandom(16).hex()
+    connection.execute("BEGIN")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    for statement in SCHEMA:
+        connection.execute(statement)
+    connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
+    connection.execute("INSERT INTO identities VALUES (?)", (identity,))
+    connection.execute("COMMIT")
+    return identity
 
 
 def connect(path: Path, timeout: float) -> Opened:

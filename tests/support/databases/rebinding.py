@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+from sealpoint.admin.databases.kinds import WholeRowStore
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import Event, WholeRowStore
+from sealpoint.admin.databases.rows import Event
 from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
 from sealpoint.admin.maintenance.rebind import RebindOptions, Visible, rebind, sealing_sentinels
 from sealpoint.crypto import RingCipher

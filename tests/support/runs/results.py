@@ -15,9 +15,27 @@ def read_schema(name: str) -> dict[str, Any]:
     return found
 
 
+def closed(schema: Any, *, whole: bool = True) -> Any:
+    """Return a schema that refuses members that it does not name; not ``whole`` is one that others add to."""
+    if isinstance(schema, list):
+        return [closed(each, whole=whole) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for name, part in schema.items():
+        if name in ("$defs", "properties"):
+            found[name] = {each: closed(inner, whole=name != "$defs") for each, inner in part.items()}
+        else:
+            found[name] = closed(part, whole=name not in _ADDED)
+    if whole and schema.keys() & {"properties", "allOf", "$ref"}:
+        found["unevaluatedProperties"] = False
+    return found
+
+
+_ADDED: Final = ("allOf", "if", "then", "else", "not", "contains")
 SCHEMA: Final = read_schema("result-1.json")
 REPORT: Final = read_schema("report-1.json")
-_VALIDATORS: Final = {each["$id"]: Draft202012Validator(each) for each in (SCHEMA, REPORT)}
+_VALIDATORS: Final = {each["$id"]: Draft202012Validator(closed(each)) for each in (SCHEMA, REPORT)}
 
 UNPROVEN_IS_3: Final = frozenset({"verify", "ledger verify", "audit", "report", "keys destroy"})
 """Commands that end with 3 where others end with 0: if ``ok`` is null."""

@@ -17,6 +17,9 @@ from psycopg.conninfo import make_conninfo
 _RUNNING: Final = pytest.StashKey[str]()
 _numbers = count()
 
+_BRIEF: Final = ("fsync = off", "full_page_writes = off", "max_wal_size = '128MB'")
+"""Settings of a server of which nothing outlives the tests, and whose files may be in memory."""
+
 
 def server(config: pytest.Config) -> str:
     """DSN of a server: that in SEALPOINT_TEST_POSTGRES, or one that lives as long as the tests."""
@@ -55,7 +58,8 @@ def _started() -> Iterator[str]:
         try:
             dsn = running.get_uri()
             with psycopg.connect(dsn, autocommit=True) as connection:
-                connection.execute("ALTER SYSTEM SET fsync = off")  # nothing of it outlives the tests
+                for setting in _BRIEF:
+                    connection.execute(f"ALTER SYSTEM SET {setting}")
                 connection.execute("SELECT pg_reload_conf()")
             yield dsn
         finally:

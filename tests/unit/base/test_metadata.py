@@ -125,6 +125,7 @@ def test_a_sealed_value_has_one_text(value: bytes, bit: int) -> None:
     """Any flipped bit is another value, or none."""
     value += b"."
     assert decode_value(encode_value(value)) == value
+    assert decode_value(encode_value(value) + "=") is None
     text = bytearray(encode_value(value), "ascii")
     text[bit // 8 % len(text)] ^= 1 << bit % 8
     found = decode_value(text.decode("latin-1"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sealpoint.crypto import Tag
-from sealpoint.errors import KeyIdError, TagError, UnknownSuiteError
+from sealpoint.errors import KeyIdError, TagError
 from sealpoint.keys.state import require_key_id
 
 TAGS = {
@@ -55,7 +55,7 @@ def test_parse_reads_the_parts_and_format_writes_them_back() -> None:
     ("texts", "error", "message"),
     [
         (MALFORMED, TagError, None),
-        (UNKNOWN_SUITE, UnknownSuiteError, None),
+        (UNKNOWN_SUITE, TagError, None),
         (UNKNOWN_FLAG, TagError, "has flags"),
     ],
 )

@@ -340,7 +340,7 @@ def test_a_forged_file_takes_little_memory(path: Path) -> None:
         tracemalloc.start()
         try:
             walk = slack.Walk(stream.fileno())
-            with pytest.raises(slack.DamagedError):
+            with pytest.raises(ValueError, match="as the format says"):
                 walk.run()
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -361,6 +361,6 @@ def test_flipped_bits_end_in_a_number_or_a_refusal(path: Path, large: bytes) -> 
             try:
                 walk = slack.Walk(stream.fileno())
                 walk.run()
-            except (slack.DamagedError, IndexError):
+            except (ValueError, IndexError):
                 refused += 1
     assert 12 < refused < 88

@@ -15,7 +15,7 @@ from sealpoint.admin.evidence.folder import digest_of
 from sealpoint.admin.evidence.report.sources import find_changes
 from sealpoint.admin.evidence.verify import make_proof
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.errors import EntryError, LedgerTamperedError
+from sealpoint.errors import LedgerTamperedError, MaintenanceError
 from tests.support.keys.ledgers import SIGNER, add, make_entry
 
 # A read that waits fails by name.
@@ -134,7 +134,7 @@ def test_what_is_not_the_document_is_missing(
     ledger, data = Ledger(folder, SIGNER), bytes(limit + (kind == "huge"))
     with ledger.writing(make_entry()) as writer:
         if kind == "huge":
-            with pytest.raises(EntryError, match=f"at most {limit} bytes"):
+            with pytest.raises(MaintenanceError, match=f"at most {limit} bytes"):
                 writer.add_document(data)
             ledger.folder.document(digest_of(data)).write_bytes(data)
         else:

@@ -17,11 +17,11 @@ from sealpoint.admin.evidence.folder import read_members
 from sealpoint.admin.evidence.note import KeySigner, open_checkpoint
 from sealpoint.errors import (
     AccessError,
-    EntryError,
     HeldError,
     LedgerMissingError,
     LedgerSignerError,
     LedgerTamperedError,
+    MaintenanceError,
     OutputError,
     StoppedError,
 )
@@ -174,7 +174,7 @@ def test_longest_entry_is_read_as_it_was_written(folder: Path) -> None:
         assert writer.add_document(b"{}") == digest
         long = replace(make_entry(), seq=5, counts={"rows": 3}, waived=["plaintext"], documents=[digest])
         room = 65_535 - len(replace(long, subject={"x": ""}).line())
-        with pytest.raises(EntryError, match="65535"):
+        with pytest.raises(MaintenanceError, match="65535"):
             writer.add(replace(long, subject={"x": "x" * (room + 1)}))
         writer.add(long := replace(long, subject={"x": "x" * room}))
     with Ledger(folder, SIGNER).writing(make_entry()) as writer:
@@ -200,7 +200,7 @@ def test_longest_entry_is_read_as_it_was_written(folder: Path) -> None:
     ],
 )
 def test_what_is_no_entry_is_refused(line: bytes, problem: str) -> None:
-    with pytest.raises(EntryError, match=problem):
+    with pytest.raises(LedgerTamperedError, match=problem):
         read_members(line, 0)
 
 

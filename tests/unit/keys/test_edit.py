@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys import destroy, edit, files
-from sealpoint.admin.keys.edit import compromise_key, create_ring, enable_key, stage_key
+from sealpoint.admin.keys.edit import change_state, create_ring, stage_key
 from sealpoint.admin.maintenance.transitions import destroy_key, disable_key, promote_key
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import (
@@ -154,8 +155,8 @@ def test_id_that_no_key_can_have(ring: Path, key_id: str) -> None:
 ACTS: dict[str, Callable[[Path, str], object]] = {
     "promote": promote_key,
     "disable": disable_key,
-    "enable": enable_key,
-    "compromise": compromise_key,
+    "enable": partial(change_state, state=KeyState.DECRYPT_ONLY),
+    "compromise": partial(change_state, state=KeyState.COMPROMISED),
     "destroy": destroy_key,
 }
 AIMS = {
@@ -591,8 +592,8 @@ def written(text: str) -> Iterator[Path]:
 CHANGES: dict[str, tuple[str, Callable[[Path, str], object]]] = {
     "promote": ("sd", promote_key),
     "disable": ("dc", disable_key),
-    "enable": ("x", enable_key),
-    "compromise": ("sdx", compromise_key),
+    "enable": ("x", partial(change_state, state=KeyState.DECRYPT_ONLY)),
+    "compromise": ("sdx", partial(change_state, state=KeyState.COMPROMISED)),
     "destroy": ("sxc", lambda ring, key_id: destroy.destroy_key(ring, key_id, lambda *_: ())),
 }
 

@@ -222,11 +222,11 @@ def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.
     subject, value = RingCipher(KeyRing.load(file)), sealed_under("k2")
     replace(file, states_text(k1="active", k2="staged"))
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(KeyRing, "load_local", interrupt)
+        patch.setattr(KeyRing, "load_material", interrupt)
         with pytest.raises(KeyboardInterrupt):
             subject.open(*value)
     assert subject.open(*value).typed == VALUE

@@ -44,7 +44,7 @@ def load(folder: Path, text: str) -> KeyRing:
 def test_first_seal_costs_one_round_trip_and_then_none(tmp_path: Path, service: Service) -> None:
     text = ring_text(key_text("k1", "active"))
     service.calls.clear()
-    RingFile(write(tmp_path / "keys.toml", text)).make_keys()
+    KeyRing.of_file(RingFile(write(tmp_path / "keys.toml", text)))
     assert not service.calls
     ring = load(tmp_path, text)
     assert service.calls == [("unwrap", "k1")]

@@ -135,8 +135,8 @@ def test_wrapper_that_does_not_unwrap_what_it_wrapped(
     assert ring.read_text() == text
     assert key_file(ring, "k1").exists()
     first, _ = check_wrappers(ring, unwrapped=["w"])
-    assert first.problem
-    assert first.is_failing
+    assert first["problem"]
+    assert first["is_failing"]
 
 
 def test_file_that_cannot_be_removed(left: Path) -> None:

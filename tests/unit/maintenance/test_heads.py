@@ -22,7 +22,7 @@ from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import DeletedCheckpointError, EarlierWriteError, RolledBackError, WritesLostError
 from sealpoint.langgraph import SealedSaver
-from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.sqlite import MemoryThreadStore
 from sealpoint.threads.store import Head, Spot
 from tests.support.databases.bound import cipher_of, sealed_file, sealed_schema
 from tests.support.databases.postgres import set_up

@@ -22,7 +22,7 @@ from sealpoint.errors import (
 from sealpoint.keys.key import KeyedHash
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
 from sealpoint.sealed.heads import mac_of
-from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.sqlite import MemoryThreadStore
 from sealpoint.threads.store import Kind, Spot
 from tests.graphs.savers import SEALED
 

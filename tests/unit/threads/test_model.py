@@ -1,4 +1,4 @@
-"""Stores in a file and on a server beside one in memory: after the same calls they know the same."""
+"""Stores beside a model in plain Python: after the same calls they know the same."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sealpoint.threads import (
     database,
 )
 from tests.unit.threads.events import FAR, mac
+from tests.unit.threads.model import Model
 
 # Their order is that of their bytes, which is neither that of UTF-16 nor that of a dictionary.
 names = st.sampled_from(["", "B", "_", "a", "a\0", "é", "\U0001f600", "\uffff"])
@@ -61,14 +62,14 @@ def plain(found: Any) -> Any:
 
 
 class Beside(RuleBasedStateMachine):
-    """Calls the same methods of a store and of one in memory."""
+    """Calls the same methods of a store and of the model."""
 
     make: Any
 
     def __init__(self) -> None:
         super().__init__()
         self.store: ThreadStore = self.make()
-        self.model = MemoryThreadStore()
+        self.model = Model()
 
     def both(self, call: Callable[[ThreadStore], Any]) -> None:
         assert call(self.store) == call(self.model)
@@ -161,6 +162,10 @@ def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return SqliteThreadStore(Path(folder) / "heads.db", create=True)
 
         run(make, monkeypatch)
+
+
+def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    run(MemoryThreadStore, monkeypatch, 0.5)
 
 
 def test_postgres(dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from sealpoint.errors import (
     ThreadStoreMissingError,
     ThreadStoreTimeoutError,
 )
-from sealpoint.threads import Kind, SqliteThreadStore, open_thread_store
+from sealpoint.threads import Kind, MemoryThreadStore, SqliteThreadStore, open_thread_store
 from sealpoint.threads.sqlite import CHECKPOINT_EVENTS
 from tests.unit.threads.events import FAR, put
 
@@ -249,6 +249,23 @@ def test_statement_that_takes_too_long(store: SqliteThreadStore) -> None:
         store.between("t", None, None, None)
     store._file._timeout = 60
     assert len(store.between("t", None, None, None).heads) == 20_000
+
+
+def test_child_of_a_fork_has_a_copy_of_a_store_in_memory() -> None:
+    with closing(MemoryThreadStore()) as store:
+        store.append([put("1")])
+        with store._file._lock:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    store.append([put("2")])
+                    code = 0 if [*store.heads()] == [put("1"), put("2")] and store.claim == 2 else 2
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert [*store.heads()] == [put("1")]
+        assert store.claim == 1
 
 
 def test_child_of_a_fork(path: Path, store: SqliteThreadStore) -> None:

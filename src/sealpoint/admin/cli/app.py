@@ -31,7 +31,7 @@ from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, r
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
-from sealpoint.keys.key import keyed_hash
+from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
@@ -140,17 +140,17 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     first, *others = signature.parameters.values()
     own = [parameter.name for parameter in others]
     kind = inspect.Parameter.KEYWORD_ONLY
-    added = {"keys": KeysOption, "as_json": JsonOption}
-    parameters = [
-        first.replace(name="context", annotation=typer.Context),
-        *(parameter.replace(kind=kind) for parameter in others),
-        *(
-            inspect.Parameter(name, kind, default=None if name == "keys" else False, annotation=option)
-            for name, option in added.items()
-            if name not in own
-        ),
-    ]
-    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[
+            first.replace(name="context", annotation=typer.Context),
+            *(parameter.replace(kind=kind) for parameter in others),
+            *(
+                inspect.Parameter(name, kind, default=None if name == "keys" else False, annotation=option)
+                for name, option in {"keys": KeysOption, "as_json": JsonOption}.items()
+                if name not in own
+            ),
+        ]
+    )
     call.__doc__, call.__name__ = callback.__doc__, callback.__name__
     return call
 
@@ -168,8 +168,9 @@ def _begin(run: Run, options: Mapping[str, Any]) -> None:
         return
     from sealpoint.admin.evidence.recorder import Act, Recorder
 
-    act = Act(*EVENTS[run.command], _subject(ring, options), _waived(options))
-    recorder = Recorder(ring, ring.ledger, run.result, act)
+    recorder = Recorder(
+        ring, ring.ledger, run.result, Act(*EVENTS[run.command], _subject(ring, options), _waived(options))
+    )
     recorder.begin()
     run.recorder = recorder
 
@@ -197,12 +198,13 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
 def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
     """Return the databases that a command works on, as the command line and the ring file have them."""
     arguments = _given(options, "database", "databases")
-    variables = _given(options, "variable", "variables", "db_env")
-    named = [*all_databases(arguments, None), *(f"${name}" for name in variables)]
+    named = [
+        *all_databases(arguments, None),
+        *(f"${name}" for name in _given(options, "variable", "variables", "db_env")),
+    ]
     if "key_id" in options:  # a transition, which examines all that are known
         return named if options.get("no_database_check", True) else [*named, *ring.databases]
-    takes_one = {"database", "databases"} & options.keys()
-    return named or (list(ring.databases) if takes_one else [])
+    return named or (list(ring.databases) if {"database", "databases"} & options.keys() else [])
 
 
 def _given(options: Mapping[str, Any], *names: str) -> list[str]:
@@ -216,7 +218,7 @@ def _thread(ring: RingFile, thread: str) -> str | None:
         key = KeyRing.load(ring.origin.path).index_key("ledger")
     except KeyRingError:
         return None
-    return "hmac-sha256:" + keyed_hash(key, thread.encode("utf-8", "surrogatepass")).hex()
+    return "hmac-sha256:" + KeyedHash(key)(thread.encode("utf-8", "surrogatepass")).hex()
 
 
 def _waived(options: Mapping[str, Any]) -> list[str]:

@@ -85,8 +85,7 @@ def decrypt(
             Reason.PLAINTEXT_ALLOWED: is_written and watch.rows > watch.changed,
         }
     )
-    written = {"out": place if is_written else None, "rows": watch.changed}
-    run.end({**written, **failures.end(run.result)}, _show)
+    run.end({"out": place if is_written else None, "rows": watch.changed, **failures.end(run.result)}, _show)
 
 
 def _require_file(out: Path | None, schema: str | None) -> str:
@@ -101,8 +100,9 @@ def _require_file(out: Path | None, schema: str | None) -> str:
 
 def _require_schema(out: Path | None, schema: str | None) -> str:
     if out is not None:
-        what = "a copy of a Postgres database is a schema in it: --out-schema NAME"
-        raise typer.BadParameter(what, param_hint="--out")
+        raise typer.BadParameter(
+            "a copy of a Postgres database is a schema in it: --out-schema NAME", param_hint="--out"
+        )
     if schema is None:
         raise typer.BadParameter("name the new schema: --out-schema NAME", param_hint="--out-schema")
     require_text(schema, "--out-schema")

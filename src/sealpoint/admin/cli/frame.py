@@ -130,8 +130,9 @@ class Run:
         """
         if not sys.stdin.isatty():
             text = "there is no terminal to ask for confirmation"
-            hint = "use --yes to do it without being asked"
-            raise ConfigError(f"{what}: {text}" if repeat else text, hint=hint)
+            raise ConfigError(
+                f"{what}: {text}" if repeat else text, hint="use --yes to do it without being asked"
+            )
         output.say(f"{what}. To confirm, type {asked}:")
         if sys.stdin.readline().strip() != answer:
             output.say("Nothing was done.")

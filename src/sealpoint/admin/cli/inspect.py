@@ -37,7 +37,6 @@ from sealpoint.admin.cli.output import (
     count,
     failure_line,
     failure_object,
-    failure_reasons,
     place_line,
     put,
     say,
@@ -47,7 +46,7 @@ from sealpoint.admin.cli.output import (
 )
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance import inspect as contents
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
@@ -127,8 +126,10 @@ def _list_threads(run: Run, store: RowStore, limit: int) -> None:
     ids = list(islice(contents.threads(store), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
-    members = {"threads": ids[:limit], "more": more}
-    run.end(members, lambda _: show_table(("thread",), [[thread] for thread in ids[:limit]]))
+    run.end(
+        {"threads": ids[:limit], "more": more},
+        lambda _: show_table(("thread",), [[thread] for thread in ids[:limit]]),
+    )
     if more:
         say(f"shown are the first {limit} threads; there are more")
 
@@ -177,10 +178,12 @@ def types(
         }
         for part in found.constructors.values()
     ]
-    counts = {name: getattr(found, name) for name in ("other_records", "values", "not_opened")}
-    members = {"types": named, **counts, **failures.end(run.result)}
-    show = (lambda _: _emit_types(found)) if emit else _show_types
-    run.end(members, show, verdict=not emit)
+    members = {
+        "types": named,
+        **{name: getattr(found, name) for name in ("other_records", "values", "not_opened")},
+        **failures.end(run.result),
+    }
+    run.end(members, (lambda _: _emit_types(found)) if emit else _show_types, verdict=not emit)
 
 
 def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -188,8 +191,10 @@ def _read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         file = Path(text)
         if file.is_file():
             try:
-                pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
-                yield from [(str(module), str(name)) for module, name in pairs]
+                yield from [
+                    (str(module), str(name))
+                    for module, name in ast.literal_eval(file.read_text(encoding="utf-8"))
+                ]
             except (SyntaxError, TypeError, ValueError):
                 cause = f"{excerpt(text)} is not an allowlist from `types --emit`"
                 raise typer.BadParameter(cause, param_hint="--allow") from None
@@ -222,16 +227,17 @@ def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | 
 
 def _show_types(document: Document) -> None:
     types = sorted(document["types"], key=lambda part: -part["records"])
-    rows = [
-        (f"{part['module']}.{part['name']}", part["records"], part["thread"], part["allowed"])
-        for part in types
-    ]
-    show_table(("type", "records", "first thread", "allowed"), rows)
+    show_table(
+        ("type", "records", "first thread", "allowed"),
+        [
+            (f"{part['module']}.{part['name']}", part["records"], part["thread"], part["allowed"])
+            for part in types
+        ],
+    )
     values = f"{{}} of {document['values']} values"
     count(document["not_opened"], f"{values} are sealed and were not opened")
     count(document["failed"], f"{values} could not be read")
-    foreign = sum(part["allowed"] == "no" for part in types)
-    count(foreign, "{} types are not on the allowlist")
+    count(sum(part["allowed"] == "no" for part in types), "{} types are not on the allowlist")
     count(document["other_records"], "{} records name other types, which are not listed")
 
 
@@ -298,16 +304,22 @@ def trial(
     _import_all(modules or ())
     failures = _Threads()
     with opened([named]) as (store,), watching("trial", failures.add) as watch:
-        cipher = RingCipher(open_ring(run))
-        serde = EncryptedSerializer(cipher, inner, plaintext="allow" if allow_plaintext else "refuse")
+        serde = EncryptedSerializer(
+            RingCipher(open_ring(run)), inner, plaintext="allow" if allow_plaintext else "refuse"
+        )
         serde = serde.with_msgpack_allowlist(allowed)
         run.looks_at(store)
         watch.take_all(decode_all(store, serde))
     run.result.add(*failure_reasons(failures))
     run.finds({Reason.NO_ROWS: not watch.rows, Reason.PLAINTEXT_ALLOWED: serde.plaintext_count})
-    counts = {"strict": strict, "rows": watch.rows, "failed": failures.count}
-    found = {"threads": [*failures.threads.values()], "other_failures": failures.others}
-    run.end({**counts, **found}, _show_trial)
+    members = {
+        "strict": strict,
+        "rows": watch.rows,
+        "failed": failures.count,
+        "threads": [*failures.threads.values()],
+        "other_failures": failures.others,
+    }
+    run.end(members, _show_trial)
     if not run.as_json:
         show_causes(failures)
         if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
@@ -338,8 +350,9 @@ def _import_all(modules: list[str] | tuple[()]) -> None:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- a module may raise anything, and end programs
-            cause = f"{excerpt(name)} cannot be imported: {type(error).__name__}: {error}"
-            raise typer.BadParameter(cause, param_hint="--import") from None
+            raise typer.BadParameter(
+                f"{excerpt(name)} cannot be imported: {type(error).__name__}: {error}", param_hint="--import"
+            ) from None
 
 
 def _show_trial(document: Document) -> None:

@@ -113,8 +113,10 @@ def init(
     """
     named = keys or os.environ.get("SEALPOINT_KEYS")
     if not named:
-        hint = f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read"
-        raise ConfigError("no path was given for the ring file", hint=hint)
+        raise ConfigError(
+            "no path was given for the ring file",
+            hint=f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read",
+        )
     file = Path(named)
     made = edit.create_ring(file, key_id)
     show_keys(run, [made])
@@ -179,11 +181,11 @@ def check(run: Run) -> None:
     wrapper fails or says that it soon will; disabled keys do not count.
     """
     file = run.ring_file
-    found = edit.check_ring(file)
+    found, of_index = edit.check_ring(file)
     entries = [entry for entry in read_entries(run, file) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     needed = [found[entry.id] for entry in entries if entry.state.opens]
-    errors = [error for error in (*needed, edit.check_index(file)) if error is not None]
+    errors = [error for error in (*needed, of_index) if error is not None]
     _warn_of_files(run)
     unwrapped = {str(entry.wrapper) for entry in entries if found[entry.id] is None}
     wrappers = wrapping.check_wrappers(file, unwrapped)
@@ -191,14 +193,16 @@ def check(run: Run) -> None:
         {
             Reason.KEYS_MISSING: errors,
             Reason.NO_KEYS: not needed,
-            Reason.WRAPPERS_FAILING: any(each.is_failing for each in wrappers),
+            Reason.WRAPPERS_FAILING: any(each["is_failing"] for each in wrappers),
         }
     )
-    members = {
-        "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
-        "wrappers": [dataclasses.asdict(each) for each in wrappers],
-    }
-    run.end(members, _show_check)
+    run.end(
+        {
+            "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
+            "wrappers": wrappers,
+        },
+        _show_check,
+    )
     for error in errors:
         complain(message(error), error.hint)
     if errors and not any(needed):
@@ -206,8 +210,10 @@ def check(run: Run) -> None:
 
 
 def _show_check(document: Document) -> None:
-    cells = [(key["id"], key["state"], key["source"], key["problem"] or "ok") for key in document["keys"]]
-    show_table(("key", "state", "source", "material"), cells)
+    show_table(
+        ("key", "state", "source", "material"),
+        [(key["id"], key["state"], key["source"], key["problem"] or "ok") for key in document["keys"]],
+    )
     wrappers = [
         (each["id"], each["kind"], each["location"], each["version"], each["problem"] or "ok")
         for each in document["wrappers"]
@@ -220,13 +226,14 @@ def _show_check(document: Document) -> None:
 def show(run: Run, key_id: KeyArgument) -> None:
     """Show all fields of a key, and its transitions."""
     run.result.add(Reason.NOT_ASKED)
-    entry = require_entry(read_entries(run, run.ring_file), key_id)
-    run.end({"keys": [key_object(entry)]}, _show_fields)
+    run.end({"keys": [key_object(require_entry(read_entries(run, run.ring_file), key_id))]}, _show_fields)
 
 
 def _show_fields(document: Document) -> None:
-    fields = document["keys"][0].items()
-    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in fields}
+    shown = {
+        name: ", ".join(value) if isinstance(value, list) else value
+        for name, value in document["keys"][0].items()
+    }
     show_table(("field", "value"), [(name, value) for name, value in shown.items() if value])
 
 
@@ -250,8 +257,7 @@ def promote(
         parts = [run.result.looks_at(store) for store in found.stores]
         before = transitions.promote_key(file, key_id, found.stores, listed=found.entries)
         _warn_of_unrelated(run, file, found.stores)
-    changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
-    show_keys(run, changed, {"databases": parts})
+    show_keys(run, ([key_id] if before in (None, key_id) else [key_id, str(before)]), {"databases": parts})
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
@@ -283,7 +289,7 @@ def disable(
     lists has some, or if none is examined.
     """
     run.asks(no_database_check=no_database_check)
-    result, file, named = run.result, run.ring_file, all_databases(databases, variables)
+    file, named = run.ring_file, all_databases(databases, variables)
     entry = require_entry(read_ring_entries(file), key_id)
     is_done = entry.state is KeyState.DISABLED
     if not is_done:
@@ -298,7 +304,7 @@ def disable(
             under = ["no database is examined for values under the key"]
         if under and not (yes or is_done):
             run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id)
-        parts = [result.looks_at(store) for store in found.stores]
+        parts = [run.result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)
         _warn_of_unrelated(run, file, found.stores)
@@ -312,7 +318,7 @@ def disable(
 @app.command()
 def enable(run: Run, key_id: KeyArgument) -> None:
     """Let a disabled key open values again."""
-    edit.enable_key(run.ring_file, key_id)
+    edit.change_state(run.ring_file, key_id, KeyState.DECRYPT_ONLY)
     show_keys(run, [key_id])
 
 
@@ -322,7 +328,7 @@ def compromise(run: Run, key_id: KeyArgument) -> None:
 
     Every command that reads the ring reports it. Refused while the key is active: promote another key first.
     """
-    edit.compromise_key(run.ring_file, key_id)
+    edit.change_state(run.ring_file, key_id, KeyState.COMPROMISED)
     show_keys(run, [key_id])
     say(f"Reseal its rows: {command_line('rotate DB --apply', run.keys)}")
     say(f"Then refuse it at once: {command_line(f'keys disable {key_id} --db DB', run.keys)}")
@@ -364,7 +370,7 @@ def destroy(
     run.asks(
         no_database_check=no_database_check, allow_unrelated=allow_unrelated, leave_material=leave_material
     )
-    result, file = run.result, find_ring_file(keys)
+    file = find_ring_file(keys)
     named = all_databases(databases, variables)
     ring = RingFile(file)
     entry = require_entry(ring.entries, key_id)
@@ -379,10 +385,11 @@ def destroy(
             text = "no database was named that may still have rows under the key"
             raise ConfigError(text, hint=hint)
         if not yes:
-            what = f"Values under {key_id!r} can never be opened again, backups among them"
-            run.confirm(what, "its id", key_id)
+            run.confirm(
+                f"Values under {key_id!r} can never be opened again, backups among them", "its id", key_id
+            )
     with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
-        parts = [result.looks_at(store) for store in found.stores]
+        parts = [run.result.looks_at(store) for store in found.stores]
         removed = transitions.destroy_key(
             file,
             key_id,
@@ -464,8 +471,10 @@ def _warn_of_files(run: Run) -> None:
     left_files = wrapping.find_left_files(run.ring_file)
     run.result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
     for key_id, left in left_files.items():
-        hint = f"run `sealpoint keys wrap {key_id}` again, with its wrapper"
-        warn(f"key {key_id!r} is wrapped, and its file {left} is not removed", hint)
+        warn(
+            f"key {key_id!r} is wrapped, and its file {left} is not removed",
+            f"run `sealpoint keys wrap {key_id}` again, with its wrapper",
+        )
 
 
 _IF_ANY: Final = ("wrapper", "version", "compromised", "expires", *LINES)  # columns that most rings lack
@@ -477,21 +486,24 @@ def show_keys(
     """Print the keys with these ids, or all, as the ring has them by now; the index key is not among them."""
     shown = [entry for entry in read_entries(run, run.ring_file) if ids is None or entry.id in ids]
     show = _show_table if shown or ids is None else lambda _: None
-    members = {**(body or {}), "keys": [key_object(entry) for entry in shown]}
-    run.end(members, show, allow_unproven=allow_unproven, verdict=False)
+    run.end(
+        {**(body or {}), "keys": [key_object(entry) for entry in shown]},
+        show,
+        allow_unproven=allow_unproven,
+        verdict=False,
+    )
 
 
 def _show_table(document: Document) -> None:
     keys = document["keys"]
     columns = ["id", "state", "suite", "created", "destroyed", "source"]
     columns += [name for name in _IF_ANY if any(key[name] for key in keys)]
-    show_table(["key", *columns[1:]], [[_cell(name, key[name]) for name in columns] for key in keys])
+    show_table(
+        ["key", *columns[1:]],
+        [[key[name][:10] if key[name] and name in DATES else key[name] for name in columns] for key in keys],
+    )
     if not document["ok"]:  # a transition that is done shows in the table
         show_verdict(document)
-
-
-def _cell(name: str, value: Any) -> object:
-    return value[:10] if value and name in DATES else value
 
 
 def key_object(entry: RingEntry) -> dict[str, Any]:
@@ -501,8 +513,12 @@ def key_object(entry: RingEntry) -> dict[str, Any]:
         name: as_utc(value).isoformat() if isinstance(value, datetime) else value
         for name, value in fields.items()
     }
-    lists = {"waived": list(entry.waived), "transitions": list(entry.transitions)}
-    return {**shown, "state": entry.state.value, **lists}
+    return {
+        **shown,
+        "state": entry.state.value,
+        "waived": list(entry.waived),
+        "transitions": list(entry.transitions),
+    }
 
 
 def _warn_of_unrelated(run: Run, file: Path, stores: Sequence[RowStore]) -> None:

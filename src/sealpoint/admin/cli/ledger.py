@@ -16,14 +16,13 @@ from sealpoint.admin.cli.output import (
     Document,
     complain,
     count,
-    print_text,
     put,
     require_command,
     say,
     show_table,
 )
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, excerpt
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
@@ -73,8 +72,11 @@ def init(
     read_entries(run, run.ring_file)
     head, made = create_ledger(table, ring, run.result, vkey=vkey, previous=previous)
     key = _own_key(table.folder)
-    members = {"folder": str(table.folder), "vkey": str(key), "head": head.line}
-    run.end(members, lambda _: put(str(key)), verdict=False)
+    run.end(
+        {"folder": str(table.folder), "vkey": str(key), "head": head.line},
+        lambda _: put(str(key)),
+        verdict=False,
+    )
     if made is not None:
         say(f"{made} is the signing key: no account that runs agents may read it.")
     say("The line above verifies the ledger: note it where the ledger's account cannot write.")
@@ -99,11 +101,13 @@ def show(
         lines = deque(enumerate(read_lines(stream, 1 << 62)), limit)
     try:
         entries = [read_members(line, seq) for seq, line in lines]
-    except EntryError as error:
+    except LedgerTamperedError as error:
         raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
     columns = ("seq", "at", "event", "outcome", "exit", "account", "subject")
-    members = {"folder": str(files.path), "entries": entries}
-    run.end(members, lambda _: show_table(columns, [_row(entry) for entry in entries]))
+    run.end(
+        {"folder": str(files.path), "entries": entries},
+        lambda _: show_table(columns, [_row(entry) for entry in entries]),
+    )
 
 
 def _row(entry: dict[str, Any]) -> list[object]:
@@ -156,17 +160,20 @@ def verify(
     head = verdict.checkpoint
     with suppress(LedgerMissingError, LedgerTamperedError, NoteError):
         key = key or _own_key(path)
-    members = {
-        "folder": str(path),
-        "vkey": key and str(key),
-        "head": head and head.line,
-        "entries": head.size if head else 0,
-        "pins": verdict.pins,
-        "documents": verdict.documents,
-        "unended": verdict.unended,
-        "problems": list(verdict.problems),
-    }
-    run.end(members, _show_verification, allow_unproven=allow_unproven)
+    run.end(
+        {
+            "folder": str(path),
+            "vkey": key and str(key),
+            "head": head and head.line,
+            "entries": head.size if head else 0,
+            "pins": verdict.pins,
+            "documents": verdict.documents,
+            "unended": verdict.unended,
+            "problems": list(verdict.problems),
+        },
+        _show_verification,
+        allow_unproven=allow_unproven,
+    )
     for problem in verdict.problems:
         complain(problem, LedgerTamperedError.hint)
 
@@ -197,14 +204,19 @@ def prove(
     path = _folder(run, folder)
     line, proof = make_proof(path, seq)
     text = bytes(proof).decode()
-    members = {"folder": str(path), "entry": line.decode("ascii", "backslashreplace"), "proof": text}
-    run.end(members, lambda _: print_text(text))
+    run.end(
+        {"folder": str(path), "entry": line.decode("ascii", "backslashreplace"), "proof": text},
+        lambda _: print(text, end=""),
+    )
 
 
 def _require_table(ring: RingFile) -> LedgerTable:
     if ring.ledger is None:
-        hint = "name one in the ring file as [ledger] dir and origin, then create it: sealpoint ledger init"
-        raise LedgerMissingError(f"{ring.origin.path} names no ledger", hint=hint)
+        raise LedgerMissingError(
+            f"{ring.origin.path} names no ledger",
+            hint="name one in the ring file as [ledger] dir and origin, then create it:"
+            " sealpoint ledger init",
+        )
     return ring.ledger
 
 
@@ -224,8 +236,9 @@ def read_key(text: str) -> VerifierKey:
 
     if "+" not in text:
         if not os.path.lexists(text):
-            cause = f"there is no file {excerpt(text)}, and a key is NAME+ID+KEY"
-            raise typer.BadParameter(cause, param_hint="--vkey")
+            raise typer.BadParameter(
+                f"there is no file {excerpt(text)}, and a key is NAME+ID+KEY", param_hint="--vkey"
+            )
         text = read_file(Path(text), "--vkey").decode(errors="replace").strip()
     return VerifierKey.parse(text)
 

@@ -21,7 +21,7 @@ from sealpoint.admin.cli.output import say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
-from sealpoint.admin.maintenance.result import Check
+from sealpoint.admin.maintenance.result import Check, describe_ring
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.suites import SUITES
@@ -30,7 +30,7 @@ from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
     DatabaseMissingError,
-    PasswordError,
+    MaintenanceError,
     RingFileMissingError,
     SchemaError,
     SealpointError,
@@ -38,7 +38,7 @@ from sealpoint.errors import (
     ThreadStoreMissingError,
     excerpt,
 )
-from sealpoint.keys.entry import RingEntry, has_password
+from sealpoint.keys.entry import LIBPQ_HINT, RingEntry, has_password
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
@@ -166,7 +166,7 @@ def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | No
     for argument in arguments or ():
         # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
         if has_password(argument):
-            raise PasswordError("a password stands in the name of the database")
+            raise MaintenanceError("a password stands in the name of the database", hint=LIBPQ_HINT)
         kind = find_kind(argument)
         if kind is None:
             raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")
@@ -261,8 +261,10 @@ def warn_of_leftovers(*files: Path) -> None:
     """Warn of each folder that a killed run of `decrypt` left next to these files."""
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
-            hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"
-            warn(f"{left} is from a decrypt that was killed, and may hold opened values", hint)
+            warn(
+                f"{left} is from a decrypt that was killed, and may hold opened values",
+                f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}",
+            )
 
 
 def _has_header(file: Path) -> bool:
@@ -351,7 +353,7 @@ def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
     Warns of each key that is compromised, and of an active key that has expired; nothing is refused.
     """
     entries = read_ring_entries(file)
-    run.result.uses_ring(file, entries)
+    run.result.ring = {"file": str(file), **describe_ring(entries)}
     for entry in entries:
         if entry.state is KeyState.COMPROMISED:
             warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")

@@ -24,7 +24,7 @@ from rich.text import Text
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.rows import Event, Failure, Failures
 from sealpoint.admin.maintenance.inspect import plain
-from sealpoint.admin.maintenance.result import REFUTING, Reason, Result
+from sealpoint.admin.maintenance.result import REFUTING, Reason, Result, failure_reasons
 from sealpoint.errors import SealpointError, excerpt
 
 # An object of `sealpoint.admin.maintenance.result`, or a part of one.
@@ -129,11 +129,6 @@ def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
 def put(line: str) -> None:
     """Print one line, escaped as by `printable`."""
     _print(printable(line))
-
-
-def print_text(text: str) -> None:
-    """Print lines that were checked to have no control characters, unchanged."""
-    _print(text, end="")
 
 
 def _print(text: str, end: str = "\n") -> None:
@@ -279,12 +274,6 @@ def failure_object(failure: Failure) -> dict[str, Any]:
     }
 
 
-def failure_reasons(failures: Failures) -> Iterator[Reason]:
-    """Yield why a result with these is not true: with another ring, values whose key is missing may open."""
-    if failures.count:
-        yield Reason.KEYS_MISSING if failures.lacks_keys_only else Reason.VALUES_FAILED
-
-
 def show_causes(failures: Failures) -> None:
     """Print each cause with its count, and below what to do."""
     for hint, counts in failures.causes.items():
@@ -324,5 +313,7 @@ class ShownFailures(Failures):
         if self._shown:
             show_causes(self)
         result.add(*failure_reasons(self))
-        kept = [] if self._shown else [failure_object(failed) for failed in self.kept]
-        return {"failed": self.count, "failures": kept}
+        return {
+            "failed": self.count,
+            "failures": [] if self._shown else [failure_object(failed) for failed in self.kept],
+        }

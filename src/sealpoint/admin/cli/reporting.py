@@ -80,10 +80,11 @@ def write_report(
     made.changes = _find_changes(run, made, vkey, ledger_pin)
     with opened(names, ring_file=ring_file) as stores, watching("report") as watch:
         for store in stores:
-            part = read_part(
-                store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=watch.move
+            made.parts.append(
+                read_part(
+                    store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=watch.move
+                )
             )
-            made.parts.append(part)
         # Without a ring only the command line can name a thread store.
         name = None if threads is None and made.entries is None else find_threads(threads, run.keys)
         _compare(made, stores, cipher, name, pinned, watch.move)
@@ -109,8 +110,9 @@ def _period(text: str | None) -> Period | None:
     try:
         period = parse_period(text)
     except ValueError:
-        hint = "give two dates, as 2026-01-01..2026-03-31, the earlier one first"
-        raise typer.BadParameter(hint, param_hint="--period") from None
+        raise typer.BadParameter(
+            "give two dates, as 2026-01-01..2026-03-31, the earlier one first", param_hint="--period"
+        ) from None
     if period.start > datetime.now(UTC):
         raise typer.BadParameter("the period has not begun", param_hint="--period")
     return period
@@ -137,8 +139,13 @@ def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) ->
             raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
         return None
     key = None if vkey is None else read_key(vkey)
-    pins = [] if pin is None else [read_pin_file(pin, "--ledger-pin")]
-    return find_changes(table.folder, made.period, ring_digest(made.entries), key, pins)
+    return find_changes(
+        table.folder,
+        made.period,
+        ring_digest(made.entries),
+        key,
+        [] if pin is None else [read_pin_file(pin, "--ledger-pin")],
+    )
 
 
 def _compare(
@@ -208,11 +215,17 @@ def _require_replaceable(path: Path) -> None:
 
 def _show(document: Document) -> None:
     questions = document["questions"]
-    rows = [
-        (each["label"], each["verdict"], "; ".join(reason["sentence"] for reason in each["reasons"]) or None)
-        for each in questions
-    ]
-    show_table(("question", "answer", "why"), rows)
+    show_table(
+        ("question", "answer", "why"),
+        [
+            (
+                each["label"],
+                each["verdict"],
+                "; ".join(reason["sentence"] for reason in each["reasons"]) or None,
+            )
+            for each in questions
+        ],
+    )
     put("")
     for part in document["databases"]:
         opening = part["opening"]

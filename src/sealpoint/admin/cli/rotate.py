@@ -126,8 +126,10 @@ class Change:
     def _plan(self, job: Job, damage: list[SealpointError]) -> list[Step]:
         plan = job.plan(damage)
         if self.thread is not None and not plan and not damage:
-            cause = f"no rows of thread {excerpt(self.thread)}; `sealpoint inspect DB` lists the ids"
-            raise typer.BadParameter(cause, param_hint="--thread")
+            raise typer.BadParameter(
+                f"no rows of thread {excerpt(self.thread)}; `sealpoint inspect DB` lists the ids",
+                param_hint="--thread",
+            )
         return plan
 
     def show(self) -> None:
@@ -145,7 +147,11 @@ class Change:
                 Reason.KEYS_MISSING: any(step.action is Action.NEEDS_KEY for step in plan),
             }
         )
-        self.run.end(self._plan_members(plan, applied=False), self._show_plan)
+        columns = ("table", "kind", "key", "rows", "bytes", self.column)
+        self.run.end(
+            self._plan_members(plan, applied=False),
+            lambda document: show_table(columns, (step.values() for step in document["plan"])),
+        )
         if not self.run.as_json:
             if self.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
                 say(self.first)
@@ -153,22 +159,21 @@ class Change:
         complain_of_damage(store.name, damage)
 
     def _plan_members(self, plan: list[Step], *, applied: bool) -> dict[str, Any]:
-        steps = [
-            {
-                "table": share.table,
-                "kind": share.kind,
-                "key": share.key_id,
-                "rows": share.rows,
-                "bytes": share.size_bytes,
-                "action": self.actions[action],
-            }
-            for share, action in plan
-        ]
-        return {"key": self.cipher.ring.require_active().id, "applied": applied, "plan": steps}
-
-    def _show_plan(self, document: Document) -> None:
-        columns = ("table", "kind", "key", "rows", "bytes", self.column)
-        show_table(columns, (step.values() for step in document["plan"]))
+        return {
+            "key": self.cipher.ring.require_active().id,
+            "applied": applied,
+            "plan": [
+                {
+                    "table": share.table,
+                    "kind": share.kind,
+                    "key": share.key_id,
+                    "rows": share.rows,
+                    "bytes": share.size_bytes,
+                    "action": self.actions[action],
+                }
+                for share, action in plan
+            ],
+        }
 
     def apply(self) -> None:
         """Carry the plan out."""
@@ -180,12 +185,7 @@ class Change:
                 outcome = job.run(stop, report)
         if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
             complain(str(outcome.problem), outcome.problem.hint)
-        self._record(outcome, plan)
-        members = {**self._plan_members(plan, applied=True), **self._outcome_members(outcome, failures)}
-        self.run.end(members, lambda document: self._show_outcome(outcome, failures, document))
-
-    def _record(self, outcome: Outcome, plan: list[Step]) -> None:
-        is_changed = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
+        is_changed, scrubbed = outcome.end in (End.COMPLETE, End.UNSCRUBBED), outcome.scrubbed
         self.run.finds(
             {
                 Reason.NO_ROWS: not any(step.share.rows for step in plan),
@@ -196,13 +196,11 @@ class Change:
                 Reason.KEY_CHECK_WAIVED: not self.options.check_keys,
                 Reason.NOT_VERIFIED: is_changed and self.options.check is Check.NONE,
                 Reason.SAMPLED: is_changed and self.options.check is Check.SAMPLE,
-                **(scrub_reasons(outcome.scrubbed) if outcome.scrubbed else {}),
+                **(scrub_reasons(scrubbed) if scrubbed else {}),
             }
         )
-
-    def _outcome_members(self, outcome: Outcome, failures: ShownFailures) -> dict[str, Any]:
-        scrubbed = outcome.scrubbed
-        return {
+        members = {
+            **self._plan_members(plan, applied=True),
             self.changed: outcome.changed,
             "raced": outcome.raced,
             "plaintext": outcome.plaintext,
@@ -211,10 +209,11 @@ class Change:
             **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
-            **({"scrubbed": scrubbed and scrubbed_object(scrubbed)} if self.scrubs else {}),
+            **({"scrubbed": scrubbed and _scrubbed_object(scrubbed)} if self.scrubs else {}),
             "seconds": round(outcome.seconds, 3),
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
+        self.run.end(members, lambda document: self._show_outcome(outcome, failures, document))
 
     def _show_outcome(self, outcome: Outcome, failures: ShownFailures, document: Document) -> None:
         changed = self.changed
@@ -232,7 +231,7 @@ class Change:
                 if number:
                     say(_sentence(line, number))
         if outcome.scrubbed:
-            put(search_result(outcome.scrubbed))
+            put(_search_result(outcome.scrubbed))
             if outcome.scrubbed.found and outcome.pending:
                 say("rows are still written unsealed or under an old key: end that writer and run again")
 
@@ -260,13 +259,11 @@ def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
     return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
 
 
-def scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
-    """Return what a scrub found as JSON."""
+def _scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
     return {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]}
 
 
-def search_result(scrubbed: Scrubbed) -> str:
-    """Say what a scrub searched, and what it found."""
+def _search_result(scrubbed: Scrubbed) -> str:
     places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
     more = len(scrubbed.found) - len(places)
     found = f"found: {', '.join(places)}" if places else "found nothing"
@@ -418,17 +415,21 @@ def scrub(
         run.finds({Reason.NO_ROWS: not rows, **scrub_reasons(found)})
     else:
         run.result.add(Reason.NOT_APPLIED)
-    body = {"applied": apply, "estimate": estimate, "scrubbed": found and scrubbed_object(found)}
-    run.end(body, lambda _: _show_scrub(estimate, found))
+    run.end(
+        {"applied": apply, "estimate": estimate, "scrubbed": found and _scrubbed_object(found)},
+        lambda _: _show_scrub(estimate, found),
+    )
     if not (apply or run.as_json):
         say("--apply carries it out")
 
 
 def _show_scrub(estimate: dict[str, Any], found: Scrubbed | None) -> None:
-    columns = ("bytes to write", "free bytes on disk", "lock, about s", "used by")
-    show_table(columns, [[", ".join(cell) if isinstance(cell, list) else cell for cell in estimate.values()]])
+    show_table(
+        ("bytes to write", "free bytes on disk", "lock, about s", "used by"),
+        [[", ".join(cell) if isinstance(cell, list) else cell for cell in estimate.values()]],
+    )
     if found is not None:
-        put(search_result(found))
+        put(_search_result(found))
 
 
 _BINDING: Final = {

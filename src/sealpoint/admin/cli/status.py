@@ -65,8 +65,10 @@ def status(
     names, ring_file = find_databases(run, databases, variables)
     entries = find_entries(run)
     if only is not None and entries is not None and only not in {entry.id for entry in entries}:
-        hint = f"name one of these, or use --keys with the ring file that contains {excerpt(only)}"
-        raise ConfigError(str(UnknownKeyError(only, tuple(entry.id for entry in entries))), hint=hint)
+        raise ConfigError(
+            str(UnknownKeyError(only, tuple(entry.id for entry in entries))),
+            hint=f"name one of these, or use --keys with the ring file that contains {excerpt(only)}",
+        )
     damage: dict[str, list[SealpointError]] = {}
     with opened(names, ring_file=ring_file) as stores:
         found = [
@@ -84,20 +86,27 @@ def status(
             Reason.DAMAGED: any(damage.values()),
         }
     )
-    parts = [{**part, "shares": [asdict(share) for share in each]} for part, each in found]
-    members = {"only": only, "others": None if only is None else others, "databases": parts}
-    run.end(members, _show_status)
+    run.end(
+        {
+            "only": only,
+            "others": None if only is None else others,
+            "databases": [{**part, "shares": [asdict(share) for share in each]} for part, each in found],
+        },
+        _show_status,
+    )
     for name, errors in damage.items():
         complain_of_damage(name, errors)
 
 
 def _show_status(document: Document) -> None:
-    rows = [
-        (part["database"]["name"], *_share_row(share))
-        for part in document["databases"]
-        for share in part["shares"]
-    ]
-    show_table(("database", *_SHARES), rows)
+    show_table(
+        ("database", *_SHARES),
+        [
+            (part["database"]["name"], *_share_row(share))
+            for part in document["databases"]
+            for share in part["shares"]
+        ],
+    )
     if document["others"]:
         verb = "is" if document["others"] == 1 else "are"
         put(f"{values_line(document['others'])} {verb} not under {excerpt(document['only'])}")
@@ -147,19 +156,25 @@ def _show_audit(document: Document) -> None:
         for field in metadata["fields"]
     ]
     _show_more(("metadata key", "rows", "types", "shapes"), fields)
-    unreadable = f"{{}} of {metadata['rows']} checkpoints have metadata that is not strict JSON"
-    count(metadata["unreadable"], unreadable)
+    count(
+        metadata["unreadable"],
+        f"{{}} of {metadata['rows']} checkpoints have metadata that is not strict JSON",
+    )
     count(metadata["other_rows"], "{} more members of metadata have other keys")
-    addresses = [
-        (part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]
-    ]
-    _show_more(("column with e-mail addresses", "texts", "shapes"), addresses)
-    inline = [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]]
-    _show_more(("inline channel", "type", "rows"), inline)
+    _show_more(
+        ("column with e-mail addresses", "texts", "shapes"),
+        [(part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]],
+    )
+    _show_more(
+        ("inline channel", "type", "rows"),
+        [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]],
+    )
     count(document["other_inline"], "{} more inline values are of other channels")
     readable = dict.fromkeys(document["readable_tables"], "LangGraph's, readable")
-    tables = [(name, readable.get(name)) for name in document["scope"]["not_read"]]
-    _show_more(("table that was not read", "content"), tables)
+    _show_more(
+        ("table that was not read", "content"),
+        [(name, readable.get(name)) for name in document["scope"]["not_read"]],
+    )
     for what, size in (document["residue"] or {}).items():
         if size is None:
             put("the unused space of pages could not be examined")

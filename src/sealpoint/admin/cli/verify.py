@@ -35,7 +35,6 @@ from sealpoint.admin.cli.output import (
     count,
     failure_line,
     failure_object,
-    failure_reasons,
     place_line,
     put,
     require_command,
@@ -56,7 +55,7 @@ from sealpoint.admin.maintenance.heads import (
     read_pin,
     write_pin,
 )
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import excerpt
@@ -117,8 +116,12 @@ def verify(
 
         def end(failed: int) -> Document:
             run.result.add(*check.reasons(), *(comparison.reasons() if comparison else ()))
-            heads = comparison and comparison.counts()
-            return {**check.counts(), "failed": failed, "heads": heads, "pin": pinned and pinned._asdict()}
+            return {
+                **check.counts(),
+                "failed": failed,
+                "heads": comparison and comparison.counts(),
+                "pin": pinned and pinned._asdict(),
+            }
 
         try:
             _report_all(run, events(), end)
@@ -185,8 +188,11 @@ def _show(tail: Document) -> None:
         count(tail[number], f"{what}: {{}}")
         for place in tail[places][:1]:
             put(f"the first is {place_line(place)}")
-    if tail["heads"]:
-        _show_heads(tail["heads"])
+    if known := tail["heads"]:
+        put(f"the thread store remembers {known['recorded']} checkpoints")
+        count(known["not_recorded"], "checkpoints that it does not know: {}")
+        for kind, line in _LINES.items():
+            count(known[kind], f"checkpoints {line}: {{}}")
     show_verdict(tail)
 
 
@@ -198,13 +204,6 @@ _LINES: Final = {
     Difference.BEHIND: "stored beside a later state of the thread store",
     Difference.LEAVING: "whose deletion began and did not end",
 }
-
-
-def _show_heads(heads: Document) -> None:
-    put(f"the thread store remembers {heads['recorded']} checkpoints")
-    count(heads["not_recorded"], "checkpoints that it does not know: {}")
-    for kind, line in _LINES.items():
-        count(heads[kind], f"checkpoints {line}: {{}}")
 
 
 MAX_REASON_CHARS: Final = 1000
@@ -259,8 +258,9 @@ def adopt(
         cipher = RingCipher(open_ring(run))
         checkpoints = CheckpointRows(store, cipher)
         adoption = Adoption(checkpoints)
-        values = Verification(store, cipher, observer=adoption, columns=checkpoints.with_writes)
-        watch.take_all(values.events())
+        watch.take_all(
+            Verification(store, cipher, observer=adoption, columns=checkpoints.with_writes).events()
+        )
         known = stack.enter_context(opened_threads(remembered, create=create))
         adoption.compare(known)
         body = {**adoption.counts(known), "identity": known.identity}
@@ -354,5 +354,7 @@ def trim(
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
     say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
-    body = {"identity": identity, "before": format_utc(until), "forgotten": forgotten}
-    run.end(body, lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"))
+    run.end(
+        {"identity": identity, "before": format_utc(until), "forgotten": forgotten},
+        lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"),
+    )

@@ -158,8 +158,7 @@ class Cell(NamedTuple):
     def require_same(self, header: Header, tokens: Tokens) -> None:
         """Compare a bound checkpoint, of a `Column.widened`, with what is readable next to it."""
         beside = self.where.beside
-        metadata = decode_metadata(beside["metadata"])
-        require_same_row(header, metadata, beside["parent_checkpoint_id"], tokens)
+        require_same_row(header, decode_metadata(beside["metadata"]), beside["parent_checkpoint_id"], tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +194,16 @@ class Selection:
             return False
         return self.without_key is None or not is_under(text, self.without_key)
 
-    def conditions(self, sealed: str, bound: str, ends_with: Callable[[str], str]) -> Iterator[str]:
-        """Yield what `takes` says as conditions in SQL; all of them must hold.
+    def conditions(
+        self, sealed: str, bound: str, ends_with: Callable[[str], str], place: str
+    ) -> Iterator[str]:
+        """Yield what is selected as conditions in SQL; all of them must hold.
 
         Args:
             sealed: Whether a tag has the mark of sealed values, in SQL.
             bound: Whether it also has the mark of bound values, behind the first one.
             ends_with: Returns, in SQL, whether it ends with a text.
+            place: The placeholder of the one parameter, see `parameters`, which is in the last condition.
         """
         if self.bound is not None:
             yield bound if self.bound else f"NOT {bound}"
@@ -214,6 +216,13 @@ class Selection:
         if self.with_key is not None:
             under = ends_with(LEGACY_END), ends_with(key_end(self.with_key))
             yield f"({' OR '.join(under)} OR NOT {sealed})"
+        if self.thread_id is not None:
+            yield f"thread_id = {place}"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters of the conditions."""
+        return () if self.thread_id is None else (self.thread_id,)
 
 
 EVERYTHING: Final = Selection()

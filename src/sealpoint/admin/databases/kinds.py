@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import RowStore, WholeRowStore
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
 from sealpoint.keys.entry import is_url
+
+WholeRowStore: TypeAlias = PostgresWholeRows | SqliteWholeRows
 
 
 @dataclass(frozen=True, slots=True)

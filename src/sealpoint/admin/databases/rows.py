@@ -88,8 +88,7 @@ class Failures:
             self.kept.append(Failure(failed.table, place, _cut(failed.tag), _bare(failed.error)))
         self.lacks_keys_only = self.lacks_keys_only and isinstance(failed.error, KeyRingError)
         hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
-        known = sum(map(len, self.causes.values()))
-        if cause not in self.causes.get(hint, {}) and known >= MAX_CAUSES:
+        if cause not in self.causes.get(hint, {}) and sum(map(len, self.causes.values())) >= MAX_CAUSES:
             hint, cause = hint if hint in self.causes else "", "other causes"
         counts = self.causes.setdefault(hint, {})
         counts[cause] = counts.get(cause, 0) + 1
@@ -174,15 +173,15 @@ Change = Callable[[Cell], tuple[Any, ...] | None]
 
 
 class RowStore(Protocol):
-    """The values of one database."""
+    """The values of one database.
 
-    @property
-    def name(self) -> str:
-        """Its name in messages: a path, or a URL without a password."""
+    Attributes:
+        name: Its name in messages: a path, or a URL without a password.
+        kind: ``sqlite`` or ``postgres``.
+    """
 
-    @property
-    def kind(self) -> str:
-        """``sqlite`` or ``postgres``."""
+    name: str
+    kind: str
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -315,16 +314,6 @@ class Replacement(NamedTuple):
     parent: str | None = None
     metadata: Any = None  # of the type that was read
     document: str = ""  # JSON of a Postgres checkpoint
-
-
-class WholeRowStore(RowStore, Protocol):
-    """A store of whole rows."""
-
-    def narrowed(self) -> AbstractContextManager[None]:
-        """Leave only checkpoints within the context: `columns` has no others."""
-
-    def remove_sentinels(self) -> int:
-        """Remove sentinels that no checkpoint of their thread and namespace names; return how many."""
 
 
 def pages(

@@ -33,7 +33,7 @@ from typing import Any, BinaryIO, Final
 
 from sealpoint.admin.evidence import note
 from sealpoint.admin.evidence.note import Checkpoint, VerifierKey, open_checkpoint
-from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, MaintenanceError, NoteError
 
 VERSION: Final = 1
 MAX_ENTRY_BYTES: Final = 65_535
@@ -56,7 +56,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _NAMES: Final = list(_KINDS)
 _SHAPES: Final = frozenset(product(*_KINDS.values()))
-_decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
+decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +99,12 @@ class Entry:
         """Return its line, without a newline.
 
         Raises:
-            EntryError: If it has over 65,535 bytes.
+            MaintenanceError: If it has over 65,535 bytes.
         """
         members = {name: getattr(self, name) for name in _NAMES}
         text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_ENTRY_BYTES:
-            raise EntryError(
+            raise MaintenanceError(
                 f"an entry has at most {MAX_ENTRY_BYTES} bytes, and this would have {len(text)}",
                 hint="name fewer databases in one command",
             )
@@ -119,23 +119,27 @@ def read_members(line: bytes, seq: int) -> dict[str, Any]:
         seq: The number that it must have.
 
     Raises:
-        EntryError: If it is not an entry of this version, or has another number.
+        LedgerTamperedError: If it is not an entry of this version, or has another number.
     """
     if len(line) > MAX_ENTRY_BYTES:
-        raise EntryError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
+        raise LedgerTamperedError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
     try:
-        members, end = _decode(line.decode("ascii"))
+        members, end = decode(line.decode("ascii"))
     except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
         members, end = None, -1
     if end != len(line):
-        raise EntryError(f"line {seq} is not JSON in ASCII")
+        raise LedgerTamperedError(f"line {seq} is not JSON in ASCII")
     if not isinstance(members, dict) or type(members.get("v")) is not int or members["v"] != VERSION:
-        raise EntryError(f"line {seq} is not an object of version {VERSION}, which this release reads")
+        raise LedgerTamperedError(
+            f"line {seq} is not an object of version {VERSION}, which this release reads"
+        )
     # Compared as a whole, types too: a ledger has many lines.
     if list(members) != _NAMES or tuple(map(type, members.values())) not in _SHAPES:
-        raise EntryError(f"line {seq} does not have the members of an entry, sorted, and of their types")
+        raise LedgerTamperedError(
+            f"line {seq} does not have the members of an entry, sorted, and of their types"
+        )
     if members["seq"] != seq:
-        raise EntryError(f"line {seq} says that it is entry {members['seq']}")
+        raise LedgerTamperedError(f"line {seq} says that it is entry {members['seq']}")
     return members
 
 
@@ -179,11 +183,6 @@ class Folder:
         if not (self.checkpoint.is_file() or self.entries.is_file()):
             raise LedgerMissingError(f"there is no ledger in {self.path}")
 
-    def require_documents(self) -> None:
-        """Check that there is a folder for documents."""
-        if self.documents.is_symlink() or not self.documents.is_dir():
-            raise LedgerTamperedError(f"{self.documents} is not a folder, as it is in each ledger")
-
     def read_key(self) -> VerifierKey:
         """Return the verifier key in the folder, which proves nothing to a reader."""
         return VerifierKey.parse(self._read(self.vkey).decode(errors="replace").strip())
@@ -203,11 +202,11 @@ class Folder:
             return None
         return head if head.size == size + 1 and len(tail) <= _LINE_BYTES else None
 
-    def read_entries(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield the members of the first entries."""
+    def read_entries(self, count: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        """Yield the first entries, each as its line and its members."""
         with open_regular(self.entries) as stream:
             for seq, line in enumerate(read_lines(stream, count)):
-                yield read_members(line, seq)
+                yield line, read_members(line, seq)
 
     def _read(self, file: Path) -> bytes:
         try:

@@ -39,6 +39,7 @@ from sealpoint.admin.evidence.folder import (
     MAX_ENTRY_BYTES,
     Entry,
     Folder,
+    decode,
     digest_of,
     open_regular,
     read_lines,
@@ -48,10 +49,10 @@ from sealpoint.admin.evidence.folder import (
 from sealpoint.admin.evidence.note import Checkpoint, Signer, VerifierKey, open_checkpoint
 from sealpoint.admin.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.errors import (
-    EntryError,
     HeldError,
     LedgerSignerError,
     LedgerTamperedError,
+    MaintenanceError,
     NoteError,
     OutputError,
     stopping,
@@ -66,7 +67,6 @@ _RETRY_SECONDS: Final = 0.005
 _HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO does not wait
 _MAX_EDGE_BYTES: Final = 1 << 16
-_decode: Final = json.JSONDecoder().raw_decode
 _PENDING: Final = "entries.torn.new"
 _MAX_PENDING: Final = 1 << 20
 
@@ -223,7 +223,9 @@ class Writer:
     def add_document(self, data: bytes) -> str:
         """Write a document, and return the name by which an entry refers to it."""
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise EntryError(f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}")
+            raise MaintenanceError(
+                f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}"
+            )
         digest = digest_of(data)
         file = self._folder.document(digest)
         if not file.exists():
@@ -301,7 +303,7 @@ def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None
     """Return the tree if the last entry was completed: the edge is that of the checkpoint."""
     try:
         with open_regular(folder.edge) as stream:
-            found, _ = _decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
+            found, _ = decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
         edge = [base64.b64decode(node, validate=True) for node in found["edge"]]
         tree = Tree.from_edge(checkpoint.size, edge)
         if found["bytes"] == size and tree.root() == checkpoint.root:
@@ -318,7 +320,7 @@ def _read_last(entries: int, size: int) -> Entry | None:
     line = os.pread(entries, MAX_ENTRY_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
     try:
         return Entry(**read_members(line, size - 1))
-    except EntryError as error:
+    except LedgerTamperedError as error:
         raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.admin.keys.files import fsync_path, write_private
+from sealpoint.base.place import decode_value
 from sealpoint.crypto.signing import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, is_signed
 from sealpoint.errors import LedgerSignerError, NoteError, SignatureError, excerpt
 from sealpoint.keys.entry import LedgerTable
@@ -58,20 +59,10 @@ def require_name(name: str) -> str:
     return name
 
 
-def _decode_canonical(text: str) -> bytes:
-    """Return the bytes of base64; none if it has another form than `base64.b64encode` gives it."""
-    with suppress(ValueError):
-        data = base64.b64decode(text, validate=True)
-        # Python ignores the last bits of the last character: one value would have several forms.
-        if base64.b64encode(data).decode() == text:
-            return data
-    return b""
-
-
 def decode_base64(text: str, size: int, what: str) -> bytes:
     """Return the bytes of canonical base64."""
-    data = _decode_canonical(text)
-    if len(data) != size:
+    data = decode_value(text)
+    if data is None or len(data) != size:
         raise NoteError(f"{what} is not base64 of {size} bytes")
     return data
 
@@ -135,7 +126,6 @@ def open_note(note: bytes, key: VerifierKey) -> str:
 
 
 def _split(note: bytes) -> tuple[str, list[tuple[str, bytes, bytes]]]:
-    """Return the text of a note, and of each signature line the name, the key id and the signature."""
     if len(note) > MAX_BYTES:
         raise NoteError(f"a signed note has at most {MAX_BYTES} bytes, and this has {len(note)}")
     try:
@@ -153,8 +143,8 @@ def _split(note: bytes) -> tuple[str, list[tuple[str, bytes, bytes]]]:
 def _parse_line(line: str) -> tuple[str, bytes, bytes]:
     dash, _, rest = line.partition(" ")
     name, _, encoded = rest.partition(" ")
-    data = _decode_canonical(encoded)
-    if dash != "—" or not name or len(data) <= _ID_BYTES:
+    data = decode_value(encoded)
+    if dash != "—" or not name or data is None or len(data) <= _ID_BYTES:
         raise NoteError(f"{excerpt(line)} is not a signature line")
     return name, data[:_ID_BYTES], data[_ID_BYTES:]
 

@@ -19,12 +19,11 @@ from sealpoint.admin.evidence.note import (
 )
 from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.result import Result, describe_ring
-from sealpoint.errors import KeyRingError
+from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.utc import now
 
-DRIFT: Final = "ring.drift"
 _CHANGES: Final = ("key.", "ring.create")
 _MAX_RUNS: Final = 100
 
@@ -48,7 +47,8 @@ class Recorder:
         self._ids = {entry.id for entry in ring.entries}
         folder = Folder(table.folder)
         folder.require()
-        folder.require_documents()  # the end is recorded with one
+        if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end is recorded with one
+            raise LedgerTamperedError(f"{folder.documents} is not a folder, as it is in each ledger")
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
         self._template = make_template(run, self._ring)
 
@@ -90,7 +90,7 @@ class Recorder:
         subject: dict[str, Any] = {"was": last.ring.get("digest")}
         if during := _unended(self._ledger.folder, writer.state.head.size):
             subject["during"] = during
-        writer.add(replace(template, event=DRIFT, outcome="found", subject=subject))
+        writer.add(replace(template, event="ring.drift", outcome="found", subject=subject))
 
     def _read_ring(self) -> set[str]:
         """Read the ring again, and return its ids.
@@ -111,7 +111,7 @@ class Recorder:
 def _unended(folder: Folder, size: int) -> list[str]:
     """Return the last runs of commands that change rings, of which no end is recorded."""
     runs = dict[str, None]()
-    for members in folder.read_entries(size):
+    for _, members in folder.read_entries(size):
         if members["event"].startswith(_CHANGES):
             if members["outcome"] == BEGUN:
                 runs[members["run"]] = None

@@ -38,7 +38,6 @@ from sealpoint.admin.evidence.note import (
 )
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.errors import (
-    EntryError,
     LedgerMissingError,
     LedgerTamperedError,
     NoteError,
@@ -101,7 +100,7 @@ class Verdict:
                 tail = stream.read(MAX_ENTRY_BYTES + 2)
         except FileNotFoundError:
             pass
-        except (EntryError, LedgerTamperedError) as error:
+        except LedgerTamperedError as error:
             self._refute(Reason.LEDGER_BROKEN, str(error))
             return
         finally:

@@ -209,11 +209,6 @@ def wrapped_text(blob: bytes, by: str, version: str | None, left: str | None = N
     return f"source = {{ {', '.join(shown)} }}"
 
 
-def removed_text(by: str) -> str:
-    """Return the line of the source of a destroyed key that was wrapped."""
-    return f'source = {{ wrapped = "", by = {_quote(by)} }}'
-
-
 def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)  # for printable text JSON is valid TOML
 

@@ -21,7 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, now_in_seconds, removed_text
+from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, now_in_seconds
 from sealpoint.admin.keys.files import fsync_path
 from sealpoint.errors import (
     FilePermissionsError,
@@ -263,7 +263,7 @@ def _mark(ring: LockedRing, entry: RingEntry, outcome: str, waived: Sequence[str
         else:
             key["material"] = outcome
         if entry.source == WrappedSource.kind:
-            key["source"] = parse(removed_text(entry.wrapper or ""))["source"]
+            key["source"] = parse(f'source = {{ wrapped = "", by = "{entry.wrapper}" }}')["source"]
         if waived:
             key["waived"] = list(waived)
 

@@ -197,35 +197,22 @@ def promote_key(
         if require is not None:
             require(ring, key)
 
-    return _change_state(path, key_id, KeyState.ACTIVE, require_material)
+    return change_state(path, key_id, KeyState.ACTIVE, require_material)
 
 
-def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None) -> None:
-    """Disable a decrypt-only or compromised key. A disabled key is not changed."""
-    _change_state(path, key_id, KeyState.DISABLED, require)
-
-
-def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
-    """Let a disabled key open again: as compromised if it was compromised, otherwise as decrypt-only.
-
-    A key that opens is not changed.
-    """
-    _change_state(path, key_id, KeyState.DECRYPT_ONLY, lambda ring, entry: ring.load_key(entry.id))
-
-
-def compromise_key(path: str | PathLike[str] | None, key_id: str) -> None:
-    """Mark a key as compromised: it opens, and never seals again. A compromised key is not changed."""
-    _change_state(path, key_id, KeyState.COMPROMISED, None)
-
-
-def _change_state(
-    path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None
+def change_state(
+    path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None = None
 ) -> str | None:
-    """Change the state of a key that is in another one. Return the id of the key that was active before."""
+    """Change the state of a key that is in another one. Return the id of the key that was active before.
+
+    A disabled key opens again as compromised if it was compromised, otherwise as decrypt-only.
+    """
     with lock_ring(path) as ring:
         entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
         if entry.state is not state:
             entry.require_transition(COMMANDS[state])
+            if state is KeyState.DECRYPT_ONLY:
+                ring.parsed.load_key(key_id)
             if require is not None:
                 require(ring.parsed, entry)
             now = now_in_seconds()
@@ -253,17 +240,17 @@ def _set_state(tree: Any, key_id: str, state: KeyState, before: str | None, now:
     key["state"] = state.value
 
 
-def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
-    """Load the material of each key that is not destroyed, compare it, and return the problem of each."""
+def check_ring(
+    path: str | PathLike[str] | None = None,
+) -> tuple[dict[str, KeyRingError | None], KeyRingError | None]:
+    """Load and compare the material of each key that is not destroyed, and of the index key.
+
+    Return the problem of each key by its id, and that of the index key.
+    """
     ring = RingFile(path)
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
-    return {key_id: _find_problem(partial(ring.load_key, key_id)) for key_id in ids}
-
-
-def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
-    """Load the material of the index key, if there is one, compare it, and return the problem."""
-    material = RingFile(path).make_index()
-    return None if material is None else _find_problem(material.load)
+    found = {key_id: _find_problem(partial(ring.load_key, key_id)) for key_id in ids}
+    return found, None if ring.index is None else _find_problem(ring.index)
 
 
 def _find_problem(load: Callable[[], object]) -> KeyRingError | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -69,25 +69,14 @@ def rewrap_keys(
     return named
 
 
-@dataclass(frozen=True, slots=True)
-class WrapperCheck:
-    """What a wrapper did when it was tried."""
-
-    id: str
-    kind: str
-    location: str
-    version: str | None
-    problem: str | None  # what it did not do, or what the service says of its key
-    is_failing: bool  # whether keys will not be unwrapped, now or soon
-
-
 def check_wrappers(
     path: str | PathLike[str] | None = None, unwrapped: Collection[str] = ()
-) -> list[WrapperCheck]:
-    """Wrap and unwrap 32 random bytes by each wrapper, and ask for the state of its key.
+) -> list[dict[str, Any]]:
+    """Wrap and unwrap 32 random bytes by each wrapper, ask for the state of its key, and return what it did.
 
-    Wrappers in ``unwrapped`` have just unwrapped a key: they may refuse to wrap, since hosts of agents need
-    no right to that.
+    ``problem`` is what a wrapper did not do, or what its service says of the key; if it ``is_failing``, keys
+    will not be unwrapped, now or soon. Wrappers in ``unwrapped`` have just unwrapped a key: they may refuse
+    to wrap, since hosts of agents need no right to that.
     """
     ring = RingFile(path)
     context = WrapContext(ring.wrappers.ring or "unnamed", "keys-check")
@@ -105,7 +94,14 @@ def check_wrappers(
             problem = problem or str(error).removeprefix(f"{one.name}: ")
         problem, is_failing = state.problem or problem, is_failing or state.problem is not None
         found.append(
-            WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, state.version, problem, is_failing)
+            {
+                "id": one.id,
+                "kind": one.wrapper.kind,
+                "location": one.wrapper.location,
+                "version": state.version,
+                "problem": problem,
+                "is_failing": is_failing,
+            }
         )
     return found
 

@@ -142,9 +142,9 @@ class Audit:
     @property
     def is_silent(self) -> bool:
         """Whether nothing but the values is readable either, except known keys of metadata."""
-        fields = any(each.known is None for each in self.metadata.fields)
-        others = fields or self.metadata.unreadable or self.metadata.other_rows
-        return not (others or self.addresses or any(part.kind != "null" for part in self.inline))
+        found = self.metadata
+        has_others = found.unreadable or found.other_rows or any(each.known is None for each in found.fields)
+        return not (has_others or self.addresses or any(part.kind != "null" for part in self.inline))
 
 
 def audit(

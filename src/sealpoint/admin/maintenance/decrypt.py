@@ -316,5 +316,7 @@ def _make_folder(out: Path) -> PrivateFolder:
 
 
 def _too_long(out: Path) -> OutputError:
-    hint = "choose a shorter name: temporary files beside the output have longer ones"
-    return OutputError(f"{excerpt(str(out))} is too long", hint=hint)
+    return OutputError(
+        f"{excerpt(str(out))} is too long",
+        hint="choose a shorter name: temporary files beside the output have longer ones",
+    )

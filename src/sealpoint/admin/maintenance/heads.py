@@ -125,8 +125,7 @@ class HeadCheck(Observer):
             # `adopt` may have added it meanwhile, or the database is later than the clock.
             self._identities, self._clock = self._store.identities, self._store.find([]).clock
         if error := claim_error(named, self._identity, self._identities, self._clock):
-            is_other = isinstance(error, WrongThreadStoreError)
-            kind = Difference.OTHER_STORE if is_other else Difference.BEHIND
+            kind = Difference.OTHER_STORE if isinstance(error, WrongThreadStoreError) else Difference.BEHIND
             self._failures.append(self._finding(kind, spot, error))
 
     def findings(self) -> Iterable[Failure]:
@@ -164,8 +163,7 @@ class HeadCheck(Observer):
             mac = head.mac if state == UNOPENED else self._rows.adopted_mac(head.spot, state)
             standing = standing_of(head, mac, is_bound=state != UNBOUND)
             if standing is Standing.UNKNOWN:
-                replaced = self._store.replaced(head.spot)
-                standing = standing_of(head, mac, is_bound=True, replaced=replaced)
+                standing = standing_of(head, mac, is_bound=True, replaced=self._store.replaced(head.spot))
             if standing is not Standing.PRESENT:
                 return Difference.PUT_BACK if standing is Standing.ABSENT else Difference.EARLIER
         if head.kind is Kind.LEAVING:

@@ -32,7 +32,7 @@ from sealpoint.admin.maintenance.workers import (
     run_in_processes,
 )
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.crypto.tag import Kind
+from sealpoint.crypto.tag import PICKLE, Kind
 from sealpoint.errors import LockedError, ScrubError, SealpointError, StoppedError
 from sealpoint.keys.state import LEGACY
 
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
     """Return what a job does with values; ``is_done`` if sealed ones are as they are to be."""
     if share.is_skipped:
-        return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
+        return Action.PICKLE if share.types[0] == PICKLE else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if options.allow_plaintext else Action.NEEDS_PLAINTEXT
     if share.kind is Kind.UNKNOWN:
@@ -171,12 +171,11 @@ class Job:
 
         What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
         """
-        shares, ring = status(self._store, damage=damage), self._cipher.ring
-        active = ring.require_active().id if shares else None
-        return [
-            Step(share, action_of(share, ring, self._options, is_done=share.key_id == active))
-            for share in shares
-        ]
+        return [Step(share, self._action(share)) for share in status(self._changed, damage=damage)]
+
+    def _action(self, share: Share) -> Action:
+        ring = self._cipher.ring
+        return action_of(share, ring, self._options, is_done=share.key_id == ring.require_active().id)
 
     def run(self, stop: Stop, report: Report) -> Outcome:
         """Rotate, verify and scrub, while the store is held."""
@@ -241,7 +240,7 @@ class Job:
             self._report(event)
 
     def _count_left(self) -> None:
-        left = outstanding(self._store, self._cipher.ring.require_active().id)
+        left = outstanding(self._changed, self._cipher.ring.require_active().id)
         self._outcome.left = sum(count.rows for count in left)
         self._outcome.remaining = self.plan() if self._outcome.left else []
 
@@ -270,7 +269,7 @@ class Job:
             outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.fragments)
             outcome.note_lock(outcome.scrubbed.lock_seconds)
             if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
-                with closing(SqliteRows(path)) as self._store:
+                with closing(SqliteRows(path)) as self._changed:
                     self._count_left()
         except (ScrubError, StoppedError) as error:
             outcome.note_lock(getattr(error, "lock_seconds", 0.0))

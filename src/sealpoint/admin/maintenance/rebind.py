@@ -13,28 +13,27 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_decodable, require_readable
-from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
     Events,
     Replacement,
     RowStore,
-    WholeRowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.job import Action, Job, Step, action_of
+from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
 from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
-from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.maintenance.status import Share
 from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
-from sealpoint.crypto import KeyRing, Opened, RingCipher
+from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import ConfigError, MetadataError, RowError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
 from sealpoint.sealed.layout import Inline, Sentinels
 from sealpoint.sealed.rows import (
     PLAIN,
@@ -139,8 +138,8 @@ class Binder:
         kept = {name: document[name] for name in ("v", "id") if name in document}
         marks = {name: True for name in sorted(beside["channels"]) if found.get(name) is True}
         row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
-        stored = _to_json("metadata", frame), _to_json("checkpoint", row)
-        return Replacement(None, None, header["parent"], *stored)
+        metadata = _to_json("metadata", frame)
+        return Replacement(None, None, header["parent"], metadata, _to_json("checkpoint", row))
 
     def revise(self, cell: Cell) -> Replacement | None:
         """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
@@ -187,8 +186,8 @@ class Binder:
         document = self._rows.serde.decode(*opened.typed)
         restored, _ = restore(header, document, beside["document"], cell.where.names["checkpoint_id"])
         metadata = decode_metadata(encode_metadata(header["metadata"]))  # without lone surrogates
-        stored = as_json("metadata", metadata), _to_json("checkpoint", restored)
-        return Replacement(None, None, parent, *stored)
+        stored = as_json("metadata", metadata)
+        return Replacement(None, None, parent, stored, _to_json("checkpoint", restored))
 
     def _opened(self, cell: Cell) -> Parts:
         parts, beside = self._opener.parts(cell), cell.where.beside
@@ -299,8 +298,7 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
     if not options.unbind or options.allow_thread_store:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
-    columns = [column for column in store.columns if column.has_headers]
-    for cell in cells_of(store, columns, selection):
+    for cell in cells_of(store, [column for column in store.columns if column.has_headers], selection):
         parts = parts_of(Opener(cipher), cell)  # one that does not open is named when it is to be changed
         if parts and "store" in (parts.header or ()):
             raise remembered()
@@ -318,8 +316,9 @@ def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, byt
 
 def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, writable: bool) -> WholeRowStore:
     sentinel = None if options.unbind else sealing_sentinels(cipher)
-    opening = kind_of(database).open_whole
-    return opening(database, writable=writable, thread_id=options.thread_id, sentinel=sentinel)
+    return kind_of(database).open_whole(
+        database, writable=writable, thread_id=options.thread_id, sentinel=sentinel
+    )
 
 
 def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
@@ -329,15 +328,6 @@ def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
         raise TypeError(f"options are {type(options).__name__}")
     with closing(_open_rows(assignment.url, cipher, options, writable=True)) as store:
         yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
-
-
-def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
-    if is_bound(share) is not options.unbind:
-        examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
-        return Action.INDEX if examined else Action.NONE
-    if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
-        return Action.ROTATE
-    return action_of(share, ring, options, is_done=False)
 
 
 def is_bound(share: Share) -> bool:
@@ -373,10 +363,14 @@ class RebindJob(Job):
         super().require_fitting()
         require_not_remembered(self._store, self._cipher, self._options)
 
-    def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
-        """Return what the job would do with the rows. See `Job.plan`."""
-        shares, ring = status(self._rows, damage=damage), self._cipher.ring
-        return [Step(share, _action(share, ring, self._options)) for share in shares]
+    def _action(self, share: Share) -> Action:
+        options = self._options
+        if is_bound(share) is not options.unbind:
+            examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
+            return Action.INDEX if examined else Action.NONE
+        if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
+            return Action.ROTATE
+        return action_of(share, self._cipher.ring, options, is_done=False)
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         options = replace(self._options, allow_thread_store=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
-from sealpoint.admin.databases.rows import BATCH, Batch, RowStore
+from sealpoint.admin.databases.rows import BATCH, Batch, Failures, RowStore
 from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.keys.entry import RingEntry
@@ -136,6 +136,12 @@ def applying(reasons: Mapping[R, object]) -> list[R]:
     return [reason for reason, applies in reasons.items() if applies]
 
 
+def failure_reasons(failures: Failures) -> list[Reason]:
+    """Return why an answer with these is no: with another ring, values whose key is missing may open."""
+    lacks_keys = failures.lacks_keys_only
+    return [Reason.KEYS_MISSING if lacks_keys else Reason.VALUES_FAILED] if failures.count else []
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file that others read, a pin or a report, in one step; one that is there is replaced.
 
@@ -162,7 +168,8 @@ class Result:
         self._command = command
         self._began = now()
         self._options = dict(options or {})
-        self._ring: dict[str, Any] | None = None
+        # The ring whose keys, or whose word about keys, the run goes by.
+        self.ring: dict[str, Any] | None = None
         self._reasons = set[Reason]()
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
@@ -186,10 +193,6 @@ class Result:
         self.add(Reason.TABLES_MISSING, when=bool(store.missing_tables))
         self._parts.append(found)
         return found
-
-    def uses_ring(self, file: Path, entries: Sequence[RingEntry]) -> None:
-        """Record the ring whose keys, or whose word about keys, the run goes by."""
-        self._ring = {"file": str(file), **describe_ring(entries)}
 
     def add(self, *reasons: Reason, when: bool = True) -> None:
         """Record why ``ok`` is not true, if ``when``."""
@@ -227,7 +230,7 @@ class Result:
 
     def tail(self) -> dict[str, Any]:
         """Return what is known when a run ends."""
-        return {"ring": self._ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
+        return {"ring": self.ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the whole object around what the command found."""

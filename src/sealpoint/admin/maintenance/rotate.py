@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection
 from sealpoint.admin.databases.rows import (
@@ -54,12 +54,14 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     usable = [key.id for key in ring.keys if key.state.opens and key.id in named]
     cipher = RingCipher(ring, follow=False)
     found = {key_id: try_rows(store, cipher, key_id) for key_id in usable}
-    refuted = [key_id for key_id in usable if found[key_id].is_refuted]
-    suspects = refuted
     # A ring that opens some rows belongs to the database. Its active key must still be right, because
     # everything is sealed under it from now on.
-    if any(tried.opens for tried in found.values()):
-        suspects = [one for one in refuted if one == ring.active_id and found[one].unopened > MAX_DAMAGED]
+    is_ours = None in found.values()
+    suspects = [
+        key_id
+        for key_id, unopened in found.items()
+        if unopened and (not is_ours or (key_id == ring.active_id and unopened > MAX_DAMAGED))
+    ]
     if suspects:
         key_id = ring.active_id if ring.active_id in suspects else suspects[0]
         raise WrongRingError(
@@ -69,21 +71,11 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
         raise WrongRingError(f"the ring has none of the keys that {store.name} has rows under")
 
 
-class Tried(NamedTuple):
-    """The result of opening some rows under a key."""
+def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:
+    """Open rows under a key, up to `SAMPLE_ROWS` of each column, until one opens.
 
-    opens: bool
-    # How many before it are not as they were sealed, or are under other material of this id.
-    unopened: int
-
-    @property
-    def is_refuted(self) -> bool:
-        """Whether rows were tried, and none opened."""
-        return self.unopened > 0 and not self.opens
-
-
-def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
-    """Open rows under a key, up to `SAMPLE_ROWS` of each column, until one opens."""
+    Return ``None`` then; else how many are not as they were sealed, or are under other material of this id.
+    """
     unopened = 0
     for column in store.columns:
         under = Selection(with_key=key_id, plaintext=False, legacy=False)
@@ -95,15 +87,15 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
             except SealpointError:  # an error of the row, independent of the key
                 continue
             else:
-                return Tried(opens=True, unopened=unopened)
-    return Tried(opens=False, unopened=unopened)
+                return None
+    return unopened
 
 
 def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
     """Refuse to seal under a key if rows under its id were sealed with another one: a host made its own."""
     cipher = RingCipher(KeyRing([key]), follow=False)
     for store in stores:
-        if try_rows(store, cipher, key.id).is_refuted:
+        if try_rows(store, cipher, key.id):
             raise WrongRingError(
                 f"cannot promote {key.id!r}: {store.name} has rows under it, and none of those tried opens",
                 hint="another host has another key of this id: give both the same ring, or make a new key",

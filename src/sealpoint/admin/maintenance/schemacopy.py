@@ -21,7 +21,7 @@ from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, fa
 from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
-from sealpoint.base.place import KEY, Frame, read_frame
+from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
@@ -54,7 +54,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     metadata = row[column.name]
     if metadata is None or _QUOTED not in metadata:
         return Cell(None, None, Where(column, key))
-    frame = Frame(None, None)
+    tag, value = read_frame(None)
     # Not by `has_frame`: with what is sealed, metadata may be larger than metadata alone may be.
     try:
         document = parse_json(metadata)
@@ -63,11 +63,11 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     if isinstance(document, dict):
         if KEY not in document:
             return Cell(None, None, Where(column, key))
-        frame = read_frame(document.pop(KEY))
+        tag, value = read_frame(document.pop(KEY))
     beside = {"metadata": json.dumps(document)}
     if "parent_checkpoint_id" in row:
         beside["parent_checkpoint_id"] = row["parent_checkpoint_id"]
-    return Cell(frame.value, frame.tag, Where(column, key, None, beside))
+    return Cell(value, tag, Where(column, key, None, beside))
 
 
 def holds_value(cell: Cell) -> bool:

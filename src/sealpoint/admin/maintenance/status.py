@@ -45,11 +45,6 @@ class Share:
         """
         return _is_skipped(self.kind, self.types[0])
 
-    @property
-    def is_pickle(self) -> bool:
-        """Whether they are skipped because they are pickles, which run code when they are read."""
-        return self.is_skipped and self.types[0] == PICKLE
-
 
 def _is_skipped(kind: Kind, inner: str) -> bool:
     return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in READABLE

@@ -35,7 +35,7 @@ def promote_key(
         _require_listed(ring, listed)
         before = ring.active_id
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
-        require_unused(older, stores, f"cannot promote {key_id!r}")
+        _require_unused(older, stores, f"cannot promote {key_id!r}")
         require_opening(key, stores)
 
     return edit.promote_key(path, key_id, require)
@@ -48,13 +48,13 @@ def disable_key(
     *,
     listed: Sequence[str] | None = None,
 ) -> None:
-    """Disable a key, unless a database has rows under it. See `edit.disable_key`."""
+    """Disable a key, unless a database has rows under it. A disabled key is not changed."""
 
     def require(ring: RingFile, entry: RingEntry) -> None:
         _require_listed(ring, listed)
-        require_unused([entry], stores, f"cannot disable {key_id!r}")
+        _require_unused([entry], stores, f"cannot disable {key_id!r}")
 
-    edit.disable_key(path, key_id, require)
+    edit.change_state(path, key_id, KeyState.DISABLED, require)
 
 
 def destroy_key(
@@ -74,7 +74,7 @@ def destroy_key(
 
     def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
         _require_listed(ring, listed)
-        require_unused([entry], stores, f"cannot destroy {key_id!r}")
+        _require_unused([entry], stores, f"cannot destroy {key_id!r}")
         unrelated = next((store for store in stores if not is_related(store, ring.entries)), None)
         if unrelated is not None and not allow_unrelated:
             raise MaintenanceError(
@@ -96,18 +96,20 @@ def destroy_key(
 def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
     """Refuse a transition if the ring file was changed after its databases were opened."""
     if listed is not None and tuple(listed) != ring.databases:
-        hint = "check the change, then run the same command again"
-        raise HeldError(f"the [[database]] entries of {ring.origin.path} were changed meanwhile", hint=hint)
+        raise HeldError(
+            f"the [[database]] entries of {ring.origin.path} were changed meanwhile",
+            hint="check the change, then run the same command again",
+        )
 
 
-def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
-    """Refuse a transition while a store has rows under one of the keys."""
+def _require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
     for store in stores:
         counts = store.count()
         for entry in entries:
             if rows := rows_under(counts, entry):
-                message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
-                raise KeyInUseError(message, hint=_way_out(entry))
+                raise KeyInUseError(
+                    f"{what}: {store.name} has {rows} rows under {entry.id!r}", hint=_way_out(entry)
+                )
 
 
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:

@@ -123,8 +123,7 @@ def require_own_document(cell: Cell, opened: Opened) -> Any:
     if cell.where.column.in_json and isinstance(document, dict):
         document = {**document, "channel_values": {}}
     if not isinstance(document, Inert):
-        checkpoint_id = cell.where.names["checkpoint_id"]
-        require_document(document, checkpoint_id, lambda value: isinstance(value, Inert))
+        require_document(document, cell.where.names["checkpoint_id"], lambda value: isinstance(value, Inert))
     return document
 
 
@@ -174,8 +173,7 @@ def check_records(
 def _marks(record: Record) -> tuple[int, int | None]:
     """Return a number for a checkpoint, and one for its parent."""
     *thread, _ = record.place.values()
-    own = hash((*record.place.values(),))
-    return own, hash((*thread, record.parent)) if record.parent else None
+    return hash((*record.place.values(),)), hash((*thread, record.parent)) if record.parent else None
 
 
 def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
@@ -216,7 +214,8 @@ class Verification:
     """One run over a database, and what it has counted.
 
     Attributes:
-        covered: How many sealed values opened, by the label of their column and their key.
+        opened: How many sealed values opened, by their key.
+        covered: The same by the label of their column and their key.
         newest: The greatest id of a checkpoint with a value that opened, by key. A UUID of version 6, which
             names its time; it is the writer's.
         accepted: How many values were accepted although no key authenticates them or their type.
@@ -239,6 +238,7 @@ class Verification:
 
         With ``require_bound`` every value and checkpoint must be bound to its row, also if none is.
         """
+        self.opened = Counter[str]()
         self.covered = Counter[tuple[str, str]]()
         self.newest = dict[str, str]()
         self.accepted = self.legacy = self.bound = 0
@@ -259,14 +259,6 @@ class Verification:
             examine=self._examine,
             columns=[column.widened for column in read],
         )
-
-    @property
-    def opened(self) -> Counter[str]:
-        """How many sealed values opened under which key."""
-        found = Counter[str]()
-        for (_, key_id), values in self.covered.items():
-            found[key_id] += values
-        return found
 
     @property
     def unbound(self) -> Places:
@@ -335,6 +327,7 @@ class Verification:
             self.accepted += 1
             self.legacy += is_legacy(cell.tag)
         else:
+            self.opened[opened.key_id] += 1
             self.covered[cell.where.column.label, opened.key_id] += 1
             checkpoint_id = cell.where.names.get("checkpoint_id", "")
             if checkpoint_id > self.newest.get(opened.key_id, "") and DATED_ID.fullmatch(checkpoint_id):
@@ -343,8 +336,7 @@ class Verification:
     def _examine_header(self, cell: Cell, header: Header, document: Any) -> None:
         cell.require_same(header, self._tokens)
         if cell.where.column.in_json:
-            readable = decode_metadata(cell.where.beside["channel_versions"])
-            needs = versions_apart(header, document, readable)
+            needs = versions_apart(header, document, decode_metadata(cell.where.beside["channel_versions"]))
             self._needs |= {Need(cell.where.key, *need): cell for need in needs}
         if self._writes is not None:
             self._writes.add_checkpoint(cell, header)

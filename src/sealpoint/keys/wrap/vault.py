@@ -95,8 +95,7 @@ class Wrapper:
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
         """Encrypt key material, and try whether the server binds it to the context."""
-        text = b64encode(material).decode()
-        answer = call_in_time(self._ask, "encrypt_data", plaintext=text, associated_data=_encode(context))
+        answer = self._crypt("encrypt_data", context, plaintext=b64encode(material).decode())
         blob = str(answer.get("ciphertext")).encode()
         found = _BLOB.fullmatch(blob)
         if found is None:
@@ -115,9 +114,7 @@ class Wrapper:
         """Decrypt a wrapped key."""
         if not _BLOB.fullmatch(blob):
             raise WrappedKeyError("the wrapped key is not a ciphertext of transit (vault:vN:...)")
-        answer = call_in_time(
-            self._ask, "decrypt_data", ciphertext=blob.decode(), associated_data=_encode(context)
-        )
+        answer = self._crypt("decrypt_data", context, ciphertext=blob.decode())
         with suppress(TypeError, ValueError):
             return b64decode(answer.get("plaintext", "-"), validate=True)
         raise KeyUnavailableError("the server's answer is not a plaintext of transit")
@@ -127,6 +124,10 @@ class Wrapper:
         key = call_in_time(self._ask, "read_key")
         version = key.get("latest_version")
         return WrapperState(None if version is None else str(version), _find_problem(key))
+
+    def _crypt(self, method: str, context: WrapContext, **sent: str) -> dict[str, Any]:
+        associated = b64encode(context.to_bytes()).decode()
+        return call_in_time(self._ask, method, associated_data=associated, **sent)
 
     def _ask(self, method: str, **sent: str) -> dict[str, Any]:
         exceptions = load_sdk("hvac", "vault").exceptions
@@ -176,10 +177,6 @@ class Wrapper:
             proxies={"http": None, "all": None} if address.startswith("http:") else None,
             namespace=self.namespace or os.environ.get("VAULT_NAMESPACE"),
         )
-
-
-def _encode(context: WrapContext) -> str:
-    return b64encode(context.to_bytes()).decode()
 
 
 def _find_fault(address: str) -> str | None:

@@ -21,7 +21,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, Self, TypeVar
 
 from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
 
@@ -88,6 +88,19 @@ class Wrapper(Protocol):
 
     kind: ClassVar[str]
     """The name of the kind in a ring file."""
+
+    @classmethod
+    def parse(cls, table: Mapping[str, object], where: str, folder: Path, /) -> Self:
+        """Make a wrapper of its table in a ring file. No SDK is imported, no service asked.
+
+        Args:
+            table: The fields of the kind: the table without ``id`` and ``kind``.
+            where: Names the table in messages.
+            folder: The folder of the ring file, for relative paths.
+
+        Raises:
+            RingFileError: If a field is unknown, missing, or of the wrong type.
+        """
 
     @property
     def location(self) -> str:
@@ -194,27 +207,11 @@ BUILT_IN: Final[Mapping[str, str]] = {
 }
 
 
-class WrapperKind(Protocol):
-    """What a kind provides: a class whose instances are wrappers."""
-
-    def parse(self, table: Mapping[str, object], where: str, folder: Path, /) -> Wrapper:
-        """Make a wrapper of its table in a ring file (a classmethod). No SDK is imported, no service asked.
-
-        Args:
-            table: The fields of the kind: the table without ``id`` and ``kind``.
-            where: Names the table in messages.
-            folder: The folder of the ring file, for relative paths.
-
-        Raises:
-            RingFileError: If a field is unknown, missing, or of the wrong type.
-        """
-
-
 def parse_wrapper(kind: str, table: Mapping[str, object], where: str, folder: Path) -> Wrapper:
     """Make the wrapper that a table of a ring file describes."""
     if kind in BUILT_IN:
-        made: Wrapper = import_module(BUILT_IN[kind]).Wrapper.parse(table, where, folder)
-        return made
+        built_in: type[Wrapper] = import_module(BUILT_IN[kind]).Wrapper
+        return built_in.parse(table, where, folder)
     found = entry_points(group=GROUP)
     named = [point for point in found if point.name == kind]
     if len(named) > 1:
@@ -225,7 +222,7 @@ def parse_wrapper(kind: str, table: Mapping[str, object], where: str, folder: Pa
         hint = f"correct 'kind', or install the package that provides it; installed: {known}"
         raise RingFileError(f"{where}: there is no kind of wrapper {excerpt(kind)}", hint=hint)
     try:
-        found_kind: WrapperKind = named[0].load()
+        found_kind: type[Wrapper] = named[0].load()
     except (ImportError, AttributeError) as error:
         problem = f"kind {excerpt(kind)} cannot be loaded from {named[0].value}: {type(error).__name__}"
         raise RingFileError(f"{where}: {problem}", hint="install its package again") from None

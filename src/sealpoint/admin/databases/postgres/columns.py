@@ -247,21 +247,17 @@ class Pass:
 
 def condition(access: Access, primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
     """Return the condition after WHERE: `Selection.takes` in SQL."""
-    tag, parts, parameters = f"coalesce({access.tag}, '')", [access.holds], []
+    tag, parts = f"coalesce({access.tag}, '')", [access.holds]
 
     def ends_with(end: str) -> str:
         return f"right({tag}, {len(end)}) = convert_from(decode('{end.encode().hex()}', 'hex'), 'UTF8')"
 
     if after is not None:
         parts.append(f"({primary}) > ({places(after)})")
-        parameters.extend(after)
     is_bound = f"strpos(substr({tag}, strpos({tag}, '{SEALED_MARK}') + 1), '{BOUND_MARK}') > 0"
     is_sealed = f"strpos({tag}, '{SEALED_MARK}') > 0"
-    parts += selection.conditions(f"({is_sealed})", f"({is_sealed} AND {is_bound})", ends_with)
-    if selection.thread_id is not None:
-        parts.append("thread_id = %s")
-        parameters.append(selection.thread_id)
-    return " AND ".join(parts), tuple(parameters)
+    parts += selection.conditions(f"({is_sealed})", f"({is_sealed} AND {is_bound})", ends_with, "%s")
+    return " AND ".join(parts), (*(after or ()), *selection.parameters)
 
 
 def size_of(access: Access) -> str:

@@ -60,8 +60,7 @@ class Snapshot:
             if max(sizes) > (MAX_VALUE_BYTES,):
                 raise oversized()
             for rows in _groups([size for (size,) in sizes], batch.size_bytes):
-                found = self._fetch("rows", table, rows)
-                yield [dict(zip(columns, row, strict=True)) for row in found]
+                yield [dict(zip(columns, row, strict=True)) for row in self._fetch("rows", table, rows)]
 
     def _fetch(self, cursor: str, table: str, rows: int) -> list[tuple[Any, ...]]:
         statement = f"FETCH {rows:d} FROM sealpoint_{cursor}_{table}".encode()
@@ -141,8 +140,10 @@ class NewSchema:
         _require_possible(name)
         for table in NAMES:
             if table not in found.layouts:
-                hint = "let LangGraph create it: call setup() of the saver, then run the command again"
-                raise SchemaError(f"the schema lacks table {table!r}", hint=hint)
+                raise SchemaError(
+                    f"the schema lacks table {table!r}",
+                    hint="let LangGraph create it: call setup() of the saver, then run the command again",
+                )
         self.name, self._layouts = name, found.layouts
         self._connection, _ = connect(url, writable=True)
         try:
@@ -217,13 +218,16 @@ class NewSchema:
         except (errors.DuplicateSchema, errors.UniqueViolation):
             raise OutputError(f"schema {shown} is there already", hint=_EXISTS_HINT) from None
         except errors.UntranslatableCharacter:
-            what = f"schema name {shown} is not in the encoding of the server"
-            raise OutputError(what, hint=_NAME_HINT) from None
+            raise OutputError(
+                f"schema name {shown} is not in the encoding of the server", hint=_NAME_HINT
+            ) from None
         except errors.LockNotAvailable:
             raise HeldError(f"another session is creating schema {shown}") from None
         except errors.InsufficientPrivilege:
-            hint = "grant it CREATE on the database, or connect as a role that has it"
-            raise AccessError("the role may not create a schema in the database", hint=hint) from None
+            raise AccessError(
+                "the role may not create a schema in the database",
+                hint="grant it CREATE on the database, or connect as a role that has it",
+            ) from None
 
     def _revoke_rights(self) -> None:
         from psycopg.sql import SQL, Identifier

@@ -227,10 +227,9 @@ class PostgresRows(CheckedTables):
                 return self._unread(column, bound.key, oversized())
             return self._cells(column, after, bound, selection)
 
-        def alone(bound: Bound) -> list[Cell]:
-            return self._alone(column, bound.key)
-
-        bound, found = self._batch(column, READ, after, selection, batch, cells, alone)
+        bound, found = self._batch(
+            column, READ, after, selection, batch, cells, lambda bound: self._alone(column, bound.key)
+        )
         return Page(found or (), bound.next if bound else None)
 
     def _batch(
@@ -346,8 +345,7 @@ class PostgresRows(CheckedTables):
             return self._unread(column, key, SealedValueError(what, hint=hint))
 
     def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
-        found = self._at(column, key, self._access(column).name)
-        return [cell._replace(value=error) for cell in found]
+        return [cell._replace(value=error) for cell in self._at(column, key, self._access(column).name)]
 
     def _at(self, column: Column, key: tuple[Any, ...], columns: str) -> list[Cell]:
         statement = f"""
@@ -449,8 +447,7 @@ class PostgresRows(CheckedTables):
         return self._fetch(column, statement, (*parameters, *bound.key))
 
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
-        found = self.select(column.table, statement, parameters)
-        return list(self._access(column).cells(found))
+        return list(self._access(column).cells(self.select(column.table, statement, parameters)))
 
     def _primary(self, column: Column) -> str:
         return ", ".join(self._found.layouts[column.table].primary)

@@ -33,7 +33,15 @@ from sealpoint.admin.databases.postgres.connection import (
     translate_errors,
 )
 from sealpoint.errors import SchemaError, excerpt
-from sealpoint.postgres import TABLES, Layout, Row, layout_of, refuse_schema, require_plain
+from sealpoint.postgres import (
+    TABLES,
+    Layout,
+    Row,
+    layout_of,
+    refuse_schema,
+    require_plain,
+    require_psycopg,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -246,12 +254,12 @@ class CheckedTables:
                 if self._guard is not None:
                     self._hold(self._guard, *tables)
                 nowait = "" if self._guard is None else "NOWAIT"
-                locking = _over(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}", self._found, tables)
-                self.connection.execute(locking, prepare=False)
+                locking = f"BEGIN {kind}; LOCK TABLE ONLY {{}} IN {mode} MODE {nowait}"
+                self.connection.execute(_named(locking, self._found, *tables), prepare=False)
                 if more:  # a guard would exclude this session too, which is to change them
                     own = mode if self._guard is None else _EXCLUDE
-                    locking = _over(f"LOCK TABLE {{}} IN {own} MODE {nowait}", self._found, more)
-                    self.connection.execute(locking)
+                    locking = f"LOCK TABLE ONLY {{}} IN {own} MODE {nowait}"
+                    self.connection.execute(_named(locking, self._found, *more))
                 break
             except LockNotAvailable:
                 if self._guard is None or monotonic() > end:
@@ -262,10 +270,10 @@ class CheckedTables:
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
         """Let the guard exclude changes of the schema's name, and of the tables after current changes."""
-        lock = f"LOCK TABLE {{}} IN {_EXCLUDE} MODE;" if tables else ""
+        lock = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;" if tables else ""
         statements = f"BEGIN; {lock} {_KEEP_NAME.format(self._found.schema_oid)}"
         # Several statements in one string cannot be prepared.
-        guard.execute(_over(statements, self._found, tables), prepare=False)
+        guard.execute(_named(statements, self._found, *tables), prepare=False)
 
     def _end(self) -> None:
         _roll_back(self.connection)
@@ -288,28 +296,20 @@ class CheckedTables:
             raise refuse_schema("the schema was changed while its tables were read")
 
 
-def _over(statement: str, found: Found, tables: Sequence[str]) -> Composed:
-    """Return a statement with tables for ``{}``, without those that inherit from them."""
-    from psycopg.sql import SQL, Identifier
-
-    only = (SQL("ONLY {}").format(Identifier(found.schema, table)) for table in tables)
-    return SQL(statement).format(SQL(", ").join(only))
-
-
-def _named(statement: str, found: Found, table: str) -> Composed:
+def _named(statement: str, found: Found, *tables: str) -> Composed:
+    """Return a statement with tables for ``ONLY {}``: without those that inherit from them."""
     from psycopg.sql import SQL, Identifier
 
     named = {"blobs": "checkpoint_blobs", "checkpoints": "checkpoints"}
     others = {name: Identifier(found.schema, other) for name, other in named.items()}
-    return SQL(statement).format(Identifier(found.schema, table), **others)
+    listed = SQL(", ONLY ").join(Identifier(found.schema, table) for table in tables)
+    return SQL(statement).format(listed, **others)
 
 
 def _roll_back(connection: Connection[Any] | None) -> None:
     """Roll back the open transaction, if any; a closed session has none."""
-    from psycopg import Error
-    from psycopg.pq import TransactionStatus
-
-    is_open = TransactionStatus.INTRANS, TransactionStatus.INERROR
-    if connection is not None and connection.info.transaction_status in is_open:
-        with suppress(Error):
+    psycopg = require_psycopg()
+    status = psycopg.pq.TransactionStatus
+    if connection is not None and connection.info.transaction_status in (status.INTRANS, status.INERROR):
+        with suppress(psycopg.Error):
             connection.execute("ROLLBACK")

@@ -136,8 +136,7 @@ class PostgresWholeRows(PostgresRows):
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
         if column is not CHECKPOINTS:
             return super()._fetch(column, statement, parameters)
-        found = self.select(column.table, statement, parameters, is_last=False)
-        cells = [*self._access(column).cells(found)]
+        cells = [*self._access(column).cells(self.select(column.table, statement, parameters, is_last=False))]
         # By a statement of its own: it sees what was committed before the rows were locked.
         keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
         stored = {tuple(key): names for *key, names in self.select(column.table, _CHANNELS, keys)}

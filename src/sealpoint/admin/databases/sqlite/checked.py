@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +29,7 @@ from sealpoint.errors import (
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import FOREIGN, Budget, capacity_bytes, translated
+from sealpoint.sqlitefile.guard import Budget, capacity_bytes
 from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
@@ -95,15 +95,6 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     return connection
 
 
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Raise our own errors for those of SQLite, including temporary conditions."""
-    try:
-        yield
-    except FOREIGN as error:
-        raise _stopped(error) or translated(error) from None
-
-
 def _stopped(error: Exception) -> StoppedError | None:
     if isinstance(error, MemoryError):
         return StoppedError("no memory for a value of this size, or of a damaged file")
@@ -114,6 +105,8 @@ def _stopped(error: Exception) -> StoppedError | None:
             return kind(cause, hint=hint)
     return None
 
+
+translate_errors: Final = partial(guard.translate_errors, _stopped)
 
 _CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
@@ -225,11 +218,8 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
         return f"substr(CAST({text} AS BLOB), -{len(data)}) = X'{data.hex()}'"
 
     is_bound = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
-    parts, parameters = [*selection.conditions(f"({mark} > 0)", is_bound, ends_with)], list[Any]()
-    if selection.thread_id is not None:
-        parts.append("thread_id = ?")
-        parameters.append(selection.thread_id)
-    return "".join(f" AND {part}" for part in parts), tuple(parameters)
+    parts = selection.conditions(f"({mark} > 0)", is_bound, ends_with, "?")
+    return "".join(f" AND {part}" for part in parts), selection.parameters
 
 
 Result = TypeVar("Result")
@@ -287,7 +277,7 @@ class CheckedFile:
             if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
                 raise StoppedError("SQLite ended the transaction in which the file was read")
         finally:
-            self.roll_back()
+            self._roll_back()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:
@@ -301,7 +291,7 @@ class CheckedFile:
                 yield cursor
             finally:
                 if is_ours:
-                    self.roll_back()
+                    self._roll_back()
 
     def change(self, replace: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Replace rows, and return how many have changed. The commit runs in another thread, see `settle`."""
@@ -315,7 +305,7 @@ class CheckedFile:
                 start = perf_counter()
                 changed = cursor.executemany(f"UPDATE {replace}", rows).rowcount
             except BaseException:
-                self.roll_back()
+                self._roll_back()
                 raise
         self._commit = self._behind.submit(self._end, start)
         return changed
@@ -325,7 +315,7 @@ class CheckedFile:
             try:
                 self.connection.execute("COMMIT")
             except BaseException:
-                self.roll_back()
+                self._roll_back()
                 raise
             self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
             # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
@@ -351,8 +341,7 @@ class CheckedFile:
             self._behind.shutdown()
             self.connection.close()
 
-    def roll_back(self) -> None:
-        """Roll back the open transaction, if any."""
+    def _roll_back(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 

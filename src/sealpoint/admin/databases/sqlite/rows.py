@@ -175,8 +175,7 @@ class SqliteRows(CheckedFile):
         """Yield what is readable in key columns. See `RowStore.key_texts`."""
         for table in sorted(self._present):
             for column in NAMED[table]:
-                has_it = column != "task_path" or self.has_task_path
-                if has_it and only in (None, column):
+                if (column != "task_path" or self.has_task_path) and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
 
     def _texts(self, table: str, column: str) -> Iterator[str]:
@@ -232,11 +231,10 @@ class SqliteRows(CheckedFile):
             page = ahead[3]
         else:
             page = self.read(column, after, selection, batch)
-        access, updates = self._access(column), []
-        for cell in page.cells:
-            changed = change(cell)
-            if changed is not None:
-                updates.append(access.replacement(cell, *changed))
+        access = self._access(column)
+        updates = [
+            access.replacement(cell, *changed) for cell in page.cells if (changed := change(cell)) is not None
+        ]
         lock_seconds = self.settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
@@ -279,8 +277,10 @@ class SqliteRows(CheckedFile):
 
 def _require_file(path: str | PathLike[str]) -> None:
     if not fspath(path):  # `Path("")` is the current folder
-        hint = "name a SQLite file or a postgresql:// URL; a shell variable in its place may be unset"
-        raise DatabaseMissingError("the path of a database is empty", hint=hint)
+        raise DatabaseMissingError(
+            "the path of a database is empty",
+            hint="name a SQLite file or a postgresql:// URL; a shell variable in its place may be unset",
+        )
     try:
         mode = Path(path).stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -47,10 +47,6 @@ _HOLES_BYTES: Final = 64 * 1024 * 1024
 _STALE_LIMIT: Final = 0x2000
 
 
-class DamagedError(Exception):
-    """The file is not as the format says."""
-
-
 class Walk:
     """A walk over all pages of an open database file that is not empty."""
 
@@ -232,7 +228,7 @@ def _number(data: bytes, at: int, width: int = 4) -> int:
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise DamagedError
+        raise ValueError("the file is not as the format says")
 
 
 def main() -> int:
@@ -244,7 +240,7 @@ def main() -> int:
     try:
         walk = Walk(descriptor)
         walk.run()
-    except (DamagedError, IndexError):  # IndexError: a varint that goes past the end
+    except (ValueError, IndexError):  # IndexError: a varint that goes past the end
         return DAMAGED
     sys.stdout.write(str(walk.slack))
     return 0

@@ -18,7 +18,6 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sealpoint.admin.databases.rows import Failures
 from sealpoint.admin.evidence.report.sources import (
     MAX_NAME_CHARS,
     ORDER,
@@ -31,7 +30,7 @@ from sealpoint.admin.evidence.report.sources import (
 )
 from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.audit import audit_reasons
-from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer, applying
+from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer, applying, failure_reasons
 from sealpoint.base.checkpoint import UUID
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
@@ -186,11 +185,6 @@ def _of_parts(parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]])
     return {reason: [*names] for reason, names in reasons.items()}
 
 
-def _failure_reasons(failures: Failures) -> list[AnyReason]:
-    lacks_keys = failures.lacks_keys_only
-    return [Reason.KEYS_MISSING if lacks_keys else Reason.VALUES_FAILED] if failures.count else []
-
-
 def _whole(part: Part) -> list[AnyReason]:
     """Return why a database was not examined to its end, or has nothing to examine."""
     return applying(
@@ -207,7 +201,7 @@ def _read(part: Part) -> list[AnyReason]:
     if part.opening is None:
         return [*_whole(part), Reason.NOT_OPENED]
     early = applying({Reason.ENDED_EARLY: not part.opening.complete})
-    return [*_whole(part), *_failure_reasons(part.opening.failures), *early]
+    return [*_whole(part), *failure_reasons(part.opening.failures), *early]
 
 
 def _opens(part: Part) -> list[AnyReason]:
@@ -239,7 +233,7 @@ def _remembered(part: Part, why_not: AnyReason | None) -> list[AnyReason]:
         return [why_not]
     if part.heads is None:
         return [Reason.NOT_OPENED]
-    return [*part.heads.check.reasons(), *_failure_reasons(part.heads.failures)]
+    return [*part.heads.check.reasons(), *failure_reasons(part.heads.failures)]
 
 
 def _keys(entries: Sequence[RingEntry] | None, parts: Sequence[Part]) -> list[AnyReason]:
@@ -269,7 +263,6 @@ def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
     )
 
 
-_ALL: Final = "AES-256-GCM"
 _GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -309,7 +302,7 @@ def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
 
         return [LegacyAes.DESCRIPTION]
     suites = sorted({share.suite for share in shares if share.suite is not None})
-    return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or [_ALL]
+    return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or ["AES-256-GCM"]
 
 
 def _last_use(ids: Sequence[str]) -> str | None:
@@ -555,7 +548,6 @@ def _visible(text: object) -> str:
 
 
 def _short(text: object) -> str:
-    """Return the beginning of an id or a digest, marked as shortened."""
     whole = _plain(text)
     return whole if len(whole) <= _SHORT_CHARS else f"{whole[:_SHORT_CHARS]}…"
 

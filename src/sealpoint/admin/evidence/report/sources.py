@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import Failure, Failures, Progress, RowStore
-from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
+from sealpoint.admin.evidence.folder import Folder
 from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
@@ -29,14 +29,13 @@ from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import (
     DatabaseCorruptError,
-    EntryError,
     KeyRingError,
     LedgerTamperedError,
     RowError,
     SealpointError,
 )
 from sealpoint.keys.entry import RingEntry
-from sealpoint.keys.key import keyed_hash
+from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.state import LEGACY
 from sealpoint.merkle import Tree
 from sealpoint.threads.store import ThreadStore
@@ -90,8 +89,6 @@ MAX_THREADS: Final = 20
 
 # Maximum length of a name from a database.
 MAX_NAME_CHARS: Final = 200
-
-_PURPOSE: Final = "report"
 
 # Shows progress: how many values are done, and of how many.
 Move = Callable[[int, int], None]
@@ -272,7 +269,7 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
 def _open(opening: Opening, cipher: RingCipher, move: Move) -> None:
     key = None  # without an index key no thread is named
     with suppress(KeyRingError):
-        key = cipher.ring.index_key(_PURPOSE)
+        key = cipher.ring.index_key("report")
     for event in opening.run.events():
         if isinstance(event, Progress):
             opening.rows = event.rows
@@ -289,7 +286,7 @@ def _mark(key: bytes, failed: Failure) -> str:
     """Return the HMAC of a thread: an id may be the name of a person."""
     thread_id: Any = failed.place.get("thread_id")
     data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
-    return keyed_hash(key, data).hex()[:32]
+    return KeyedHash(key)(data).hex()[:32]
 
 
 @contextmanager
@@ -397,19 +394,17 @@ def find_changes(
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
     head, listed, tree = verdict.checkpoint, None if period is None else _Listed(period), Tree()
     try:
-        with open_regular(Folder(folder).entries) as stream:
-            for seq, line in enumerate(read_lines(stream, head.size if head else 0)):
-                entry = read_members(line, seq)
-                tree.add(line)
-                last = (entry["ring"] or {}).get("digest", last)
-                if seq == 0 and period is not None:
-                    began = _moment(entry["at"])
-                    if began is None or began > period.start:
-                        reasons.add(Why.PERIOD_BEFORE_LEDGER)
-                if listed is None or listed.has(entry["at"]):
-                    total += 1
-                    found.append(_shown(entry))
-    except (EntryError, LedgerTamperedError, FileNotFoundError):
+        for line, entry in Folder(folder).read_entries(head.size if head else 0):
+            if not tree.size and period is not None:
+                began = _moment(entry["at"])
+                if began is None or began > period.start:
+                    reasons.add(Why.PERIOD_BEFORE_LEDGER)
+            tree.add(line)
+            last = (entry["ring"] or {}).get("digest", last)
+            if listed is None or listed.has(entry["at"]):
+                total += 1
+                found.append(_shown(entry))
+    except (LedgerTamperedError, FileNotFoundError):
         reasons.add(Why.NOT_EXAMINED)  # the check has said why
     if head is not None and tree.root() != head.root:  # else replaced since the check
         reasons.add(Reason.LEDGER_BROKEN)
@@ -431,7 +426,6 @@ class _Listed:
         self._latest = datetime.min.replace(tzinfo=UTC)
 
     def has(self, at: str) -> bool:
-        """Whether the next entry, which was made at ``at``, is listed."""
         moment = _moment(at)
         if moment is None or moment > self._now:
             return True

@@ -1,4 +1,4 @@
-"""MemoryThreadStore: a thread store for tests, gone with its process."""
+"""What a thread store does, written without a database: the other stores are compared with it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from sealpoint.forks import reset_in_child
 from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Special, Spot
 
 
-class MemoryThreadStore:
-    """A thread store in the memory of this process; a child of a fork has a copy. See `ThreadStore`.
-
-    It remembers nothing that a restart could compare with: it is for tests.
-    """
+class Model:
+    """A thread store in dictionaries and lists."""
 
     def __init__(self) -> None:
         self.identity = os.urandom(16).hex()
@@ -28,7 +24,6 @@ class MemoryThreadStore:
         self._trimmed = 0
         self.adopted: list[str] = []
         self._lock = threading.RLock()
-        reset_in_child(self)
 
     @property
     def identities(self) -> frozenset[str]:
@@ -191,7 +186,3 @@ class MemoryThreadStore:
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
-
-    def reset_after_fork(self) -> None:
-        """Replace the lock, which a thread of the parent may hold."""
-        self._lock = threading.RLock()
