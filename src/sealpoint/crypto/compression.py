@@ -21,7 +21,7 @@ MIN_BYTES: Final = 512
 # What the limits of a serializer say by default; longer values are not compressed.
 MAX_BYTES: Final = 128 * 1024 * 1024
 
-_LEVEL: Final = 1
+_LEVEL: Final = 3
 
 
 @cache
