@@ -297,17 +297,23 @@ class DecodeError(SerdeError, ValueError):
 class LimitError(DecodeError):
     """Unauthenticated bytes exceed a limit: size, depth or number of elements."""
 
-    hint = "if the value is really yours, pass higher limits="
+    hint = (
+        "if the value is really yours, pass a higher limit, such as"
+        " serde=JsonPlusSerializer(limits=Limits(elements=10_000_000)): see docs/untrusted.md#limits"
+    )
 
 
 class BlockedTypeError(SerdeError, TypeError):
     """Bytes name a type, by `module` and `name`, that is not on the allowlist. Nothing was imported."""
 
-    _advice: str = "{parameter}={allowlist}"
+    _advice: str = "{argument}"
 
     def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
         allowlist = f"[({excerpt(module)}, {excerpt(name)})]"
-        advice = self._advice.format(parameter=parameter, allowlist=allowlist)
+        argument = f"{parameter}={allowlist}"
+        if parameter != "allowed_msgpack_modules":  # which every constructor has
+            argument = f"serde=JsonPlusSerializer({argument})"
+        advice = self._advice.format(argument=argument, allowlist=allowlist)
         super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {advice}")
         self.module, self.name = module, name
 
@@ -319,7 +325,7 @@ class UnauthenticatedTypeError(BlockedTypeError):
     """Bytes that no key has authenticated name a type that is not on the allowlist."""
 
     _advice = (
-        "serde.with_msgpack_allowlist({allowlist});"
+        "serde = serde.with_msgpack_allowlist({allowlist});"
         " 'sealpoint types DB --emit' prints a list of all that need it"
     )
 
@@ -332,7 +338,7 @@ class UnbuildableValueError(_NamedTypeError, ValueError):
 
     hint = (
         "the type has changed since the value was written, or the bytes were forged; "
-        'JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
+        'serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
     )
 
     def __str__(self) -> str:

@@ -75,6 +75,9 @@ class SealedSaver(sealed.SealedSaver, _LangGraphSaver[Any]):  # type: ignore[mis
     _absent = _LangGraphSaver
 
 
+SealedSaver.__doc__ = sealed.SealedSaver.__doc__  # what `help` is asked for
+
+
 def encryption(
     ring: KeyRing | RingCipher,
     *,

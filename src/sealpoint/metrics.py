@@ -133,10 +133,10 @@ METRICS: Final = (
         lambda stats: [Sample(stats.plaintext)],
     ),
     Metric(
-        "sealpoint.values.unbound",
+        "sealpoint.unbound_writes",
         "counter",
-        "{value}",
-        "Values that were written as before, not bound, because of allow_write_with.",
+        "{call}",
+        "Calls that stored a checkpoint or writes as before, not bound, because of allow_write_with.",
         lambda stats: [Sample(stats.unbound)],
     ),
     Metric(

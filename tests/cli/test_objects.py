@@ -44,6 +44,7 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "rotate DB --apply": True,
     "rebind DB": None,
     "rebind DB --apply": True,
+    "rebind DB --apply --scrub": True,
     "rebind DB --unbind --apply": True,
     "rebind DB --apply --thread a": True,
     "scrub DB": None,

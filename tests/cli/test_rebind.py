@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS
 from tests.cli.conftest import Run
-from tests.support.databases.sealed import VALUES, tags_of, write
+from tests.support.databases.sealed import VALUES, tags_of, values_of, write
 from tests.unit.maintenance.test_rebind import change
 
 
@@ -60,6 +63,38 @@ def test_there_and_back(run: Run, path: Path, keys: Path) -> None:
         assert {".row@" in tag for tag in tags_of(path)} == {bound}
         again = run("rebind", path, "--apply", *words, "--json").document
         assert (again["changed"], again["ok"]) == (0, True)
+
+
+@pytest.mark.parametrize("words", [[], ["--unbind"]])
+def test_a_scrub_looks_for_what_the_run_has_replaced(
+    run: Run, path: Path, keys: Path, words: list[str]
+) -> None:
+    """Values that were not sealed, in a run that binds, and bound ones in a run that unbinds."""
+    if words:
+        assert run("rebind", path, "--apply").code == Exit.DONE
+    else:
+        write(path, "plain", "b")
+    old = [value.value for value in values_of(path) if len(value.value) >= FRAGMENT_BYTES]
+    found = run("rebind", path, "--apply", "--allow-plaintext", "--scrub", *words, "--json").document
+    assert (found["left"], found["scrubbed"]["found"]) == (0, [])
+    assert found["scrubbed"]["fragments"] == len(old) < MAX_FRAGMENTS
+    left = b"".join(file.read_bytes() for file in path.parent.glob("x.db*"))
+    assert old
+    assert not any(value in left for value in old)
+
+
+def test_what_a_run_leaves_in_the_file_is_found(run: Run, path: Path, keys: Path) -> None:
+    """Here a value is a part of a table that is no saver's."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE other AS SELECT type, checkpoint FROM checkpoints")
+    ended = run("rebind", path, "--apply", "--scrub", "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["old-content-found"])
+    assert ended.document["scrubbed"]["found"]
+
+
+def test_postgres_has_no_scrub(run: Run) -> None:
+    ended = run("rebind", "postgresql://db/agents", "--apply", "--scrub")
+    assert (ended.code, "Postgres keeps old rows" in ended.err) == (Exit.USAGE, True)
 
 
 def test_a_refused_row_is_named(run: Run, path: Path, keys: Path) -> None:

@@ -59,8 +59,8 @@ class CipherStats:
         opened_retired: How many of these were opened when their key was ``decrypt-only`` or
             ``compromised``.
         plaintext: How many values that are not sealed were read, where that is allowed.
-        unbound: How many values a `SealedSaver` with ``allow_write_with`` wrote as before: not bound, and
-            not sealed unless its serializer seals.
+        unbound: How many calls of ``put`` and ``put_writes`` a `SealedSaver` with ``allow_write_with`` has
+            stored as before: not bound, and not sealed unless that serializer seals.
         refused: How many calls raised an error instead of returning or storing a value, by class of the
             error. Errors in the arguments of a call (`ConfigError`) are not among them.
         tolerated: How many errors were logged and not raised, by class: those of ``heads="warn"``.

@@ -92,15 +92,15 @@ class Carrier:
         """Return the tag and the sealed bytes of a value that `SealedSaver` prepared."""
         if isinstance(obj, _PREPARED):
             return obj.dump()
+        if type(obj) is list and obj and all(type(item) is Sealed for item in obj):
+            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
+        if self._before is not None:
+            return self._before(obj)
         value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
         if type(value) is Sealable:
             return value.dump()
-        if type(obj) is list and obj and all(type(item) is Sealed for item in obj):
-            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
         if self._stores_mappings and isinstance(obj, dict) and KEY in obj:
             return OPEN, dump_mapping(obj)
-        if self._before is not None:
-            return self._before(obj)
         raise SealingError(f"the saver serializes {type(obj).__name__}, which SealedSaver did not prepare")
 
     def loads_typed(self, data: tuple[str, Any]) -> Any:

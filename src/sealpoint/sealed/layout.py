@@ -20,7 +20,6 @@ from sealpoint.base import (
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, encode_value
 from sealpoint.crypto import Opened, PackedRow, RingCipher
-from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
@@ -58,7 +57,7 @@ _SEAL: Final = (
     " and here plaintext='allow' in the serializer"
 )
 # What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions
-Put = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+Put = tuple[Document, dict[str, Any], dict[str, Any]]
 
 
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
@@ -121,7 +120,7 @@ class Rows:
     allow_unbound: bool
     is_remembered: bool = False  # whether there is a thread store
     allow_partial: bool = False  # whether a part of the writes of one call is read
-    before: SerializerProtocol | None = None  # writes rows as before this wrapper: nothing is sealed then
+    before: SerializerProtocol | None = None  # writes rows as before this wrapper: nothing is bound then
 
     def with_serde(self, serde: object) -> Self:
         """Return the same with another serializer."""
@@ -133,14 +132,6 @@ class Rows:
         if not isinstance(serde.cipher, RingCipher):
             raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
         return replace(self, serde=serde)
-
-    def prepare(
-        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
-    ) -> Put:
-        """Return what the wrapped saver is given to store a checkpoint with this header."""
-        if self.before is not None:
-            return checkpoint, header["metadata"], new_versions
-        return self.seal_checkpoint(spot, header, checkpoint, new_versions)
 
     # --- what a layout says -------------------------------------------------------------------
 
@@ -187,13 +178,8 @@ class Rows:
 
     def carrier(self) -> Carrier:
         """Return the serializer for the copy of the saver."""
-        if self.before is None:
-            return Carrier(stores_mappings=self.keeps_types)
-        return Carrier(self._write_as_before)
-
-    def _write_as_before(self, value: Any) -> tuple[str, bytes]:
-        self.serde.tally.add(UNBOUND, "")
-        return self.before.dumps_typed(value)  # type: ignore[union-attr]
+        before = None if self.before is None else self.before.dumps_typed
+        return Carrier(before, stores_mappings=self.keeps_types)
 
     # --- sealing ------------------------------------------------------------------------------
 
@@ -211,10 +197,8 @@ class Rows:
 
     def seal_writes(
         self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
-    ) -> list[tuple[str, Any]]:
+    ) -> list[tuple[str, Sealable]]:
         """Return what to store for the writes of a call, each as in `Write`, in their order."""
-        if self.before is not None:
-            return [(channel, value) for _, _, channel, value in writes]
         seal, found = self.serde.seal, []
         for claims, task_id, channel, value in writes:
             row = _write_row(*spot, task_id, channel)

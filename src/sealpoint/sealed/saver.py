@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +44,8 @@ from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 from sealpoint.tokens import Tokens
 
+logger: Final = logging.getLogger("sealpoint.sealed")
+
 
 class InheritedSaver:
     """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
@@ -73,8 +76,6 @@ def _lacks(saver: Any, name: str) -> bool:
     owner = next((base for base in type(saver).__mro__ if name in vars(base)), None)
     return owner is None or owner.__name__ == "BaseCheckpointSaver"
 
-
-logger: Final = logging.getLogger("sealpoint.sealed")
 
 UnboundPolicy = Literal["refuse", "allow"]
 
@@ -133,7 +134,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             pseudonyms: Whether new threads get a pseudonym in the database. Needs an index key.
             pass_through: Keys of ``configurable`` that the wrapped saver gets; it may store them readable.
             unbound: ``refuse``, or ``allow`` to read rows that are not bound to their places, as they were
-                before this wrapper, during a migration. What is written is always bound.
+                before this wrapper, during a migration. What is written is bound all the same.
             layout: How the saver stores a checkpoint; ``auto`` knows LangGraph's and sealpoint's savers.
             threads: Remembers, outside of the database, what must be there. Needs an index key.
             heads: ``require``, or ``warn`` to go on where the thread store is not available or the database
@@ -179,7 +180,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
                 raise ConfigError(
                     "allow_write_with writes rows that are not bound: pseudonyms, a thread store and"
                     " unbound='refuse' do not fit that",
-                    hint="pass unbound='allow', and the others when allow_write_with has gone",
+                    hint='pass unbound="allow", and the others when allow_write_with is removed',
                 )
             _require_reads(serde, allow_write_with, rows)
             logger.warning(
@@ -483,10 +484,19 @@ def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows:
     if rows.keeps_types:
         raise ConfigError(f"allow_write_with is not for savers with layout {rows.layout!r}")
     tag, blob = before.dumps_typed({"id": ""})
-    if is_sealed(tag):
-        serde.open(tag, blob)
-    elif serde.plaintext == "refuse":
+    opened = serde.open(tag, blob) if is_sealed(tag) else None
+    if opened is None and serde.plaintext == "refuse":
         raise PlaintextError(
             f"{type(before).__name__} writes rows that are not sealed, and serde= refuses to read them",
-            hint="create serde= with plaintext='allow' for the time of the migration",
+            hint='create serde= with plaintext="allow" for the time of the migration',
         )
+    inner = getattr(before, "serde", before)  # that of a serializer that encrypts
+    if getattr(inner, "pickle_fallback", False) and (opened is None or not opened.authenticated):
+        raise ConfigError(
+            "allow_write_with may write pickles that are not sealed, and they are never read",
+            hint="see docs/migration.md#rows-of-pickle",
+        )
+
+
+# `__new__` hides the arguments, and a subclass with `__init__` of its own has others.
+SealedSaver.__new__.__signature__ = inspect.signature(SealedSaver.__init__)  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from sealpoint.base.checkpoint import (
     RunnableConfig,
 )
 from sealpoint.base.place import Place
+from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
@@ -50,7 +51,7 @@ def put(
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
     if parts.rows.before is not None:
-        done: RunnableConfig = yield Do("put", (config, checkpoint, metadata, new_versions))
+        done: RunnableConfig = yield _as_before(parts, "put", config, checkpoint, metadata, new_versions)
         return done
     asked = yield from asking(parts, config, is_new=True)
     rows, heads, (column, checkpoint_ns, parent) = parts.rows, parts.heads, asked.place
@@ -84,6 +85,12 @@ def put(
     return stored
 
 
+def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
+    """Return the call of the wrapped saver with what its serializer is to write, and count it."""
+    parts.rows.serde.tally.add(UNBOUND, "")
+    return Do(method, arguments)
+
+
 def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
     """Return what a checkpoint says of the writes to its parent.
 
@@ -114,7 +121,7 @@ def put_writes(
     remembers, too, what the user has stored.
     """
     if parts.rows.before is not None:
-        yield Do("put_writes", (config, writes, task_id, task_path))
+        yield _as_before(parts, "put_writes", config, writes, task_id, task_path)
         return
     asked = yield from asking(parts, config, is_new=True)
     heads = parts.heads
@@ -167,13 +174,17 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
         "made": entry.made,
     }
     new_versions = {name: version for name, version in versions.items() if name in values}
-    sealed = rows.prepare(spot, header, checkpoint, new_versions)
-    place = Place(*spot)
-    writes = [
-        (place.config(target.more), rows.seal_writes(spot, group), task_id, task_path)
-        for task_id, task_path, group in _calls_of(entry.writes())
-    ]
-    yield Do("put", (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed))
+    place, calls = Place(*spot), _calls_of(entry.writes())
+    config, parent = place.config(target.more), place._replace(checkpoint_id=entry.parent).config(target.more)
+    if rows.before is not None:
+        yield _as_before(parts, "put", parent, checkpoint, entry.metadata, new_versions)
+        for task_id, task_path, group in calls:
+            pairs = [(write.channel, write.value) for write in group]
+            yield _as_before(parts, "put_writes", config, pairs, task_id, task_path)
+        return
+    sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
+    writes = [(config, rows.seal_writes(spot, group), id_, path) for id_, path, group in calls]
+    yield Do("put", (parent, *sealed))
     if heads is not None:
         yield heads.record(spot, digest_of(claim, "", b""))
     for each in writes:

@@ -14,6 +14,7 @@ from sealpoint.crypto.compression import ZSTD, require_zstd
 from sealpoint.crypto.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlockedTypeError,
+    ConfigError,
     Omitted,
     PlaintextError,
     SealedValueError,
@@ -38,8 +39,9 @@ from sealpoint.serde.jsonplus import JsonPlusSerializer
 PlaintextPolicy = Literal["refuse", "allow"]
 Compression = Literal["zstd"]
 
-# Placeholder for a serializer that is created with each instance, and then reads the environment.
+# Placeholders for what is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
+_FROM_ENVIRONMENT: Final[Any] = object()
 _warned_plaintext: set[str] = set()
 
 
@@ -88,6 +90,7 @@ class EncryptedSerializer:
         *,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> None:
         """Make a serializer.
@@ -101,6 +104,7 @@ class EncryptedSerializer:
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
                 row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
                 chooses what is imported and called. By default such rows are read as by a strict ``serde``.
+            allowed_msgpack_modules: In place of ``serde``: that of a `JsonPlusSerializer` with this argument.
             compress: ``zstd`` to compress values of 512 bytes or more before they are sealed, if that saves
                 at least a tenth. Every process needs the extra ``zstd`` before the first one compresses. The
                 length of a value then says how well it compressed, which can reveal its content to an
@@ -108,9 +112,17 @@ class EncryptedSerializer:
 
         Raises:
             ValueError: If ``plaintext`` or ``compress`` is none of these.
+            ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given.
             SealingError: If ``compress`` is given and the cipher is no `RingCipher`.
-            MissingExtraError: If there is no module for zstd.
+            MissingExtraError: If ``compress`` is given and there is no module for zstd.
         """
+        if allowed_msgpack_modules is not _FROM_ENVIRONMENT:
+            if serde is not _DEFAULT:
+                raise ConfigError(
+                    "serde and allowed_msgpack_modules are both given",
+                    hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
+                )
+            serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
         if compress not in (None, ZSTD):
@@ -138,6 +150,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> Self:
         """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
@@ -152,6 +165,7 @@ class EncryptedSerializer:
             _DEFAULT if serde is None else serde,
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
+            allowed_msgpack_modules=allowed_msgpack_modules,
             compress=compress,
         )
 
@@ -163,6 +177,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> Self:
         """Create a serializer from a ring file; see `KeyRing.load` for the default locations.
@@ -177,6 +192,7 @@ class EncryptedSerializer:
             _DEFAULT if serde is None else serde,
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
+            allowed_msgpack_modules=allowed_msgpack_modules,
             compress=compress,
         )
 

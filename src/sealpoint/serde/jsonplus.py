@@ -28,8 +28,8 @@ InvalidModuleError = BlockedTypeError
 _BYTES: Final = (bytes, bytearray)  # a union would be created for every value
 _FROM_ENVIRONMENT: Final[Any] = object()
 _PICKLE_HINT: Final = (
-    "pickle_fallback=True reads such rows if they are sealed, or if the serializer is not strict; "
-    "it runs what their writer put there"
+    "serde=JsonPlusSerializer(pickle_fallback=True) reads such rows if they are sealed, or if the serializer"
+    " is not strict; it runs what their writer put there"
 )
 
 

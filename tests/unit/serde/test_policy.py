@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError
+from sealpoint.errors import DecodeError, SealpointError
 from sealpoint.serde import SAFE_TYPES, Allowlist, JsonPlusSerializer
 from tests.support.sample_types import Point
 from tests.support.values.forge import envelope, extension, record
@@ -49,15 +48,6 @@ def test_the_same_module_is_imported_once_it_is_allowed(trap: str) -> None:
     """So the trap of the test above is one."""
     serde = JsonPlusSerializer(allowed_msgpack_modules=[(trap, "Bait")])
     assert type(serde.loads_typed(record(2, trap, "Bait", {}))).__name__ == "Bait"
-
-
-def test_the_line_in_the_error_allows_the_type(strict: JsonPlusSerializer) -> None:
-    row = strict.dumps_typed({"deep": [Point(1)]})
-    with pytest.raises(BlockedTypeError) as caught:
-        strict.loads_typed(row)
-    parameter, _, entries = caught.value.hint.partition("allow it: ")[2].partition("=")
-    listed = JsonPlusSerializer(**{parameter: ast.literal_eval(entries)})
-    assert listed.loads_typed(row) == {"deep": [Point(1)]}
 
 
 def test_raw_gives_back_what_a_function_would_have_got() -> None:

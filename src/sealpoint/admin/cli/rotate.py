@@ -79,11 +79,11 @@ ACTIONS: Final = {
 
 
 def require_database(
-    run: Run, argument: str | None, variable: str | None, *, workers: int, suite: str
-) -> tuple[str, bool]:
-    """Return the database of a job, and whether it is a file.
+    run: Run, argument: str | None, variable: str | None, *, workers: int, suite: str, scrub: bool
+) -> str:
+    """Return the database of a job.
 
-    Refuses a suite that is not known, and several workers for a SQLite file.
+    Refuses a suite that is not known, several workers for a SQLite file, and a scrub of Postgres.
     """
     database = one_database(run, argument, variable)
     is_file = kind_of(database).is_file
@@ -93,7 +93,11 @@ def require_database(
         raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
     if is_file:
         warn_of_leftovers(Path(database))
-    return database, is_file
+    if scrub and not is_file:
+        raise typer.BadParameter(_NO_SCRUB, param_hint="--scrub")
+    if scrub:
+        _warn_of_scrub(Path(database))
+    return database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,6 @@ class Change:
     options: Options
     job: Callable[..., Job] = Job
     thread: str | None = None  # the only one whose rows are changed
-    scrubs: bool = False  # whether it has an option for that
     actions: Mapping[Action, str]
     column: str  # of the actions, in the table of a plan
     changed: str  # the member that counts the changed values
@@ -209,7 +212,7 @@ class Change:
             **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
-            **({"scrubbed": scrubbed and _scrubbed_object(scrubbed)} if self.scrubs else {}),
+            "scrubbed": scrubbed and _scrubbed_object(scrubbed),
             "seconds": round(outcome.seconds, 3),
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
@@ -270,7 +273,7 @@ def _search_result(scrubbed: Scrubbed) -> str:
     found += f" and {more} more places" if more else ""
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
     if not scrubbed.fragments:  # a job that changes nothing has none
-        looked_for = "only for old tags, because this run has resealed no values"
+        looked_for = "only for old tags, because this run has changed no values"
     return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
 
 
@@ -292,6 +295,9 @@ def _reporting(failures: ShownFailures) -> Iterator[Report]:
         yield report
 
 
+ScrubOption = Annotated[
+    bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
+]
 _NOTICED_SECONDS: Final = 1.0
 _NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
 _RESEAL: Final = "put {it} again sealed, or delete {threads}"
@@ -311,9 +317,7 @@ def rotate(
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,
     verify: CheckOption = Check.ALL,
-    scrub: Annotated[
-        bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
-    ] = False,
+    scrub: ScrubOption = False,
     batch: BatchOption = BATCH.rows,
     rate: RateOption = None,
     max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
@@ -323,9 +327,7 @@ def rotate(
     suite: SuiteOption = "cobblestone256",
     compress: Annotated[
         Compress | None,
-        typer.Option(
-            "--compress", help="Compress what is resealed, or not; default: as it was."
-        ),
+        typer.Option("--compress", help="Compress what is resealed, or not; default: as it was."),
     ] = None,
     variable: VariableOption = None,
 ) -> None:
@@ -333,11 +335,7 @@ def rotate(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named, is_file = require_database(run, database, variable, workers=workers, suite=suite)
-    if scrub and not is_file:
-        raise typer.BadParameter(_NO_SCRUB, param_hint="--scrub")
-    if scrub:
-        _warn_of_scrub(Path(named))
+    named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
     options = Options(
         allow_plaintext=allow_plaintext,
         allow_legacy=allow_legacy,
@@ -365,7 +363,6 @@ def rotate(
         database=named,
         cipher=cipher,
         options=options,
-        scrubs=True,
         actions=ACTIONS,
         column=f"under {key_id}",
         changed="resealed",
@@ -387,7 +384,7 @@ def _warn_of_scrub(path: Path) -> None:
         f"--scrub will write {expected.size_bytes:,} bytes and lock {path} for about"
         f" {max(1, round(expected.lock_seconds))} s or longer{users}",
         "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
-        " said): rotate without --scrub, and scrub when the agents are stopped",
+        " said): leave out --scrub, and scrub when the agents are stopped",
     )
 
 
@@ -401,8 +398,8 @@ def scrub(
     """Clear old contents out of a SQLite file and its log.
 
     Then searches both for tags of retired keys. Without --apply it shows for how long the file will be
-    locked and how much disk that takes. Only `rotate --scrub` also searches for old values, because it has
-    read them.
+    locked and how much disk that takes. Only --scrub of `rotate` and of `rebind` also searches for old
+    values, because they have read them.
     """
     if not kind_of(database).is_file:
         raise typer.BadParameter(_NO_SCRUB, param_hint="DB")
@@ -502,6 +499,7 @@ def rebind(
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,
     verify: CheckOption = Check.ALL,
+    scrub: ScrubOption = False,
     batch: BatchOption = BATCH.rows,
     rate: RateOption = None,
     max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
@@ -518,7 +516,7 @@ def rebind(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named, _ = require_database(run, database, variable, workers=workers, suite=suite)
+    named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
     if unbind and (plain_metadata or index):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
     if thread is not None:
@@ -532,6 +530,7 @@ def rebind(
         max_seconds=max_seconds,
         workers=workers,
         check=verify,
+        scrub=scrub,
         check_keys=not no_key_check,
         unbind=unbind,
         allow_thread_store=allow_thread_store,
