@@ -27,6 +27,7 @@ SUBJECTS: Final = (
     "heads",
     "rotation",
     "imports",
+    "size",
 )
 
 

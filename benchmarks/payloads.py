@@ -66,28 +66,31 @@ def small_state(rng: Random) -> dict[str, Any]:
     }
 
 
-def messages(rng: Random, count: int) -> dict[str, list[AnyMessage]]:
+Words = Callable[[Random, int], str]
+
+
+def messages(rng: Random, count: int, words: Words = _words) -> dict[str, list[AnyMessage]]:
     """About 800 bytes a message: questions, answers that call a tool, and the tool's result."""
     made: list[AnyMessage] = []
     for number in range(count):
         identity = str(UUID(int=rng.getrandbits(128)))
         if number % 4 == 0:
-            made.append(HumanMessage(_words(rng, 90), id=identity))
+            made.append(HumanMessage(words(rng, 90), id=identity))
         elif number % 4 == 1:
-            made.append(_calling(rng, identity, number))
+            made.append(_calling(rng, identity, number, words))
         elif number % 4 == 2:
             made.append(
-                ToolMessage(_words(rng, 90), tool_call_id=f"call-{number - 1}", name="search", id=identity)
+                ToolMessage(words(rng, 90), tool_call_id=f"call-{number - 1}", name="search", id=identity)
             )
         else:
-            made.append(AIMessage(_words(rng, 90), id=identity, usage_metadata=_usage(rng)))
+            made.append(AIMessage(words(rng, 90), id=identity, usage_metadata=_usage(rng)))
     return {"messages": made}
 
 
-def _calling(rng: Random, identity: str, number: int) -> AIMessage:
-    call = {"name": "search", "args": {"query": _words(rng, 12), "limit": 5}, "id": f"call-{number}"}
+def _calling(rng: Random, identity: str, number: int, words: Words) -> AIMessage:
+    call = {"name": "search", "args": {"query": words(rng, 12), "limit": 5}, "id": f"call-{number}"}
     return AIMessage(
-        _words(rng, 40),
+        words(rng, 40),
         id=identity,
         tool_calls=[{**call, "type": "tool_call"}],
         usage_metadata=_usage(rng),

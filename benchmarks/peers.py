@@ -30,6 +30,7 @@ SEALED_XAES: Final = "sealed XAES"
 SERIALIZER: Final = "serializer"
 WHOLE: Final = "whole"
 WHOLE_XAES: Final = "whole XAES"
+PACKED: Final = "compressed"
 HEADS: Final = "heads"
 FLOOR: Final = "floor"
 VALIDATION: Final = "validation"
@@ -54,6 +55,7 @@ LEGEND: Final = {
     SERIALIZER: "LangGraph's saver with sealpoint's EncryptedSerializer, suite xaes256gcm",
     WHOLE: "LangGraph's saver in SealedSaver as it comes: cobblestone256",
     WHOLE_XAES: "the same with suite xaes256gcm",
+    PACKED: "LangGraph's saver in SealedSaver, compress='zstd'",
     HEADS: "the same beside a thread store: SQLite in a file, Postgres in another schema",
     FLOOR: "bare ormsgpack of the same content without objects, and one AES-GCM call",
     VALIDATION: "pydantic's validation of the same fields, alone: nothing is unpacked or opened",

@@ -31,7 +31,7 @@ Clock = Callable[[], float]
 def cases(options: Options) -> Iterator[Case]:
     """SQLite in seconds of the processor; Postgres in seconds of a clock, because the server works too."""
     with ExitStack() as stack:
-        yield from _cases("SQLite", lambda name: stack.enter_context(_sqlite(options, name)), process_time)
+        yield from _cases("SQLite", lambda name: stack.enter_context(sqlite(options, name)), process_time)
     with ExitStack() as stack:
         dsn = stack.enter_context(server(options))
         if dsn is not None:
@@ -126,7 +126,7 @@ def _for_langgraph(serde: Any) -> EncryptedSerializer:
 
 
 @contextmanager
-def _sqlite(options: Options, name: str) -> Iterator[Any]:
+def sqlite(options: Options, name: str) -> Iterator[Any]:
     path = options.folder / f"{name}.sqlite"
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
         saver = LangGraphSqliteSaver(connection)

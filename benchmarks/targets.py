@@ -14,12 +14,14 @@ from benchmarks.peers import (
     HEADS,
     INVENTORY,
     LG,
+    PACKED,
     ROTATE,
     SEALED,
     SEALED_STRICT,
     SEALED_XAES,
     SERIALIZER,
     STRICT,
+    WHOLE,
     WHOLE_XAES,
     WRITE_BACK,
 )
@@ -127,6 +129,14 @@ BOUNDS: Final = (
     Bound("SQLite file, get_tuple with heads", HEADS, target=1.15),
     Bound("Postgres, put with heads", HEADS, target=1.5),
     Bound("Postgres, get_tuple with heads", HEADS, target=1.35),
+    Bound("SQLite, conversations", PACKED, target=0.45),
+    Bound("Postgres, conversations", PACKED, target=0.65),
+    *(
+        Bound(f"{kind}, {content}", PACKED, target=1.0, against=WHOLE)
+        for kind in ("SQLite", "Postgres")
+        for content in ("conversations", "pydantic", "documents", "embeddings")
+    ),
+    Bound("SQLite, 100 supersteps compressed", PACKED, target=1.15),
     Bound("rotation, a row", ROTATE, target=1 / 35),
     Bound("rotation, against cp and fsync", ROTATE, goal=7.0),
     Bound("rotation, against cp and fsync", ROTATE, goal=2.0, against=WRITE_BACK),

@@ -47,6 +47,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
     "langgraph encrypted": {
         "__init__ adds allow_unauthenticated_types": "else such rows are read strictly",
         "__init__ adds allowed_msgpack_modules": "in place of `serde`: what the hints of errors name",
+        "__init__ adds compress": "off by default",
         "__init__ adds plaintext": "plaintext rows are refused unless it is 'allow'",
         "no from_pycryptodome_aes": "its rows are bound to nothing; a ring reads them",
     },

@@ -56,6 +56,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
     "sealpoint.serde.encrypted": {
         "EncryptedSerializer.__init__ adds allow_unauthenticated_types": "else such rows are read strictly",
         "EncryptedSerializer.__init__ adds allowed_msgpack_modules": "in place of `serde`: what hints name",
+        "EncryptedSerializer.__init__ adds compress": "off by default",
         "EncryptedSerializer.__init__ adds plaintext": "plaintext rows are refused unless it is 'allow'",
         "no EncryptedSerializer.from_pycryptodome_aes": "its rows are bound to nothing; a ring reads them",
     },

@@ -19,6 +19,7 @@ from tests.support.values.strategies import anything, equal, exact
 serde = JsonPlusSerializer()
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 sealed = EncryptedSerializer.from_key(bytes(32))
+packed = EncryptedSerializer.from_key(bytes(32), compress="zstd")
 LABELS = ["msgpack", "json", "null", "bytes", "bytearray", "pickle", "zz"]
 
 
@@ -27,6 +28,7 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
     """Sealed or not, of the same types all the way down."""
     assert equal(serde.loads_typed(serde.dumps_typed(value)), value)
     assert equal(sealed.loads_typed(sealed.dumps_typed(value)), value)
+    assert equal(sealed.loads_typed(packed.dumps_typed([value] * 99))[98], value)
 
 
 @given(anything())

@@ -72,6 +72,17 @@ def test_lengths_show(saver: SqliteSaver, file: Path) -> None:
     assert column(file, "SELECT length(value) - 72 FROM writes ORDER BY channel") == [3, 2]
 
 
+def test_lengths_of_compressed_values_show_more() -> None:
+    """Who can put text next to a secret learns from the length whether it is equal."""
+    serde = EncryptedSerializer.from_key(bytes(32), compress="zstd")
+    secret, filler = "the password is 7f3c91aa52", "words that are always there, " * 20
+
+    def length(guess: str) -> int:
+        return len(serde.dumps_typed([secret, filler, guess])[1])
+
+    assert length("the password is 7f3c91aa52") < length("the password is 05d2e8b7c1")
+
+
 def test_forged_metadata_is_believed(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1")
     strike(file, "UPDATE checkpoints SET metadata = ?, parent_checkpoint_id = ?", '{"step": 99}', "0")

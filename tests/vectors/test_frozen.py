@@ -20,8 +20,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, context
+from sealpoint.crypto.compression import require_zstd
 from sealpoint.keys.key import check_value, mix
 
+zstd = require_zstd()
 FROZEN: dict[str, Any] = json.loads(Path(__file__).with_name("frozen.json").read_text(encoding="utf-8"))
 
 # SHA-256 of each set as sorted JSON. A new release adds a section and its digests; none here ever changes.
@@ -33,6 +35,7 @@ DIGESTS = {
         "check_values": "b7ceecfa36e52884dce2eaa030a4f4ac834bf41f826abf6e36faa1cf1ef1de06",
         "index_keys": "5081fd9939d56e7314b5b1939bf5f316935c247db10ba4e08b1f97636a6f56c8",
         "sealed": "309bd907d097499ae0a4397d56deddd45d85417225620f620a0ec64cf9178421",
+        "compressed": "71e5fbfb1155598d93937f4015fba8bd81ea79756076ce3de9af8d0b377c49c6",
     },
 }
 
@@ -134,7 +137,10 @@ def test_index_key(entry: dict[str, Any]) -> None:
     assert hkdf_expand(index, f"sealpoint v1 index {entry['purpose']}") == wanted
 
 
-@pytest.mark.parametrize("entry", entries("sealed"), ids=lambda entry: entry["tag"])
+VALUES = [*entries("sealed"), *entries("compressed")]
+
+
+@pytest.mark.parametrize("entry", VALUES, ids=lambda entry: entry["tag"])
 def test_sealed_value_opens(entry: dict[str, Any]) -> None:
     opened = RingCipher(KeyRing([key_of(entry)])).open(
         entry["tag"], bytes.fromhex(entry["blob"]), row=entry["row"], secret=raw(entry["secret"])
@@ -142,7 +148,7 @@ def test_sealed_value_opens(entry: dict[str, Any]) -> None:
     assert opened.typed == (entry["inner"], bytes.fromhex(entry["data"]))
 
 
-@pytest.mark.parametrize("entry", [e for e in entries("sealed") if "@" in e["tag"]], ids=lambda e: e["tag"])
+@pytest.mark.parametrize("entry", [e for e in VALUES if "@" in e["tag"]], ids=lambda e: e["tag"])
 def test_sealed_value_opens_without_sealpoint(entry: dict[str, Any]) -> None:
     """The tag, the key and the definitions are enough: no code of ours is needed to recover a value."""
     blob = bytes.fromhex(entry["blob"])
@@ -154,14 +160,19 @@ def test_sealed_value_opens_without_sealpoint(entry: dict[str, Any]) -> None:
     else:
         message = Cobblestone256Decryptor(key, bound)
         data = message.update(blob) + message.finalize()
+    if ".zst" in entry["tag"]:
+        assert zstd.get_frame_info(data).decompressed_size == len(entry["data"]) // 2
+        data = zstd.decompress(data)
     assert data.hex() == entry["data"]
 
 
 @pytest.mark.parametrize("name", ["cobblestone256", "xaes256gcm"])
-@pytest.mark.parametrize("flags", ["", ".dek", ".row", ".dek.row"])
+@pytest.mark.parametrize(
+    "flags", ["", ".dek", ".row", ".dek.row", ".zst", ".dek.zst", ".zst.row", ".dek.zst.row"]
+)
 def test_every_form_is_frozen(name: str, flags: str) -> None:
     """Each suite with and without row and secret; a set that lost an entry would prove nothing."""
-    assert any(f"+{name}{flags}@" in entry["tag"] for entry in entries("sealed"))
+    assert any(f"+{name}{flags}@" in entry["tag"] for entry in VALUES)
 
 
 def test_every_legacy_key_length_is_frozen() -> None:

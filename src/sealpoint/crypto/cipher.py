@@ -10,9 +10,11 @@ from math import inf
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from sealpoint.crypto.compression import compress as compressed
+from sealpoint.crypto.compression import decompress
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
 from sealpoint.crypto.suites import SUITES, Suite, make_suite
-from sealpoint.crypto.tag import READABLE, Tag
+from sealpoint.crypto.tag import COMPRESSED, READABLE, Tag
 from sealpoint.errors import (
     ConfigError,
     ContextMissingError,
@@ -134,8 +136,8 @@ _opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partia
 _Sealing: TypeAlias = "tuple[str, Key, bytes, Work, count[int]]"
 
 # What opening a value with one tag needs: type, key, suite, beginning of the context, and the function; the
-# last two are `authenticated` and `key_id` of `Opened`.
-_Opening: TypeAlias = "tuple[str, Key, str, bytes, Work, count[int], bool, str | None]"
+# last three are `authenticated` and `key_id` of `Opened`, and whether the value is compressed.
+_Opening: TypeAlias = "tuple[str, Key, str, bytes, Work, count[int], bool, str | None, bool]"
 
 
 class PreparedRing(NeverPickled):
@@ -151,15 +153,19 @@ class PreparedRing(NeverPickled):
         self._mixed: dict[bytes, dict[tuple[str, str], Suite]] = {}  # the same, by secret
 
     def seal(
-        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
+        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None, frame: bytes | None
     ) -> tuple[str, bytes]:
-        """See `RingCipher.seal`. Here ``inner`` may be empty."""
-        if row is None and secret is None:
+        """See `RingCipher.seal`. Here ``inner`` may be empty; ``frame`` is the data compressed."""
+        if row is None and secret is None and frame is None:
             tag, _, head, seal, counter = self._sealing(inner)
         else:
             if secret is not None:
                 require_secret(secret)
-            tag, key, head, seal, counter = self._sealing(inner, row is not None, secret is not None)
+            tag, key, head, seal, counter = self._sealing(
+                inner, row is not None, secret is not None, frame is not None
+            )
+            if frame is not None:
+                data = frame
             if secret is not None:
                 seal = self._suite_of(key, self._suite, secret).seal
             if row is not None:
@@ -171,11 +177,11 @@ class PreparedRing(NeverPickled):
     def open(self, tag: str, blob: bytes, row: Row | PackedRow | None, secret: bytes | None) -> Opened:
         """See `RingCipher.open`."""
         if row is None and secret is None:
-            inner, _, _, head, open_, counter, authenticated, key_id = self._opening(tag)
+            inner, _, _, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag)
         else:
             if secret is not None:
                 require_secret(secret)
-            inner, key, suite, head, open_, counter, authenticated, key_id = self._opening(
+            inner, key, suite, head, open_, counter, authenticated, key_id, is_compressed = self._opening(
                 tag, row is not None, secret is not None
             )
             if secret is not None:
@@ -183,6 +189,8 @@ class PreparedRing(NeverPickled):
             if row is not None:
                 head += row if isinstance(row, PackedRow) else pack_row(row)
         data = open_(blob, head)
+        if is_compressed:
+            data = decompress(data)
         next(counter)
         return _opened((inner, data, authenticated, key_id))
 
@@ -202,9 +210,11 @@ class PreparedRing(NeverPickled):
             found = suites[key.id, name] = make_suite(name, key.subkey(name, secret))
         return found
 
-    def _prepare_seal(self, inner: str, is_bound: bool = False, is_mixed: bool = False) -> _Sealing:
+    def _prepare_seal(
+        self, inner: str, is_bound: bool = False, is_mixed: bool = False, is_compressed: bool = False
+    ) -> _Sealing:
         key = self.ring.require_active()
-        flags = ("dek",) * is_mixed + ("row",) * is_bound
+        flags = ("dek",) * is_mixed + (COMPRESSED,) * is_compressed + ("row",) * is_bound
         tag = Tag(inner, self._suite, flags, key.id).format()
         seal = self._suite_of(key, self._suite, None).seal
         return tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id)
@@ -216,7 +226,9 @@ class PreparedRing(NeverPickled):
         counter = self._tally.counter(kind, key.id)
         open_ = self._suite_of(key, tag.suite, None).open
         authenticated = tag.suite != LEGACY
-        return tag.inner, key, tag.suite, pack_tag(text), open_, counter, authenticated, tag.key_id
+        is_compressed = COMPRESSED in tag.flags
+        head = pack_tag(text)
+        return tag.inner, key, tag.suite, head, open_, counter, authenticated, tag.key_id, is_compressed
 
     def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
         """Make all checks that need no cryptography, and return the key."""
@@ -327,7 +339,13 @@ class RingCipher(NeverPickled):
         )
 
     def seal(
-        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
+        self,
+        inner: str,
+        data: bytes,
+        *,
+        row: Row | PackedRow | None = None,
+        secret: bytes | None = None,
+        compress: bool = False,
     ) -> tuple[str, bytes]:
         """Seal one value.
 
@@ -337,6 +355,7 @@ class RingCipher(NeverPickled):
             row: Coordinates of the row to bind the value to; ``None`` for no row, ``{}`` for a row without
                 coordinates.
             secret: Secret of the thread, 32 bytes, mixed into the key.
+            compress: Whether to compress it first, if that saves at least a tenth of its bytes.
 
         Returns:
             The tag for the `type` column, at most 64 characters, and the sealed bytes.
@@ -344,20 +363,21 @@ class RingCipher(NeverPickled):
         Raises:
             NoActiveKeyError: If the ring has no active key.
             TagError: If ``inner`` cannot be part of a tag.
+            MissingExtraError: If ``compress`` is on, and there is no module for zstd.
         """
         try:
             if not inner and inner is not _NO_TYPE:
                 raise TagError("a value without a type name cannot be sealed")
             if self._follower is not None and monotonic() >= self._look_at:
                 self._look()
-            prepared = self._prepared
+            prepared, frame = self._prepared, compressed(data) if compress else None
             try:
-                return prepared.seal(inner, data, row, secret)
+                return prepared.seal(inner, data, row, secret, frame)
             except _RETRY_AFTER_RELOAD:
                 newer = self._newer_than(prepared, SEALING)
                 if newer is prepared:
                     raise
-            return newer.seal(inner, data, row, secret)
+            return newer.seal(inner, data, row, secret, frame)
         except SealpointError as error:
             self.tally.refuse(error)
             raise

@@ -28,7 +28,9 @@ from sealpoint.errors import TagError, excerpt
 from sealpoint.keys.state import KEY_ID, LEGACY
 
 MAX_CHARS: Final = 64
-FLAGS: Final = ("dek", "row")
+# In the order that a tag has them: `BOUND_MARK` relies on ``row`` as the last.
+COMPRESSED: Final = "zst"  # the value was compressed, see `sealpoint.crypto.compression`
+FLAGS: Final = ("dek", COMPRESSED, "row")
 
 # Part of the tag of every sealed value, in earlier and later releases too, and of no other type.
 SEALED_MARK: Final = "+"
@@ -51,8 +53,8 @@ class Tag:
         inner: What the wrapped serializer called its bytes, e.g. ``msgpack``. Empty only
             in the name that `RingCipher.encrypt` returns, which has no type to bind.
         suite: Name of the sealing suite, e.g. ``cobblestone256``.
-        flags: ``dek`` if a secret is mixed into the key, ``row`` if the value is bound to
-            its row; sorted.
+        flags: ``dek`` if a secret is mixed into the key, ``zst`` if the value was compressed, ``row`` if
+            it is bound to its row; in the order of `FLAGS`.
         key_id: Public name of the key, safe to log; ``None`` for LangGraph's own rows.
     """
 
@@ -83,7 +85,7 @@ class Tag:
             raise TagError(f"{excerpt(text)} names no known suite", hint=hint)
         if not separator or not KEY_ID.fullmatch(key_id):
             raise TagError(f"{excerpt(text)} names no key after '@'")
-        if sorted(set(flags)) != flags or not set(flags) <= set(FLAGS):
+        if [flag for flag in FLAGS if flag in flags] != flags:
             raise TagError(f"{excerpt(text)} has flags that are not known or not in order")
         return cls(inner, suite, tuple(flags), key_id)
 

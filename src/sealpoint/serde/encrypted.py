@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from typing import Any, Final, Literal, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
 from sealpoint.crypto.cipher import PLAINTEXT, CipherTally
+from sealpoint.crypto.compression import ZSTD, require_zstd
 from sealpoint.crypto.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlockedTypeError,
@@ -35,6 +37,7 @@ from sealpoint.serde.classes import logger
 from sealpoint.serde.jsonplus import JsonPlusSerializer
 
 PlaintextPolicy = Literal["refuse", "allow"]
+Compression = Literal["zstd"]
 
 # Placeholders for what is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
@@ -88,6 +91,7 @@ class EncryptedSerializer:
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        compress: Compression | None = None,
     ) -> None:
         """Make a serializer.
 
@@ -101,10 +105,16 @@ class EncryptedSerializer:
                 row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
                 chooses what is imported and called. By default such rows are read as by a strict ``serde``.
             allowed_msgpack_modules: In place of ``serde``: that of a `JsonPlusSerializer` with this argument.
+            compress: ``zstd`` to compress values of 512 bytes or more before they are sealed, if that saves
+                at least a tenth. Every process needs the extra ``zstd`` before the first one compresses. The
+                length of a value then says how well it compressed, which can reveal its content to an
+                attacker who puts text next to it: see docs/serializer.md.
 
         Raises:
-            ValueError: If ``plaintext`` is neither of the two.
+            ValueError: If ``plaintext`` or ``compress`` is none of these.
             ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given.
+            SealingError: If ``compress`` is given and the cipher is no `RingCipher`.
+            MissingExtraError: If ``compress`` is given and there is no module for zstd.
         """
         if allowed_msgpack_modules is not _FROM_ENVIRONMENT:
             if serde is not _DEFAULT:
@@ -115,11 +125,19 @@ class EncryptedSerializer:
             serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+        if compress not in (None, ZSTD):
+            raise ValueError(f"compress is 'zstd' or None, not {excerpt(str(compress))}")
         self._cipher = cipher
         self._set_serde(maybe_add_typed_methods(JsonPlusSerializer() if serde is _DEFAULT else serde))
         self._plaintext: PlaintextPolicy = plaintext
         self._binds_type = isinstance(cipher, RingCipher)
         self._sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
+        self._seal: Callable[..., tuple[str, bytes]] = self._sealing.seal
+        if compress is not None:
+            require_zstd()
+            if not self._binds_type:
+                raise SealingError(f"{type(cipher).__name__} cannot compress a value", hint="use RingCipher")
+            self._seal = partial(self._sealing.seal, compress=True)
         self.tally = cipher.tally if isinstance(cipher, RingCipher) else CipherTally()
         self._allow_unauthenticated_types = allow_unauthenticated_types
 
@@ -133,6 +151,7 @@ class EncryptedSerializer:
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        compress: Compression | None = None,
     ) -> Self:
         """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
 
@@ -147,6 +166,7 @@ class EncryptedSerializer:
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
             allowed_msgpack_modules=allowed_msgpack_modules,
+            compress=compress,
         )
 
     @classmethod
@@ -158,6 +178,7 @@ class EncryptedSerializer:
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        compress: Compression | None = None,
     ) -> Self:
         """Create a serializer from a ring file; see `KeyRing.load` for the default locations.
 
@@ -172,6 +193,7 @@ class EncryptedSerializer:
             plaintext=plaintext,
             allow_unauthenticated_types=allow_unauthenticated_types,
             allowed_msgpack_modules=allowed_msgpack_modules,
+            compress=compress,
         )
 
     @property
@@ -206,7 +228,7 @@ class EncryptedSerializer:
         """Serialize and seal: return the tag for the `type` column, and the sealed bytes."""
         try:
             inner, data = self._serde.dumps_typed(obj)
-            return self._sealing.seal(inner, data)
+            return self._seal(inner, data)
         except SealpointError as error:
             self.tally.refuse(error)
             raise
@@ -282,7 +304,7 @@ class EncryptedSerializer:
         """
         try:
             inner, data = self._serde.dumps_typed(obj)
-            return self._sealing.seal(inner, head + data, row=row, secret=secret)
+            return self._seal(inner, head + data, row=row, secret=secret)
         except SealpointError as error:
             self.tally.refuse(error)
             raise

@@ -13,6 +13,9 @@ TAGS = {
     "bytes+xaes256gcm@0": Tag("bytes", "xaes256gcm", (), "0"),
     "msgpack+cobblestone256.row@k26b": Tag("msgpack", "cobblestone256", ("row",), "k26b"),
     "msgpack+cobblestone256.dek.row@a.b-c": Tag("msgpack", "cobblestone256", ("dek", "row"), "a.b-c"),
+    "bytearray+cobblestone256.dek.zst.row@k1": Tag(
+        "bytearray", "cobblestone256", ("dek", "zst", "row"), "k1"
+    ),
     "json+aes": Tag("json", "aes"),
     "+xaes256gcm@k1": Tag("", "xaes256gcm", (), "k1"),
 }
@@ -41,7 +44,18 @@ UNKNOWN_SUITE: list[object] = [
 ]
 UNKNOWN_FLAG: list[object] = [
     f"msgpack+cobblestone256{flags}@k1"
-    for flags in (".", ".zip", ".ROW", ".row.row", ".row.dek", ".row.", "..row")
+    for flags in (
+        ".",
+        ".zip",
+        ".ROW",
+        ".row.row",
+        ".row.dek",
+        ".row.zst",
+        ".zst.dek",
+        ".zst.zst",
+        ".row.",
+        "..row",
+    )
 ]
 
 

@@ -56,7 +56,7 @@ from sealpoint.admin.databases.rows import BATCH, Batch, Event, RowStore
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance.job import Action, End, Job, Outcome, Phase, Report, Step
 from sealpoint.admin.maintenance.rebind import Binder, RebindJob, RebindOptions, Visible, remembered
-from sealpoint.admin.maintenance.result import Check, Options, Reason
+from sealpoint.admin.maintenance.result import Check, Compress, Options, Reason
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.admin.maintenance.scrub import Scrubbed, forecast
 from sealpoint.admin.maintenance.scrub import scrub as scrub_file
@@ -326,6 +326,10 @@ def rotate(
     workers: WorkersOption = 1,
     no_key_check: NoKeyCheckOption = False,
     suite: SuiteOption = "cobblestone256",
+    compress: Annotated[
+        Compress | None,
+        typer.Option("--compress", help="Compress what is resealed, or not; default: as it was."),
+    ] = None,
     variable: VariableOption = None,
 ) -> None:
     """Reseal every value under the active key, while agents run. Shows the plan; --apply does it.
@@ -344,6 +348,7 @@ def rotate(
         check=verify,
         scrub=scrub,
         check_keys=not no_key_check,
+        compress=None if compress is None else compress is Compress.ZSTD,
     )
     run.asks(
         allow_plaintext=allow_plaintext,

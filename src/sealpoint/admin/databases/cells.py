@@ -12,6 +12,7 @@ from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.cipher import Opened, parse_tag
 from sealpoint.crypto.tag import (
+    COMPRESSED,
     JSON,
     LEGACY_END,
     MSGPACK,
@@ -234,10 +235,12 @@ class Opener(NamedTuple):
     Attributes:
         cipher: Opens with the keys of its ring, and seals under its active key.
         allow_plaintext: Whether a value that is not sealed is returned as it stands.
+        compress: Whether values are compressed before they are sealed again; ``None`` for those that were.
     """
 
     cipher: RingCipher
     allow_plaintext: bool = False
+    compress: bool | None = None
 
     def open(self, cell: Cell) -> Opened:
         """Open one value."""
@@ -264,10 +267,17 @@ class Opener(NamedTuple):
         """
         opened = self.open(cell)
         row = cell.row if is_sealed(cell.tag) else None
-        changed = self.cipher.seal(opened.inner, opened.data, row=row)
+        changed = self.seal(cell, *opened.typed, row)
         if not opened.authenticated:
             require_decodable(opened.inner, opened.data)
         return changed
+
+    def seal(self, cell: Cell, inner: str, data: bytes, row: Row | None) -> tuple[str, bytes]:
+        """Seal what takes the place of a value, under the active key."""
+        compress = self.compress
+        if compress is None:
+            compress = is_sealed(cell.tag) and COMPRESSED in parse_tag(cell.tag).flags
+        return self.cipher.seal(inner, data, row=row, compress=compress)
 
 
 def require_readable(cell: Cell) -> None:

@@ -111,7 +111,7 @@ class Binder:
         elif coordinates is CHECKPOINT:
             header = _make_header(cell, beside)
             head, metadata = pack_header(header), self._rows.readable(header["metadata"])
-        tag, blob = self._cipher.seal(opened.inner, head + opened.data, row=cell.where.row)
+        tag, blob = self._opener.seal(cell, opened.inner, head + opened.data, cell.where.row)
         if not opened.authenticated:
             require_decodable(opened.inner, opened.data)
         stored = None if metadata is None else _as_stored(metadata, beside)
@@ -175,7 +175,7 @@ class Binder:
             if cell.where.column.coordinates is METADATA:
                 return self._unbind_row(cell, header, parts.opened, parent)
             metadata = _as_stored(header["metadata"], beside)
-        tag, blob = self._cipher.seal(*parts.opened.typed)
+        tag, blob = self._opener.seal(cell, *parts.opened.typed, None)
         return Replacement(tag, blob, parent, metadata)
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:

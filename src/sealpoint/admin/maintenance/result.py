@@ -275,6 +275,13 @@ class Check(StrEnum):
     NONE = "none"
 
 
+class Compress(StrEnum):
+    """How values are resealed."""
+
+    ZSTD = "zstd"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What a job does."""
@@ -293,6 +300,8 @@ class Options:
     scrub: bool = False
     # Open some rows first, to refuse the ring of another environment.
     check_keys: bool = True
+    # Compress what is resealed, or do not; None leaves each value as it is.
+    compress: bool | None = None
 
     @property
     def paced_batch(self) -> Batch:

@@ -122,6 +122,7 @@ def rotate(
     max_lock_seconds: float = MAX_LOCK_SECONDS,
     before_change: BeforeChange | None = None,
     check_keys: bool = True,
+    compress: bool | None = None,
 ) -> Events:
     """Reseal every value in place under the ring's active key. Nothing is deserialized.
 
@@ -137,6 +138,7 @@ def rotate(
         max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
         before_change: Called with each value before it is changed.
         check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
+        compress: Compress what is resealed, or do not; ``None`` to leave each value as it is.
 
     Yields:
         Progress after each batch; a failure once for each value that does not open.
@@ -153,7 +155,7 @@ def rotate(
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
     run = Run(store, batch, max_lock_seconds)
-    return run.events(Opener(cipher, allow_plaintext).reseal, selection, before_change)
+    return run.events(Opener(cipher, allow_plaintext, compress).reseal, selection, before_change)
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:

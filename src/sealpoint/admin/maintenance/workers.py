@@ -112,6 +112,7 @@ def rotate_as(
         max_lock_seconds=options.max_lock_seconds,
         before_change=before_change,
         check_keys=False,
+        compress=options.compress,
     )
 
 

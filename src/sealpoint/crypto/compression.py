@@ -1,0 +1,73 @@
+"""Compression of values before they are sealed.
+
+A compressed value is one zstd frame (RFC 8878) whose header says the size of its content. The tag of the
+value says that it is compressed, and both are authenticated. A key holder can still make a bomb, so the size
+is read first, and nothing is decompressed beyond it.
+
+The length of a sealed value then says how well it compressed: see SECURITY.md.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from sealpoint.errors import DecodeError, LimitError, MissingExtraError
+
+ZSTD: Final = "zstd"
+
+# Shorter values gain little, and there are many of them.
+MIN_BYTES: Final = 512
+# What the limits of a serializer say by default; longer values are not compressed.
+MAX_BYTES: Final = 128 * 1024 * 1024
+
+_LEVEL: Final = 3
+
+
+@cache
+def require_zstd() -> Any:
+    """Return the module for zstd: of Python from 3.14 on, else of the extra.
+
+    Raises:
+        MissingExtraError: If there is none.
+    """
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        try:
+            from backports import zstd
+        except ImportError:
+            raise MissingExtraError("backports.zstd", "zstd") from None
+    return zstd
+
+
+def compress(data: bytes) -> bytes | None:
+    """Return a value compressed; ``None`` if that does not save at least a tenth of its bytes."""
+    if not MIN_BYTES <= len(data) <= MAX_BYTES:
+        return None
+    made: bytes = require_zstd().compress(data, level=_LEVEL)
+    return made if len(made) * 10 <= len(data) * 9 else None
+
+
+def decompress(frame: bytes) -> bytes:
+    """Return the value that `compress` was given.
+
+    Raises:
+        LimitError: If it has over `MAX_BYTES`.
+        DecodeError: If it is not one whole frame that says its size.
+        MissingExtraError: If there is no module for zstd.
+    """
+    zstd = require_zstd()
+    try:
+        size = zstd.get_frame_info(frame).decompressed_size
+        if size is None or size < MIN_BYTES:
+            raise DecodeError("a compressed value does not say its size, or is too short to be one")
+        if size > MAX_BYTES:
+            raise LimitError(f"a compressed value has {size} bytes; at most {MAX_BYTES} are read")
+        decompressor = zstd.ZstdDecompressor()
+        data: bytes = decompressor.decompress(frame, size + 1)
+    except zstd.ZstdError:
+        raise DecodeError("a compressed value is not a zstd frame") from None
+    if not decompressor.eof or decompressor.unused_data or len(data) != size:
+        raise DecodeError("a compressed value ends too early or too late")
+    return data
