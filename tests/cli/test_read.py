@@ -537,7 +537,7 @@ def test_data_goes_to_stdout_while_a_bar_is_on_the_terminal(plaintext: Path, key
     """The bar of a terminal on stderr takes nothing of what is written to a file."""
     terminal, screen = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "sealpoint.admin.cli", "verify", plaintext, "--keys", keys, "--json"],
+        [sys.executable, "-m", "sealpoint", "verify", plaintext, "--keys", keys, "--json"],
         stdout=subprocess.PIPE,
         stderr=screen,
         env=os.environ | {"TERM": "xterm"},

@@ -1,0 +1,122 @@
+"""The program as a shell meets it: as a module, with short help, completed by bash, and with a bar."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CODE, Run
+from tests.support.databases.sealed import write
+
+PROGRAM = Path(sys.executable).with_name("sealpoint")
+
+
+def test_module_is_the_program(ring: Path, tmp_path: Path) -> None:
+    for words in (["keys", "list"], ["--version"], ["status", "missing.db"]):
+        module, script = (
+            subprocess.run([*each, *words], capture_output=True, text=True, check=False, cwd=tmp_path)
+            for each in ([sys.executable, "-m", "sealpoint"], [PROGRAM])
+        )
+        assert (module.returncode, module.stdout, module.stderr) == (
+            script.returncode,
+            script.stdout,
+            script.stderr,
+        )
+
+
+def test_module_that_is_only_imported_loads_no_commands() -> None:
+    code = (
+        "import sys, sealpoint.__main__; print([name for name in sys.modules if 'sealpoint.admin' in name])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+def test_module_without_the_extra_names_it() -> None:
+    code = (
+        "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('sealpoint', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'sealpoint[cli]'" in done.stderr
+
+
+def test_commands_are_in_the_order_of_a_beginner(run: Run) -> None:
+    listed = re.findall(r"^  ([a-z]+) ", run("-h").out.partition("Commands:\n")[2], re.MULTILINE)
+    assert listed[0] == "keys"
+    assert listed.index("status") < listed.index("rotate") < listed.index("ledger")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("ver", {"verify"}),
+        ("keys d", {"disable", "destroy"}),
+        ("rebind --allow-p", {"--allow-plaintext"}),
+        ("keys destroy --leave", {"--leave-material"}),
+    ],
+)
+def test_bash_completes_commands_and_options(tmp_path: Path, typed: str, offered: set[str]) -> None:
+    """By what --install-completion installs, in a shell that has read its start file."""
+    environment = {"HOME": str(tmp_path), "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
+    environment["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+    script = f"""
+        sealpoint --install-completion bash > /dev/null
+        . ~/.bashrc
+        COMP_WORDS=(sealpoint {typed}) COMP_CWORD={len(typed.split())}
+        $(complete -p sealpoint | sed 's/.*-F \\([^ ]*\\).*/\\1/') sealpoint
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    shown = subprocess.check_output(
+        ["bash", "--norc", "-c", script], env=environment, text=True, cwd=tmp_path
+    )
+    assert set(shown.split()) == offered
+
+
+def on_terminal(*words: object, columns: int = 80) -> str:
+    """What a command prints on a terminal, of both streams."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
+    process = subprocess.Popen(
+        [*CODE, *map(str, words)], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        shown += part
+    os.close(ours)
+    process.wait()
+    return shown.decode()
+
+
+BARS = {
+    "status": ["status"],
+    "audit": ["audit"],
+    "verify": ["verify"],
+    "types": ["types"],
+    "rotate": ["rotate", "check", "verify"],
+    "rebind": ["rebind", "check", "verify"],
+    "scrub": ["scrub"],
+    "trial": ["trial"],
+}
+
+
+@pytest.mark.parametrize("command", BARS)
+def test_every_long_command_has_a_bar_of_its_own(tmp_path: Path, keys: Path, command: str) -> None:
+    """It says what is done: the command, or a part of it."""
+    write(tmp_path / "x.db", "k1", "a")
+    more = ["--apply"] if command in ("rotate", "rebind", "scrub") else []
+    shown = on_terminal(command, tmp_path / "x.db", *more)
+    titles = set(re.findall(r"(\w+) ━", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)))
+    assert titles == set(BARS[command])
