@@ -120,3 +120,49 @@ def test_every_long_command_has_a_bar_of_its_own(tmp_path: Path, keys: Path, com
     shown = on_terminal(command, tmp_path / "x.db", *more)
     titles = set(re.findall(r"(\w+) ━", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)))
     assert titles == set(BARS[command])
+
+
+LONG = "a-folder-of-databases/that-has-a-rather-long-name/customers-in-the-west-of-europe"
+THREAD = "customer-0001/conversation-2026-11-25T10:00:00+00:00/an-id-that-nobody-chose-to-be-short"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status DB PLAIN",
+        "audit DB PLAIN",
+        "types DB PLAIN",
+        "trial PLAIN",
+        "rotate DB PLAIN",
+        "rebind DB PLAIN",
+        "scrub DB PLAIN",
+        "report DB PLAIN",
+        "inspect DB",
+        "keys list",
+        "keys show k1",
+        "keys check",
+        "ledger show",
+    ],
+)
+def test_no_line_of_a_table_is_wider_than_the_terminal(
+    run: Run, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, columns: int
+) -> None:
+    """And only what has no room is folded: no name of a column, a table, a kind, a suite or a key."""
+    places = {"DB": tmp_path / LONG / "sealed.db", "PLAIN": tmp_path / LONG / "plain.db"}
+    places["DB"].parent.mkdir(parents=True)
+    write(places["DB"], "k1", THREAD)
+    write(places["PLAIN"], "plain", THREAD)
+    table = "[ledger]\ndir = 'ledger'\norigin = 'example.org/agents'\nsigner = { file = 'ledger.key' }\n"
+    keys.write_text(f"{keys.read_text()}\n{table}")
+    assert run("ledger", "init").code == 0
+    assert run("verify", *places.values()).code == 4
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = run(*(places.get(word, word) for word in line.split())).out
+    texts = [re.sub(r"\x1b\[[\d;]*m", "", each) for each in shown.splitlines()]
+    wide = [each for each in texts if len(each) > columns]
+    assert [each for each in wide if not re.search(r"\.db:($| \d+ of \d+ values opened$)", each)] == []
+    words = {word for each in texts for word in each.split()}
+    found = {"status": {"checkpoints", "plaintext", "cobblestone256"}, "ledger": {"ledger.init", "exit"}}
+    assert found.get(line.split(maxsplit=1)[0], set()) <= words

@@ -66,6 +66,7 @@ class Run:
         self._part: Document = {}
         self._has_object = False
         self._error: dict[str, str] | None = None
+        output.name_database(None)
 
     @property
     def ring_file(self) -> Path:
@@ -187,7 +188,8 @@ class Run:
 
     def fail(self, code: Exit, text: str, hint: str = "") -> Exit:
         """Print an error and what to do about it, and return the code that the run ends with."""
-        self._error = {"message": output.printable(text), "hint": output.printable(hint)}
+        text, hint = output.printable(output.filled(text)), output.printable(output.filled(hint))
+        self._error = {"message": text, "hint": hint}
         output.complain(text, hint)
         return code
 

@@ -118,14 +118,12 @@ def status(
 
 
 def _show_status(document: Document) -> None:
-    show_table(
-        ("database", *_SHARES),
-        [
-            (part["database"]["name"], *_share_row(share))
-            for part in filter(None, document["databases"])
-            for share in part["shares"]
-        ],
-    )
+    for part in filter(None, document["databases"]):
+        if len(document["databases"]) > 1:
+            put(f"{part['database']['name']}:")
+        show_table(_SHARES, map(_share_row, part["shares"]))
+        if len(document["databases"]) > 1:
+            put("")
     if document["others"]:
         verb = "is" if document["others"] == 1 else "are"
         put(f"{values_line(document['others'])} {verb} not under {excerpt(document['only'])}")
