@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -28,9 +27,9 @@ COMMAND = re.compile(r"`(sealpoint [^`]+)`|: (sealpoint [^`;\n]+)")
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(tmp_path: Path, script_path: str, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Runs a line in a shell, in a folder with a database under k1 that has a name to be quoted."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", script_path)
     write(tmp_path / NAME, "k1", "a")
 
     def call(line: str) -> Ended:
@@ -78,6 +77,12 @@ WAYS: dict[str, tuple[str, Callable[[Path], object] | None, dict[str, str], list
     ),
     "unbound rows": ("sealpoint verify DB", mixed, {"k1": "active"}, ["sealpoint rebind DB"]),
     "wrong key": ("sealpoint rotate DB --allow-plaintext", None, {"k7": "active"}, ["sealpoint verify DB"]),
+    "key in use": (
+        "sealpoint keys disable k1 --db DB",
+        None,
+        {"k2": "active", "k1": "decrypt-only"},
+        ["sealpoint rotate DB --apply"],
+    ),
     "no thread": (
         "sealpoint rebind DB --thread x",
         None,

@@ -88,8 +88,9 @@ def test_status_of_several_without_a_ring(
 ) -> None:
     assert called("status", sealed, plaintext) == 0
     shown = capsys.readouterr()
-    assert len(re.findall(rf"{sealed} +\w+ +sealed +cobblestone256 +k1 +- +1 +\d+ +msgpack", shown.out)) == 2
-    assert len(re.findall(rf"{plaintext} +\w+ +plaintext +- +- +- +1 +\d+ +msgpack", shown.out)) == 2
+    first, second = shown.out.removeprefix(f"{sealed}:\n").split(f"\n{plaintext}:\n")
+    assert len(re.findall(r"\w+ +sealed +cobblestone256 +k1 +- +1 +\d+ +msgpack", first)) == 2
+    assert len(re.findall(r"\w+ +plaintext +- +- +- +1 +\d+ +msgpack", second)) == 2
     assert "states of keys are not known" in shown.err
 
 

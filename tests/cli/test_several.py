@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -12,6 +14,8 @@ import pytest
 
 from sealpoint.admin.cli.app import SEVERAL
 from sealpoint.admin.cli.exits import Exit, worst
+from sealpoint.admin.maintenance import audit
+from sealpoint.admin.maintenance.job import Job
 from sealpoint.admin.maintenance.result import Reason
 from tests.cli.conftest import Run
 from tests.support.databases.foreign import insert
@@ -211,6 +215,40 @@ def test_max_seconds_is_the_time_of_all(run: Run, make: Callable[[str], Path], k
     ended = run("rotate", one, two, "--apply", "--max-seconds", 0, "--json")
     assert ended.code == Exit.STOPPED
     assert [each["stopped"] for each in ended.document["databases"]] == [True, True]
+
+
+def test_signal_ends_the_run_and_not_only_one_database(
+    run: Run, make: Callable[[str], Path], keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are left are not begun, and are named."""
+    one, two = make("one.db"), make("two.db")
+    keys.write_text(states_text(k2="active", k1="decrypt-only"))
+    before, rotate = two.read_bytes(), Job._rotate
+
+    def interrupted(job: Job) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        rotate(job)
+
+    monkeypatch.setattr(Job, "_rotate", interrupted)
+    ended = run("rotate", one, two, "--apply", "--json")
+    first, second = ended.document["databases"]
+    assert (ended.code, first["stopped"], second) == (Exit.STOPPED, True, None)
+    (error,) = ended.document["errors"]
+    assert error["message"] == f"{two}: not begun, because a signal ended the run"
+    assert two.read_bytes() == before
+
+
+def test_bug_in_one_ends_all(run: Run, make: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed is one object all the same, and says that it is not complete."""
+    one, two = make("one.db"), make("two.db")
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(audit, "audit", fail)
+    ended = run("audit", one, two, "--json")
+    assert (ended.code, ended.document["databases"]) == (Exit.BUG, [None, None])
+    assert ended.document["reasons"] == ["not-completed"]
 
 
 def test_password_refuses_the_whole_command(run: Run, make: Callable[[str], Path]) -> None:

@@ -159,7 +159,7 @@ class Run:
             document = self.result.document({"errors": self.errors})
             if self.as_json:
                 rest = json.dumps({name: document[name] for name in document if name not in _FIRST})
-                self.print_object(f"{', '.join(['null'] * left)}], {rest[1:]}")
+                self.print_object(f"{', null' * left}], {rest[1:]}")
             else:
                 output.show_verdict(document)
         self.code = worst(self._codes)
