@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from itertools import product
 from typing import Any, Final, TextIO
 
 import typer
@@ -115,7 +116,7 @@ def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
     whole = [max(map(cell_len, cells)) for cells in columns]
     words = [max((cell_len(word) for cell in cells for word in cell.split()), default=1) for cells in columns]
     # If not all words fit, the longest are folded, to a third of the line or less, and others stay whole.
-    for gap, most in ((2, width), (1, width), *((2, most) for most in range(width // 3, 0, -1))):
+    for most, gap in product((width, *range(width // 3, 0, -1)), (2, 1)):
         widths = [min(word, most) for word in words]
         spare = width - sum(widths) - gap * (len(columns) - 1)
         if spare >= 0:
