@@ -171,7 +171,7 @@ class RingFileMissingError(RingFileError, FileNotFoundError):
     category: Category = "keys"
     hint = (
         "name one (--keys FILE or $SEALPOINT_KEYS);"
-        " for a new database, create one: sealpoint keys init --keys FILE"
+        " for a new database, create one: sealpoint keys init --keys keys.toml"
     )
 
 
@@ -505,7 +505,10 @@ class ThreadStoreMissingError(ThreadStoreDownError):
     """There is no thread store at a place that can be reached: nothing is there, or something else."""
 
     category: Category = "usage"
-    hint = "name the place of the store, or create one: create=True, or `sealpoint heads adopt DB --create`"
+    hint = (
+        "name the place of the store, or create one: create=True, or"
+        " `sealpoint heads adopt DB --create --reason TEXT`"
+    )
 
 
 class ThreadStoreTimeoutError(ThreadStoreError, TimeoutError):

@@ -22,7 +22,7 @@ from tests.support.runs.results import require_valid
 
 __all__ = ["CODE", "Ended", "Run", "path", "victim"]
 
-CODE = [sys.executable, "-m", "sealpoint.admin.cli"]
+CODE = [sys.executable, "-m", "sealpoint"]
 
 
 @dataclass(frozen=True)

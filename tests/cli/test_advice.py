@@ -119,7 +119,7 @@ def test_unrecognised_tag_is_told(run: Run, path: Path) -> None:
     insert(path, [(None, b"x")])
     ended = run("rotate", path, "--apply", "--verify", "none")
     assert ended.code != Exit.DONE
-    assert "1 value has an unrecognised tag: `sealpoint status DB` shows it" in ended.err.splitlines()
+    assert f"1 value has an unrecognised tag: `sealpoint status {path}` shows it" in ended.err.splitlines()
 
 
 def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,14 +49,15 @@ def test_help(run: Run, words: tuple[str, ...]) -> None:
     """It says what the command is for, and what each of its arguments and options is."""
     ended = run(*words, "--help")
     assert (ended.code, ended.err) == (0, "")
+    assert run(*words, "-h") == ended
     about, _, options = ended.out.partition("\nOptions:\n")
     usage, _, first, *_ = about.splitlines()
     assert usage.startswith(" ".join(["Usage: sealpoint", *words]))
     assert first.strip()
     lines = options.splitlines()
-    assert any(line.split() == ["--help", "Show", "this", "message", "and", "exit."] for line in lines)
+    assert any(line.split() == ["-h,", "--help", "Show", "this", "message", "and", "exit."] for line in lines)
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if line.startswith("  --"):  # a name, and beside or below it what it is
+        if line.startswith(("  --", "  -h")):  # a name, and beside or below it what it is
             assert "  " in line[4:].strip() or after.startswith("     "), line
 
 

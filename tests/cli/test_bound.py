@@ -60,7 +60,7 @@ def test_rows_that_must_be_bound(run: Run, path: Path, tmp_path: Path) -> None:
         shown = run("verify", file, "--bound")
         assert "not bound to their rows: 12\nthe first is thread_id=" in shown.out
         assert shown.out.splitlines()[-1] == "not ok: rows are left that are not bound to their places"
-        assert "`sealpoint rebind DB` binds them" in shown.err
+        assert f"`sealpoint rebind {file}` binds them" in shown.err
     assert run("verify", serializer).code == Exit.DONE
 
 

@@ -310,7 +310,7 @@ def test_advice_is_given_once_for_all_failures_of_a_kind(run: Run, path: Path, t
     assert copied.err.count("error: ") == VALUES + 2
     damaged, plain = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
     assert "accept it with --allow-plaintext" in plain
-    assert "sealpoint rebind DB --allow-plaintext --apply" in plain  # SealedSaver refuses what rotate seals
+    assert f"sealpoint rebind {path} --allow-plaintext --apply" in plain
     assert damaged.startswith("hint: the row was changed")
     rotated = run("rotate", path, "--apply")
     assert rotated.err.count("error: ") == 2
@@ -414,7 +414,7 @@ def test_time_is_up_while_values_are_opened_once_more(run: Run, path: Path) -> N
     assert run("rotate", path, "--apply", "--verify", "none").code == Exit.DONE
     ended = run("rotate", path, "--apply", "--max-seconds", 0)
     assert ended.code == Exit.STOPPED
-    assert "check them with `sealpoint verify DB`" in ended.err
+    assert f"check them with `sealpoint verify {path}`" in ended.err
     assert "run the same command again" not in ended.err
 
 

@@ -239,6 +239,7 @@ def test_ascii_streams(path: Path) -> None:
     named = path.rename(path.with_name("caf\u00e9.db"))
     found = shell("status", named, to="", PYTHONIOENCODING="ascii")
     assert (found.returncode, found.stderr) == (Exit.DONE, "")
+    found = shell("status", named, named.parent, to="", PYTHONIOENCODING="ascii")
     assert "caf\\xe9.db" in found.stdout
     missing = shell("status", path.with_name("th\u00e9.db"), to="", PYTHONIOENCODING="ascii")
     assert missing.returncode == Exit.USAGE

@@ -88,8 +88,9 @@ def test_status_of_several_without_a_ring(
 ) -> None:
     assert called("status", sealed, plaintext) == 0
     shown = capsys.readouterr()
-    assert len(re.findall(rf"{sealed} +\w+ +sealed +cobblestone256 +k1 +- +1 +\d+ +msgpack", shown.out)) == 2
-    assert len(re.findall(rf"{plaintext} +\w+ +plaintext +- +- +- +1 +\d+ +msgpack", shown.out)) == 2
+    first, second = shown.out.removeprefix(f"{sealed}:\n").split(f"\n{plaintext}:\n")
+    assert len(re.findall(r"\w+ +sealed +cobblestone256 +k1 +- +1 +\d+ +msgpack", first)) == 2
+    assert len(re.findall(r"\w+ +plaintext +- +- +- +1 +\d+ +msgpack", second)) == 2
     assert "states of keys are not known" in shown.err
 
 
@@ -537,7 +538,7 @@ def test_data_goes_to_stdout_while_a_bar_is_on_the_terminal(plaintext: Path, key
     """The bar of a terminal on stderr takes nothing of what is written to a file."""
     terminal, screen = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "sealpoint.admin.cli", "verify", plaintext, "--keys", keys, "--json"],
+        [sys.executable, "-m", "sealpoint", "verify", plaintext, "--keys", keys, "--json"],
         stdout=subprocess.PIPE,
         stderr=screen,
         env=os.environ | {"TERM": "xterm"},

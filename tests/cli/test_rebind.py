@@ -159,7 +159,7 @@ def test_a_thread_that_is_not_there_is_no_success(run: Run, path: Path, keys: Pa
     assert "the database has no values" not in ended.out
     if "--json" not in words:
         assert "--thread: no rows of thread 'nobody'" in ended.err
-        assert "`sealpoint inspect DB` lists" in ended.err
+        assert f"`sealpoint inspect {path}` lists" in ended.err
     assert run("rebind", path, "--thread", "a", "--apply", "--json").document["changed"] == VALUES
 
 

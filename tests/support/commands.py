@@ -22,11 +22,17 @@ What `--help` prints for each command. `make commands` writes this page, and a t
 def helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, str]]:
     """Yield the name and the help of a command, and of all commands in it, in their order."""
     context = command.context_class(
-        command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        **command.context_settings,
     )
     yield context.command_path, command.get_help(context)
-    for each, inner in getattr(command, "commands", {}).items():
-        yield from helps(inner, each, context)
+    if hasattr(command, "commands"):
+        for each in command.list_commands(context):
+            yield from helps(command.commands[each], each, context)
 
 
 def render() -> str:

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.cli.app import COMMANDS
+from sealpoint.admin.cli.app import COMMANDS, SEVERAL
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.evidence.report.document import QUESTIONS, WORDS
@@ -129,9 +129,13 @@ def _law(member: str, value: Any, then: dict[str, Any], otherwise: dict[str, Any
 
 def _members(command: str) -> dict[str, Any]:
     """Return what names the members of a command, which a run that could not begin has not."""
+    members: dict[str, Any] = {"$ref": f"#/$defs/{command.replace(' ', '_')}"}
+    if command in SEVERAL:
+        several = {"$ref": "#/$defs/several"}
+        members = {"if": {"required": ["errors"]}, "then": several, "else": members}
     return {
         "if": {"properties": {"command": {"const": command}}, "not": {"required": ["error"]}},
-        "then": {"$ref": f"#/$defs/{command.replace(' ', '_')}"},
+        "then": members,
     }
 
 

@@ -74,7 +74,7 @@ _GRANT_HINT: Final = (
     "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
     " UPDATE the column gone of heads"
 )
-ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create`"
+ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create --reason TEXT`"
 
 _Translation = tuple[type[ThreadStoreError], str, str | None]
 _LATE: Final[_Translation] = (ThreadStoreTimeoutError, "the server did not answer within {:g} s", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sqlite3
 import time
 from contextlib import closing
@@ -30,7 +31,8 @@ from sealpoint.threads.store import SEPARATOR, Kind
 FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError, DatabaseCorruptError)
 
 _CREATE_HINT: Final = (
-    "create it with create=True or `sealpoint heads adopt DB --create`; if there was one, restore it"
+    "create it with create=True or `sealpoint heads adopt DB --create --reason TEXT --threads {}`;"
+    " if there was one, restore it"
 )
 RESTORE_HINT: Final = "name the file of a thread store, or restore it from backup"
 
@@ -92,7 +94,9 @@ def _of_system(error: OSError, path: Path) -> ThreadStoreError:
     name = f"thread store {path}"
     if isinstance(error, FileNotFoundError):
         if path.parent.is_dir():
-            return ThreadStoreMissingError(f"{name}: there is no such file", hint=_CREATE_HINT)
+            return ThreadStoreMissingError(
+                f"{name}: there is no such file", hint=_CREATE_HINT.format(shlex.quote(str(path)))
+            )
         return ThreadStoreMissingError(
             f"{name}: there is no such folder", hint="create the folder, or name another"
         )

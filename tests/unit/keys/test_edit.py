@@ -271,8 +271,11 @@ def test_key_that_does_not_open_the_rows_of_its_id_is_not_promoted(ring: Path, t
 @pytest.mark.parametrize(
     ("state", "hint"),
     [
-        ("decrypt-only", "reseal the rows first: sealpoint rotate DB --apply --allow-legacy"),
-        ("disabled", "enable the key and reseal the rows first: sealpoint rotate DB --apply --allow-legacy"),
+        ("decrypt-only", "reseal the rows first: sealpoint rotate state.db --apply --allow-legacy"),
+        (
+            "disabled",
+            "enable the key and reseal the rows first: sealpoint rotate state.db --apply --allow-legacy",
+        ),
         ("destroyed", "such rows open with no key any more: restore a backup, or delete them"),
     ],
 )

@@ -239,7 +239,7 @@ def test_a_named_file_that_is_missing_is_not_passed_over(
     with pytest.raises(RingFileMissingError, match="none") as caught:
         KeyRing.load()
     assert "not set" not in str(caught.value)
-    assert "sealpoint keys init --keys FILE" in caught.value.hint
+    assert "sealpoint keys init --keys keys.toml" in caught.value.hint
     monkeypatch.delenv("SEALPOINT_KEYS")
     ringfile.SYSTEM_PATH.unlink()
     for name in ("keys.toml", "sealpoint.keys", "keys.example"):  # the current directory is never searched

@@ -57,7 +57,7 @@ def test_missing_file_is_not_created(path: Path) -> None:
     with pytest.raises(ThreadStoreMissingError, match="there is no such file") as caught:
         open_thread_store(str(path))
     assert str(path) in str(caught.value)
-    assert "create=True or `sealpoint heads adopt DB --create`" in caught.value.hint
+    assert "create=True or `sealpoint heads adopt DB --create --reason TEXT --threads " in caught.value.hint
     assert [*path.parent.iterdir()] == []
 
 

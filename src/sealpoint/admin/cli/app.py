@@ -14,8 +14,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
+from time import monotonic
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,9 +25,18 @@ from typer.main import get_command
 
 from sealpoint.admin.cli import decrypt, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
-from sealpoint.admin.cli.exits import Exit, exit_code, message
-from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.options import JsonOption, KeysOption, PasswordNamedError, all_databases
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import Run, explain
+from sealpoint.admin.cli.options import (
+    DatabasesArgument,
+    JsonOption,
+    KeysOption,
+    PasswordNamedError,
+    VariablesOption,
+    all_databases,
+    find_ring,
+    find_threads,
+)
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
 from sealpoint.admin.maintenance.result import Check
 from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
@@ -35,13 +45,15 @@ from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
-_USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
-
 _INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
 
 
 class Commands(TyperGroup):
-    """Ends early if its output is no longer read."""
+    """Lists its commands in the order of a beginner, and ends early if its output is no longer read."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, those of `keys` first."""
+        return sorted(super().list_commands(ctx), key=lambda name: name != "keys")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -56,9 +68,9 @@ app = typer.Typer(
     name="sealpoint",
     cls=Commands,
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="To seal a database, begin with `sealpoint init`. To see what a database contains, begin"
     " with `sealpoint status DB`, which needs no key.\n\n"
     "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
@@ -122,6 +134,11 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "keys rewrap": ("key.rewrap", "key.rewrap"),
 }
 
+# Commands that are written for one database and take several, and the options that are for one alone.
+SEVERAL: Final = frozenset({"verify", "audit", "types", "rotate", "rebind", "scrub"})
+_FOR_ONE: Final = ("thread", "threads", "pin", "emit")
+_PLURAL: Final = {"database": DatabasesArgument, "variable": VariablesOption}
+
 _WITHOUT_RING: Final = ("heads seal", "heads trim")
 _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}
 
@@ -135,17 +152,25 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
         run.asks()
         if command in EVENTS and options.get("apply", True):  # a plan changes nothing
             _begin(run, options)
-        callback(run, **{name: options[name] for name in own})
+        asked = {name: options[name] for name in own}
+        if command in SEVERAL:
+            _run_each(run, callback, asked)
+        else:
+            callback(run, **asked)
         return run.code
 
     signature = inspect.signature(callback, eval_str=True)
     first, *others = signature.parameters.values()
     own = [parameter.name for parameter in others]
     kind = inspect.Parameter.KEYWORD_ONLY
+    plural = _PLURAL if command in SEVERAL else {}
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[
             first.replace(name="context", annotation=typer.Context),
-            *(parameter.replace(kind=kind) for parameter in others),
+            *(
+                parameter.replace(kind=kind, annotation=plural.get(parameter.name, parameter.annotation))
+                for parameter in others
+            ),
             *(
                 inspect.Parameter(name, kind, default=None if name == "keys" else False, annotation=option)
                 for name, option in {"keys": KeysOption, "as_json": JsonOption}.items()
@@ -155,6 +180,41 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     )
     call.__doc__, call.__name__ = callback.__doc__, callback.__name__
     return call
+
+
+def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Run a command on each database that its command line names, or else that the ring file lists."""
+    arguments, variables = options.pop("database") or (), options.pop("variable", None) or ()
+    all_databases(arguments, variables)  # refuses a password, and a variable that is not set
+    places = [(name, {"database": name}) for name in arguments]
+    places += [(f"${name}", {"variable": name}) for name in variables]
+    ring = None if places else find_ring(run)
+    places += [(name, {"database": name}) for name in (RingFile(ring).databases if ring else ())]
+    if len(places) < 2:
+        callback(run, **options, **(places[0][1] if places else {}))
+        return
+    if ring is not None and options.get("apply"):
+        raise typer.BadParameter(
+            f"name the databases to change: the ring file lists {len(places)}", param_hint="DB..."
+        )
+    for name in _FOR_ONE:
+        if options.get(name):
+            raise typer.BadParameter(
+                f"it is of one database, and there are {len(places)}", param_hint=f"--{name}"
+            )
+    if options.get("no_threads") is False and find_ring(run) and find_threads(None, run.keys):
+        raise typer.BadParameter(
+            "the thread store of the ring file belongs to one database: name that one, or add --no-threads",
+            param_hint="DB...",
+        )
+    until = monotonic() + (options.get("max_seconds") or 0)
+
+    def work(place: dict[str, str], part: Run) -> None:
+        if options.get("max_seconds") is not None:
+            options["max_seconds"] = max(0.0, until - monotonic())
+        callback(part, **options, **place)
+
+    run.run_each([(name, partial(work, place)) for name, place in places])
 
 
 def _begin(run: Run, options: Mapping[str, Any]) -> None:
@@ -298,14 +358,11 @@ def _report(this: Run, error: Exception, words: Sequence[str]) -> Exit:
     if isinstance(error, BrokenPipeError):
         discard_rest(sys.stdout)
         return Exit.STOPPED
-    if isinstance(error, _USAGE_ERROR):
-        wrong: Any = error
-        path = "sealpoint" if wrong.ctx is None else wrong.ctx.command_path
-        return this.fail(Exit.USAGE, wrong.format_message(), f"see `{path} --help`")
-    code = exit_code(error)
+    code, text, hint = explain(error, this.command)
     if code is not Exit.BUG:
-        hint = error.hint_for(words) if isinstance(error, PasswordNamedError) else getattr(error, "hint", "")
-        return this.fail(code, message(error), hint)
+        if isinstance(error, PasswordNamedError):
+            hint = error.hint_for(words)
+        return this.fail(code, text, hint)
     for line in "".join(traceback.format_exception(error)).splitlines():  # without values of variables
         say(line)
     return this.fail(code, "this is a bug in sealpoint", "report it with the lines above")

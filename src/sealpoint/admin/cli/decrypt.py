@@ -69,7 +69,7 @@ def decrypt(
             source = stack.enter_context(closing(cast("PostgresRows", open_store(database))))
             run.looks_at(source)  # not later: the copy's tables are not part of it
             events = decrypt_schema(source, place, cipher, allow_plaintext=allow_plaintext)
-        pace = Pace(stack.enter_context(stopping()))
+        pace = Pace(stack.enter_context(stopping(run)))
         watch = stack.enter_context(watching("decrypt", failures.add))
         # Closed also if the terminal to draw on is gone.
         watch.take_all(stack.enter_context(closing(pace.limit(events))))

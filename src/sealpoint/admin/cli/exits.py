@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -65,6 +66,24 @@ def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
     if result.ok is None:
         return unproven
     return Exit.DONE if result.ok else Exit.FOUND
+
+
+# Of several databases: what was found, then what must be corrected, then what may be run again.
+_WORST_FIRST: Final = (
+    Exit.BUG,
+    Exit.UNOPENED,
+    Exit.KEYS,
+    Exit.FOUND,
+    Exit.USAGE,
+    Exit.HELD,
+    Exit.STOPPED,
+    Exit.DONE,
+)
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """Return the code of a run over several databases: the worst of theirs."""
+    return min(codes, key=_WORST_FIRST.index, default=Exit.DONE)
 
 
 def exit_code(error: BaseException) -> Exit:

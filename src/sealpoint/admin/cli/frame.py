@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from sealpoint.admin.cli import output
-from sealpoint.admin.cli.exits import Exit, exit_code, message, result_code
+from sealpoint.admin.cli.exits import Exit, exit_code, message, result_code, worst
 from sealpoint.admin.cli.output import Document
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.result import Reason, Result
 from sealpoint.admin.maintenance.workers import Stop
-from sealpoint.errors import ConfigError, SealpointError
+from sealpoint.errors import ConfigError, SealpointError, StoppedError
 from sealpoint.keys.ringfile import find_ring_file
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.recorder import Recorder
 
 HEAD_LABEL: Final = "ledger head: "
+_USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 _OUTCOMES: Final = {
     Exit.DONE: "done",
     Exit.BUG: "failed",
@@ -48,6 +49,8 @@ class Run:
         result: What it was asked and has found.
         code: What it ends with.
         recorder: Records its end in the ledger.
+        is_stopping: Whether a signal has asked it to end.
+        errors: Of the databases that could not be examined, beside others.
     """
 
     def __init__(self, command: str) -> None:
@@ -57,9 +60,13 @@ class Run:
         self.result = Result(command)
         self.code = Exit.DONE
         self.recorder: Recorder | None = None
+        self.is_stopping = False
+        self.errors: list[dict[str, str]] = []
+        self._codes: list[Exit] = []
         self._part: Document = {}
         self._has_object = False
         self._error: dict[str, str] | None = None
+        output.name_database(None)
 
     @property
     def ring_file(self) -> Path:
@@ -110,7 +117,69 @@ class Run:
 
     def set_code(self, *, allow_unproven: bool) -> None:
         """Set the exit code for what was found."""
-        self.code = result_code(self.result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
+        found = result_code(self.result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
+        self.code = worst([found, *self._codes])
+
+    @contextmanager
+    def sparing(self, database: str) -> Iterator[None]:
+        """Report an error of one of several databases, of which the others are examined all the same."""
+        try:
+            yield
+        except BrokenPipeError:  # of stdout
+            raise
+        except Exception as error:
+            code, text, hint = explain(error, self.command)
+            if code is Exit.BUG:
+                raise
+            self._codes.append(code)
+            self.result.add(Reason.NOT_COMPLETED)
+            self.fail(code, text if database in text else f"{database}: {text}", hint)
+            self.errors.append({"database": output.printable(database), **(self._error or {})})
+
+    def run_each(self, databases: Sequence[tuple[str, Callable[[Run], None]]]) -> None:
+        """Run a command on several databases, each in a run of its own, and end with the worst code.
+
+        Args:
+            databases: Each by its name, with the command on it.
+        """
+        head, left = self.head(), len(databases)
+        if self.as_json:
+            opening = json.dumps({name: head[name] for name in _FIRST})
+            self.print_object(f'{opening[:-1]}, "databases": [')
+        try:
+            for name, command in databases:
+                left -= 1
+                self._run_part(name, command)
+                if not self.as_json:
+                    output.put("")
+                elif left:
+                    self.print_object(",")
+        finally:  # what was begun on stdout is one object
+            self.result.add(Reason.NOT_COMPLETED, when=left > 0)
+            document = self.result.document({"errors": self.errors})
+            if self.as_json:
+                rest = json.dumps({name: document[name] for name in document if name not in _FIRST})
+                self.print_object(f"{', null' * left}], {rest[1:]}")
+            else:
+                output.show_verdict(document)
+        self.code = worst(self._codes)
+
+    def _run_part(self, name: str, command: Callable[[Run], None]) -> None:
+        part = Run(self.command)
+        part.keys, part.as_json, part.result.run = self.keys, self.as_json, self.result.run
+        if not self.as_json:
+            output.put(f"{name}:")
+        try:
+            with self.sparing(name):
+                if self.is_stopping:
+                    raise StoppedError("not begun, because a signal ended the run", hint="run it again")
+                command(part)
+                self._codes.append(part.code)
+        finally:
+            self.is_stopping = self.is_stopping or part.is_stopping
+            self.result.join(part.result)
+            if self.as_json and not part._has_object:
+                self.print_object("null")
 
     def print_object(self, text: str, end: str = "\n") -> None:
         """Print an object, or the next part of one."""
@@ -119,7 +188,8 @@ class Run:
 
     def fail(self, code: Exit, text: str, hint: str = "") -> Exit:
         """Print an error and what to do about it, and return the code that the run ends with."""
-        self._error = {"message": output.printable(text), "hint": output.printable(hint)}
+        text, hint = output.printable(output.filled(text)), output.printable(output.filled(hint))
+        self._error = {"message": text, "hint": hint}
         output.complain(text, hint)
         return code
 
@@ -164,11 +234,23 @@ class Run:
             self.print_object(json.dumps(self.result.document({"error": self._error}), indent=2))
 
 
+def explain(error: Exception, command: str) -> tuple[Exit, str, str]:
+    """Return the exit code of an error, its text, and what to do about it."""
+    if isinstance(error, _USAGE_ERROR):
+        wrong: Any = error
+        path = (
+            " ".join(dict.fromkeys(("sealpoint", command))) if wrong.ctx is None else wrong.ctx.command_path
+        )
+        return Exit.USAGE, wrong.format_message(), f"see `{path} --help`"
+    return exit_code(error), message(error), getattr(error, "hint", "")
+
+
+_FIRST: Final = ("schema", "command")  # the members that every object begins with
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
+def stopping(run: Run) -> Iterator[Stop]:
     """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
 
     A third one does nothing, so that temporary files are still removed. A signal that is ignored, as
@@ -184,6 +266,7 @@ def stopping() -> Iterator[Stop]:
             ending = True
             raise KeyboardInterrupt
         stop.set()
+        run.is_stopping = True
         output.say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
 
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]

@@ -103,11 +103,14 @@ def show(
         entries = [read_members(line, seq) for seq, line in lines]
     except LedgerTamperedError as error:
         raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
+    left_out = lines[0][0] if lines else 0
     columns = ("seq", "at", "event", "outcome", "exit", "account", "subject")
     run.end(
-        {"folder": str(files.path), "entries": entries},
+        {"folder": str(files.path), "entries": entries, "left_out": left_out},
         lambda _: show_table(columns, [_row(entry) for entry in entries]),
     )
+    if left_out:
+        say(f"shown are the last {len(entries)} of {left_out + len(entries)} entries; --limit shows more")
 
 
 def _row(entry: dict[str, Any]) -> list[object]:

@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.output import say, warn
+from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
@@ -275,6 +275,8 @@ def one_database(run: Run, argument: str | None, variable: str | None) -> str:
     if len(names) != 1:
         more = f"; the ring file lists {len(names)}" if ring_file and names else ""
         raise typer.BadParameter(f"name one database: DB, or --db-env NAME{more}", param_hint="DB")
+    named = shlex.quote(names[0]) if variable is None else f"--db-env {shlex.quote(variable)}"
+    name_database(named if run.keys is None else f"{named} --keys {shlex.quote(str(run.keys))}")
     return names[0]
 
 

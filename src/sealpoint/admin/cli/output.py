@@ -7,10 +7,12 @@ the cursor.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from itertools import product
 from typing import Any, Final, TextIO
 
 import typer
@@ -101,7 +103,7 @@ def print_object(text: str, end: str = "\n") -> None:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table. Numbers are set to the right, ``None`` shows as a dash.
 
-    On a terminal cells are wrapped between words; words are folded only where there is no room for them.
+    On a terminal cells are wrapped between words; the longest are folded where there is no room for them.
     """
     cells = [tuple(row) for row in rows]
     texts = [["-" if cell is None else printable(cell) for cell in row] for row in cells]
@@ -123,17 +125,18 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
-    """Return the gap between columns, and their widths if every word fits into its column; else no widths."""
+    """Return the gap between columns, and their widths; no widths if there are too many columns."""
     columns = list(zip(*lines, strict=True))
     whole = [max(map(cell_len, cells)) for cells in columns]
     words = [max((cell_len(word) for cell in cells for word in cell.split()), default=1) for cells in columns]
-    for gap in (2, 1):
-        spare = width - sum(words) - gap * (len(columns) - 1)
+    # If not all words fit, the longest are folded, to a third of the line or less, and others stay whole.
+    for most, gap in product((width, *range(width // 3, 0, -1)), (2, 1)):
+        widths = [min(word, most) for word in words]
+        spare = width - sum(widths) - gap * (len(columns) - 1)
         if spare >= 0:
-            widths = list(words)
             # Columns that lack least are served first; what is left goes to the one with the longest texts.
-            for number in sorted(range(len(columns)), key=lambda number: whole[number] - words[number]):
-                more = min(spare, whole[number] - words[number])
+            for number in sorted(range(len(columns)), key=lambda number: whole[number] - widths[number]):
+                more = min(spare, whole[number] - widths[number])
                 widths[number] += more
                 spare -= more
             return gap, widths
@@ -154,11 +157,26 @@ def _print(text: str, end: str = "\n") -> None:
         sys.stdout = _Unread(open(os.devnull, "wb"), encoding="utf-8")  # noqa: PTH123, SIM115 -- of the process
 
 
+# A command in a message, and the place of the database in it.
+_COMMAND: Final = re.compile(r"(\b(?:sealpoint|sqlite3)(?: [a-z]+)* )DB\b")
+_named: list[str] = []
+
+
+def name_database(words: str | None) -> None:
+    """Set what stands for DB in the commands that messages name, so that they can be pasted."""
+    _named[:] = [] if words is None else [words]
+
+
+def filled(text: str) -> str:
+    """Return a message with the database in the commands that it names."""
+    return _COMMAND.sub(lambda found: found[1] + _named[0], text) if _named else text
+
+
 def say(text: str) -> None:
     """Print a message on stderr, below the data that was printed before."""
     with suppress(OSError):  # the end of the program finds it again
         sys.stdout.flush()
-    _print_message(printable(text))
+    _print_message(printable(filled(text)))
 
 
 def _print_message(text: str) -> None:
@@ -202,10 +220,10 @@ class Watch:
         total: How many there are, as far as is known.
         changed: How many it has changed.
         is_complete: Whether it came to its end.
-        move: Moves the bar: how many of how many are done.
+        move: Moves the bar: how many are done of how many, if that is known.
     """
 
-    def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
+    def __init__(self, move: Callable[[int, int | None], None], failed: Callable[[Failure], object]) -> None:
         self.rows = self.changed = 0
         self.total: int | None = None
         self.is_complete = False

@@ -139,7 +139,7 @@ class Change:
     def show(self) -> None:
         """Show the plan."""
         damage = list[SealpointError]()
-        with self._opened(writable=False) as (store, job):
+        with watching(self.run.command), self._opened(writable=False) as (store, job):
             job.require_fitting()
             self.run.looks_at(store)
             plan = self._plan(job, damage)
@@ -184,8 +184,9 @@ class Change:
         failures = ShownFailures(shown=not self.run.as_json)
         with self._opened(writable=True) as (store, job):
             self.run.looks_at(store)
-            plan = self._plan(job, [])
-            with stopping() as stop, _reporting(failures) as report:
+            with watching(self.run.command):
+                plan = self._plan(job, [])
+            with stopping(self.run) as stop, _reporting(self.run.command, failures) as report:
                 outcome = job.run(stop, report)
         if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
             complain(str(outcome.problem), outcome.problem.hint)
@@ -279,8 +280,8 @@ def _search_result(scrubbed: Scrubbed) -> str:
 
 
 @contextmanager
-def _reporting(failures: ShownFailures) -> Iterator[Report]:
-    """Show a bar for each phase of a job but the scrub, and collect failures."""
+def _reporting(command: str, failures: ShownFailures) -> Iterator[Report]:
+    """Show a bar for each phase of a job, and collect failures."""
     watch = Watch(lambda *_: None, failures.add)
     with ExitStack() as bar:
 
@@ -290,8 +291,8 @@ def _reporting(failures: ShownFailures) -> Iterator[Report]:
                 watch.take(event)
                 return
             bar.close()
-            if event is not Phase.SCRUB:
-                watch = bar.enter_context(watching(event.value, failures.add))
+            title = command if event is Phase.ROTATE else event.value
+            watch = bar.enter_context(watching(title, failures.add))
 
         yield report
 
@@ -391,7 +392,7 @@ def _warn_of_scrub(path: Path) -> None:
 
 def scrub(
     run: Run,
-    database: Annotated[str, typer.Argument(metavar="DB", help="A SQLite file.")],
+    database: DatabaseArgument = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Scrub; without it, only show what that takes.")
     ] = False,
@@ -402,10 +403,11 @@ def scrub(
     locked and how much disk that takes. Only --scrub of `rotate` and of `rebind` also searches for old
     values, because they have read them.
     """
-    if not kind_of(database).is_file:
+    named = one_database(run, database, None)
+    if not kind_of(named).is_file:
         raise typer.BadParameter(_NO_SCRUB, param_hint="DB")
-    path, ring = Path(database), open_ring(run)
-    with opened_database(run, database, None) as store:
+    path, ring = Path(named), open_ring(run)
+    with opened_database(run, named, None) as store:
         rows = sum(count.rows for count in store.count())
     expected, found = forecast(path), None
     estimate = {  # SQLite writes the file twice, once next to it or in its log
@@ -415,7 +417,7 @@ def scrub(
         "processes": list(expected.processes),
     }
     if apply:
-        with holding(path):
+        with holding(path), watching("scrub"):
             found = scrub_file(path, ring)
         run.finds({Reason.NO_ROWS: not rows, **scrub_reasons(found)})
     else:

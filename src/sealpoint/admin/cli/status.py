@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -22,10 +23,19 @@ from sealpoint.admin.cli.options import (
     opened_database,
     say_if_unknown,
 )
-from sealpoint.admin.cli.output import Document, complain_of_damage, count, put, show_table, values_line
+from sealpoint.admin.cli.output import (
+    Document,
+    complain_of_damage,
+    count,
+    put,
+    show_table,
+    values_line,
+    watching,
+)
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.admin.maintenance.status import MAX_TYPES
+from sealpoint.admin.maintenance.status import MAX_TYPES, Share
 from sealpoint.admin.maintenance.status import status as take_shares
 from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
 
@@ -71,18 +81,24 @@ def status(
             hint=f"name one of these, or use --keys with the ring file that contains {excerpt(only)}",
         )
     damage: dict[str, list[SealpointError]] = {}
-    with opened(names, ring_file=ring_file) as stores:
-        found = [
-            (run.result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
-            for store in stores
-        ]
-    shares = [share for _, each in found for share in each]
+    found: list[tuple[Document, list[Share]] | None] = []
+    with ExitStack() as stack, watching("status"):
+        stores: list[RowStore] = []
+        for name in names:
+            failed = len(run.errors)
+            with run.sparing(name) if len(names) > 1 else nullcontext():
+                for store in stack.enter_context(opened([name], ring_file=ring_file, others=stores)):
+                    stores.append(store)
+                    part = run.result.looks_at(store)
+                    found.append((part, take_shares(store, entries, damage.setdefault(store.name, []))))
+            found += [None] * (len(run.errors) - failed)
+    shares = [share for each in found if each for share in each[1]]
     say_if_unknown(entries, shares)
     others = sum(share.rows for share in shares if share.key_id != only)
     run.finds(
         {
             Reason.NOT_ASKED: only is None,
-            Reason.NO_ROWS: not all(each for _, each in found),
+            Reason.NO_ROWS: not all(each is None or each[1] for each in found),
             Reason.OTHER_KEYS: only is not None and others,
             Reason.DAMAGED: any(damage.values()),
         }
@@ -91,7 +107,10 @@ def status(
         {
             "only": only,
             "others": None if only is None else others,
-            "databases": [{**part, "shares": [asdict(share) for share in each]} for part, each in found],
+            "databases": [
+                each and {**each[0], "shares": [asdict(share) for share in each[1]]} for each in found
+            ],
+            "errors": run.errors,
         },
         show_status,
     )
@@ -101,14 +120,12 @@ def status(
 
 def show_status(document: Document) -> None:
     """Print what is sealed under which key, of all databases of an object."""
-    show_table(
-        ("database", *_SHARES),
-        [
-            (part["database"]["name"], *_share_row(share))
-            for part in document["databases"]
-            for share in part["shares"]
-        ],
-    )
+    for part in filter(None, document["databases"]):
+        if len(document["databases"]) > 1:
+            put(f"{part['database']['name']}:")
+        show_table(_SHARES, map(_share_row, part["shares"]))
+        if len(document["databases"]) > 1:
+            put("")
     if document["others"]:
         verb = "is" if document["others"] == 1 else "are"
         put(f"{values_line(document['others'])} {verb} not under {excerpt(document['only'])}")
@@ -140,8 +157,8 @@ def audit(
     allowed = tuple(allow_metadata or ())
     run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
     entries = find_entries(run)
-    with opened_database(run, database, variable) as store:
-        found = audits.audit(store, allowed, entries)
+    with opened_database(run, database, variable) as store, watching("audit") as watch:
+        found = audits.audit(store, allowed, entries, watch.move)
     say_if_unknown(entries, found.shares)
     run.result.add(*audits.audit_reasons(found, strict=strict, allow_store=allow_store is not None))
     run.end(audits.audit_object(found), _show_audit, allow_unproven=allow_unproven)

@@ -40,7 +40,8 @@ from sealpoint.tokens import Tokens
 
 _SEAL: Final = (
     "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"
-    " sealpoint rebind DB --allow-plaintext --apply, for others sealpoint rotate with the same options"
+    " `sealpoint rebind DB --allow-plaintext --apply`,"
+    " for others `sealpoint rotate DB --allow-plaintext --apply`"
 )
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 

@@ -81,6 +81,7 @@ def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -
 class Phase(StrEnum):
     """A part of a job, reported when it begins."""
 
+    CHECK = "check"
     ROTATE = "rotate"
     VERIFY = "verify"
     SCRUB = "scrub"
@@ -183,6 +184,7 @@ class Job:
         self._stop, self._report = stop, report
         self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
         with self._store.hold():
+            self._report(Phase.CHECK)
             self.require_fitting()
             self._rotate()
             # Counted in the database, because agents may have written under an old key since the last pass.

@@ -200,6 +200,14 @@ class Result:
         if when:
             self._reasons.update(reasons)
 
+    def join(self, part: Result) -> None:
+        """Add what was found in one of several databases: the reasons of each are reasons of the whole."""
+        self._reasons |= part._reasons
+        self._parts += part._parts
+        self.ring, self._options = part.ring or self.ring, part._options or self._options
+        for name, number in part.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Why ``ok`` is not true: what refutes first, in the order of `Reason`."""

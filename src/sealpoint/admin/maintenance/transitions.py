@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -108,7 +109,8 @@ def _require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wh
         for entry in entries:
             if rows := rows_under(counts, entry):
                 raise KeyInUseError(
-                    f"{what}: {store.name} has {rows} rows under {entry.id!r}", hint=_way_out(entry)
+                    f"{what}: {store.name} has {rows} rows under {entry.id!r}",
+                    hint=_way_out(entry, shlex.quote(store.name)),
                 )
 
 
@@ -118,10 +120,10 @@ def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
     return any(rows_under(counts, entry) for entry in entries)
 
 
-def _way_out(entry: RingEntry) -> str:
+def _way_out(entry: RingEntry, database: str) -> str:
     if entry.state is KeyState.DESTROYED:
         return "such rows open with no key any more: restore a backup, or delete them"
-    rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
+    rotate = f"sealpoint rotate {database} --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
     enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
     return f"{enable}reseal the rows first: {rotate}"
 
