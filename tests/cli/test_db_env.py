@@ -105,7 +105,9 @@ def test_server_with_a_password(
                 ended = run(*words, "--db-env", "AGENTS_DB", *more)
                 # What the blobs hold is no MessagePack, of which `types` reads every byte.
                 code = Exit.UNOPENED if words == ["types"] else Exit.DONE
-                assert (words, ended.code) == (words, code)
+                # `audit` names a Store in any schema, also that of another test on this server.
+                codes = {code, Exit.FOUND} if words == ["audit"] else {code}
+                assert ended.code in codes, words
                 assert PASSWORD not in ended.out + ended.err
         both = run("status", path, "--db-env", "AGENTS_DB", "--json").document["databases"]
         assert [part["database"]["kind"] for part in both] == ["sqlite", "postgres"]
