@@ -14,8 +14,9 @@ from pathlib import Path
 from sealpoint.sqlite import SqliteSaver
 from tests.faults.rounds import Rounds, rounds
 from tests.faults.writer import WRITES, at
+from tests.support.runs.extent import by_extent
 
-KILLS = 200
+KILLS = by_extent(60, 200)
 AT_ONCE = 2
 
 

@@ -130,7 +130,7 @@ def place(kind: str, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[st
         yield dsn
 
 
-@pytest.mark.broad(every=3)
+@pytest.mark.broad(every=6)
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("kind", SYNC)
 @pytest.mark.parametrize(
@@ -170,6 +170,7 @@ def racing(kind: str, place: str, thread: str, durability: str, ends: Any) -> No
             ends.send(None)
 
 
+@pytest.mark.broad(every=6)
 @pytest.mark.parametrize("kind", SYNC)
 @pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=pytest.mark.soak)])
 def test_two_workers_on_one_thread(place: str, kind: str, rounds: int) -> None:
