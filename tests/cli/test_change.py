@@ -150,6 +150,14 @@ def test_other_suite(run: Run, path: Path) -> None:
     assert {str(tag).partition("+")[2] for tag in tags_of(path)} == {"xaes256gcm@k2"}
 
 
+def test_compression_says_what_the_active_key_has_sealed_already(run: Run, path: Path) -> None:
+    note = f"{VALUES} values stay as before: k2 has sealed them already\n"
+    assert note not in run("rotate", path, "--apply", "--compress", "zstd").err
+    assert run("rotate", path, "--apply", "--compress", "zstd").err == note
+    assert run("rotate", path, "--compress", "zstd").err == f"{note}--apply carries it out\n"
+    assert run("rotate", path, "--apply", "--compress", "none").err == ""
+
+
 def test_decrypted_copy_is_what_langgraphs_plain_saver_reads(run: Run, path: Path, tmp_path: Path) -> None:
     out = tmp_path / "plain.db"
     before = path.read_bytes()

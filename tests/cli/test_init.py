@@ -314,7 +314,7 @@ def test_types_are_asked_for_one_by_one(run: Run, typed: Path, monkeypatch: pyte
     assert LIST.read_text() == run("types", "state.db", "--emit").out
     assert f"with_msgpack_allowlist([{', '.join(map(ascii, named))}])" in ended.out
     (trial,) = re.findall(r"   sealpoint (trial .*)", ended.out)
-    assert "--allow allowed-types.txt" in trial
+    assert "--allow allowed-types.txt --import " in trial
     monkeypatch.setenv("SEALPOINT_KEYS", "keys.toml")
     assert run(*shlex.split(trial)).code == Exit.DONE
 
@@ -324,6 +324,7 @@ def test_only_yes_is_yes(run: Run, typed: Path, monkeypatch: pytest.MonkeyPatch,
     answer(monkeypatch, *words)
     ended = run("init", "state.db")
     assert (ended.code, LIST.exists(), "allowlist" in ended.out) == (Exit.DONE, False, False)
+    assert "\nNot allowed, as the answer is not yes:" in ended.err
 
 
 @pytest.mark.parametrize("option", ["--yes", "--json", ""])

@@ -21,6 +21,11 @@ _IMPORTABLE: Final = (
     " `sealpoint trial` imports it with --import MODULE"
 )
 
+_OF_ITS_PROGRAM: Final = (
+    "the type was in the main module of the program that wrote it, and only that program finds it there;"
+    " `sealpoint trial` cannot: run the program on a copy of the database"
+)
+
 
 def home_of(module: str) -> str:
     """Return the module that a record names for a class of ``module``, and in which it is searched."""
@@ -33,7 +38,8 @@ def find_class(module: str, name: str) -> Any:
     try:
         found = getattr(sys.modules.get(home) or import_module(home), name)
     except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
-        hint = _IMPORTABLE if isinstance(error, ModuleNotFoundError) else None
+        hint = _OF_ITS_PROGRAM if home == "__main__" else None
+        hint = _IMPORTABLE if isinstance(error, ModuleNotFoundError) else hint
         raise UnbuildableValueError(module, name, type(error).__name__, hint=hint) from None
     # LangGraph writes a pattern as a call of re.compile: the one name in its records that is not a class.
     if not isclass(found) and found is not re.compile:

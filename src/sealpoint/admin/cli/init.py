@@ -121,7 +121,8 @@ def init(
             "allowlist": listed,
             "python": _python(file, found, allowed),
             "steps": [
-                {"action": action, "command": command} for action, command in _steps(file, found, listed)
+                {"action": action, "command": command}
+                for action, command in _steps(file, found, listed, allowed)
             ],
             "grants": []
             if found.is_file
@@ -199,6 +200,8 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
         say(f"The values name {part.pair!a}, {part.records} times. If this type is yours, type yes:")
         if sys.stdin.readline().strip() == "yes":
             accepted.append(part)
+        else:
+            say("Not allowed, as the answer is not yes: what is not sealed and names it will be refused.")
     if accepted:
         with file.open("x", encoding="utf-8") as stream:  # a list that was cut off is not read
             stream.write(allowlist_text(accepted))
@@ -219,7 +222,9 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
     return [*imports, *lines, f"OLD = {old}", step]
 
 
-def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[str, str | None]]:
+def _steps(
+    file: Path, found: _Found, allowlist: str | None, allowed: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, str | None]]:
     """Yield what to do in turn, each with its command if it has one."""
     words, verify = found.words, f"sealpoint verify {found.words} --bound"
     if os.environ.get("SEALPOINT_KEYS") != str(file):
@@ -229,11 +234,16 @@ def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[s
         return
     option = _OLD[found.kind][2]
     trial = f"sealpoint trial {words}" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
+    for module in sorted({module for module, _ in allowed} - {"__main__"}):
+        trial += f" --import {shlex.quote(module)}"
     rebind = f"sealpoint rebind {words} --apply{option}" + (" --scrub" if found.is_file else "")
     if found.lacks_key:
         again = f"sealpoint init {words}"
         yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", again
-    yield "Try every value", trial + (option if found.kind is Kind.PLAINTEXT else "")
+    yield (
+        "Copy the database, see docs/migration.md, and try every value",
+        trial + (option if found.kind is Kind.PLAINTEXT else ""),
+    )
     yield "Deploy this Python process by process: it reads all rows, writes as today", None
     yield "When all processes have it, deploy it without allow_write_with", None
     yield "When all processes have that, seal and bind all rows", rebind

@@ -62,6 +62,7 @@ from sealpoint.admin.maintenance.scrub import Scrubbed, forecast
 from sealpoint.admin.maintenance.scrub import scrub as scrub_file
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.suites import SUITES
+from sealpoint.crypto.tag import Kind
 from sealpoint.errors import SealpointError, excerpt
 
 MAX_PLACES: Final = 5
@@ -159,6 +160,7 @@ class Change:
         if not self.run.as_json:
             if self.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
                 say(self.first)
+            self._say_what_stays(plan)
             say("--apply carries it out")
         complain_of_damage(store.name, damage)
 
@@ -169,7 +171,8 @@ class Change:
             "plan": [
                 {
                     "table": share.table,
-                    "kind": share.kind,
+                    # A row without a value, as Postgres has, is not of a kind: its metadata is readable.
+                    "kind": Kind.PLAINTEXT if (share.kind, action) == _NO_VALUE else share.kind,
                     "key": share.key_id,
                     "rows": share.rows,
                     "bytes": share.size_bytes,
@@ -219,6 +222,17 @@ class Change:
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
         self.run.end(members, lambda document: self._show_outcome(outcome, failures, document))
+        if not self.run.as_json:
+            self._say_what_stays(plan)
+
+    def _say_what_stays(self, plan: list[Step]) -> None:
+        """Say that values under the active key are not compressed, or decompressed."""
+        wanted = self.options.compress
+        done = [step.share for step in plan if step.action is Action.NONE]
+        stay = sum(share.rows for share in done if ("zst" in share.flags) is not wanted)
+        if wanted is not None and stay:
+            key_id = self.cipher.ring.require_active().id
+            say(_sentence(f"{{values}} {{stay}} as before: {key_id} has sealed {{it}} already", stay))
 
     def _show_outcome(self, outcome: Outcome, failures: ShownFailures, document: Document) -> None:
         changed = self.changed
@@ -241,6 +255,7 @@ class Change:
                 say("rows are still written unsealed or under an old key: end that writer and run again")
 
 
+_NO_VALUE: Final = (Kind.UNKNOWN, Action.ROTATE)
 _ENDS: Final = {
     End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
     End.UNVERIFIED: "stopped early: the {done}; check them with `sealpoint verify DB`",
@@ -329,7 +344,10 @@ def rotate(
     suite: SuiteOption = "cobblestone256",
     compress: Annotated[
         Compress | None,
-        typer.Option("--compress", help="Compress what is resealed, or not; default: as it was."),
+        typer.Option(
+            "--compress",
+            help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
+        ),
     ] = None,
     variable: VariableOption = None,
 ) -> None:

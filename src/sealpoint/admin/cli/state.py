@@ -59,7 +59,7 @@ def end_state(
     }
     run.end(members, _show)
     if members["more"]:
-        say(f"shown are {limit} channels, writes and messages of each; there are more (--limit)")
+        say(f"there are more: at most {limit} of channels, of writes and of messages are shown (--limit)")
     if failures.count:
         return
     if cell is None:

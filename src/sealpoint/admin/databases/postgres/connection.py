@@ -237,7 +237,8 @@ def _translated(code: str, kind: str) -> SealpointError:
         return refuse_schema("the tables are not what they were when the database was opened")
     return MaintenanceError(
         f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
-        hint="grant the account SELECT and UPDATE on the tables; see the server's log",
+        hint="grant the account SELECT and UPDATE on the tables, for `rebind` also INSERT and DELETE on"
+        " checkpoint_blobs; see the server's log",
     )
 
 
