@@ -164,35 +164,24 @@ def require_text(text: str, name: str | None = None) -> None:
 
 
 class PasswordNamedError(MaintenanceError):
-    """A command line names databases with passwords; neither the message nor the hint shows them."""
+    """A command line names a database with a password; neither the message nor the hint shows it."""
 
-    def __init__(self, databases: Sequence[str]) -> None:
+    def __init__(self) -> None:
         super().__init__("a password stands in the name of the database", hint=LIBPQ_HINT)
-        self._databases = tuple(filter(is_url, databases))
 
     def hint_for(self, words: Sequence[str]) -> str:
-        """Return the command of ``words`` with variables instead, or else the hint of every such error."""
-        names, command = dict[str, str](), list[str]()
-        for word in words:
-            database = word.removeprefix("--db=")
-            if database not in self._databases:
-                command.append(word)
-                continue
-            name = names.setdefault(database, f"DB_URL{len(names) or ''}")
-            if command and command[-1] == "--db":
-                command.pop()
-            command += ["--db-env", name]
-        if not names or any(map(has_password, command)):
+        """Return the command of ``words`` with a variable, or the hint of every such error."""
+        at, *more = (number for number, word in enumerate(words) if has_password(word))
+        if more or not is_url(words[at].removeprefix("--db=")):
             return self.hint
-        read = " && ".join(f"read -rs {name}" for name in names.values())
+        before = words[: at - 1] if at and words[at - 1] == "--db" else words[:at]
         return (
-            "run this in bash or zsh, and give it the URL, which is then not shown: "
-            f"{read} && export {' '.join(names.values())} && sealpoint {shlex.join(command)}"
+            "run this in bash or zsh, and give it the URL, which is then not shown: read -rs DB_URL &&"
+            f" export DB_URL && sealpoint {shlex.join([*before, '--db-env', 'DB_URL', *words[at + 1 :]])}"
         )
 
 
-_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.?))", re.DOTALL)
-_SHORT: Final = {"\\": "\\", "'": "'", "n": "\n", "r": "\r", "t": "\t"}
+_ID: Final = re.compile(r"(?:[^\\]|\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*")
 
 
 def parse_id(text: str | None) -> str | None:
@@ -200,8 +189,10 @@ def parse_id(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        found = _ESCAPE.sub(lambda each: _SHORT[each[4]] if each[4] is not None else _sign(each), text)
-    except (KeyError, OverflowError, ValueError):
+        if not _ID.fullmatch(text):
+            raise ValueError
+        found = text.encode("raw_unicode_escape").decode("unicode_escape")
+    except ValueError:
         doubled = text.replace("\\", "\\\\")
         raise typer.BadParameter(
             f"in {excerpt(text)} a backslash begins no escape; an id is given as it is printed,"
@@ -209,10 +200,6 @@ def parse_id(text: str | None) -> str | None:
         ) from None
     require_text(found)
     return found
-
-
-def _sign(escape: re.Match[str]) -> str:
-    return chr(int(escape[1] or escape[2] or escape[3], 16))
 
 
 def require_storable(name: str, *ids: str | None) -> None:
@@ -249,7 +236,7 @@ def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | No
     for argument in arguments or ():
         # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
         if has_password(argument):
-            raise PasswordNamedError([each for each in arguments or () if has_password(each)])
+            raise PasswordNamedError
         kind = find_kind(argument)
         if kind is None:
             raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")
