@@ -170,8 +170,6 @@ def test_messages_are_a_conversation(run: Run, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (Exit.DONE, "")
     assert lines[:-3] == [
         "  msgpack",
-        '  source "input"',
-        "  step -1",
         "channel 'messages'",
         '  "human"',
         "  | Good",

@@ -26,11 +26,11 @@ from sealpoint.admin.cli.options import (
     VariableOption,
     find_cipher,
     find_ring,
+    id_option,
     one_database,
     open_ring,
     opened,
     opened_database,
-    parse_id,
     require_storable,
 )
 from sealpoint.admin.cli.output import (
@@ -61,37 +61,30 @@ from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.catalogue import Allowlist
 
+AllowTypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="FILE|MODULE:NAME",
+        help="Allowed types: a file as `types --emit` prints it, or one type. Give it once for each.",
+    ),
+]
+
 
 def inspect(
     run: Run,
     database: DatabaseArgument = None,
-    thread: Annotated[
-        str | None,
-        typer.Option(
-            "--thread", metavar="ID", callback=parse_id, help="The thread; without it, ids are listed."
-        ),
-    ] = None,
+    thread: Annotated[str | None, id_option("--thread", "ID", "The thread; else ids are listed.")] = None,
     last: Annotated[
         bool, typer.Option("--last", help="Show the state of the thread: its latest checkpoint, by channel.")
     ] = False,
-    channel: Annotated[
-        str | None,
-        typer.Option("--channel", metavar="NAME", callback=parse_id, help="With --last: only this channel."),
-    ] = None,
+    channel: Annotated[str | None, id_option("--channel", "NAME", "With --last: only this channel.")] = None,
     checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", metavar="ID", callback=parse_id, help="As --last, of this checkpoint."),
+        str | None, id_option("--checkpoint", "ID", "As --last, of this checkpoint.")
     ] = None,
     namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            metavar="NAME",
-            callback=parse_id,
-            show_default=False,
-            help="With --last: the namespace of a subgraph; else that of the graph itself.",
-        ),
-    ] = "",
+        str | None, id_option("--namespace", "NAME", "With --last: the namespace of a subgraph.")
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -121,8 +114,8 @@ def inspect(
             _list_threads(run, store, limit)
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
-                state = read_state(rows, find_cipher(run, store), thread, (namespace, checkpoint))
-            _end_state(run, thread, namespace, state, channel, limit)
+                state = read_state(rows, find_cipher(run, store), thread, (namespace or "", checkpoint))
+            _end_state(run, thread, namespace or "", state, channel, limit)
         else:
             _show_values(run, store, thread, limit)
 
@@ -178,12 +171,9 @@ def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
 
 
 def _end_state(run: Run, thread: str, namespace: str, state: State, channel: str | None, limit: int) -> None:
-    failures, cell = Failures(), state.checkpoint
+    failures, cell = ShownFailures(shown=not run.as_json), state.checkpoint
     for failed in state.failures:
         failures.add(failed)
-        if not run.as_json:
-            complain(failure_line(failed))
-    run.result.add(*failure_reasons(failures))
     run.result.add(Reason.NO_ROWS, when=cell is None)
     names = [name for name in state.values if channel in (None, name)]
     writes = [each for each in state.writes if channel in (None, each.place["channel"])]
@@ -198,7 +188,7 @@ def _end_state(run: Run, thread: str, namespace: str, state: State, channel: str
         "channels": channels,
         "writes": [_value_object(each) for each in writes[:limit]],
         "not_shown": state.not_shown[:limit],
-        "failures": [failure_object(failed) for failed in failures.kept],
+        **failures.end(run.result),
         "more": more or any(part["left_out"] for part in channels),
     }
     run.end(members, lambda document: _show_state(document, writes[:limit]))
@@ -231,9 +221,6 @@ def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None
         return
     put(" ".join(f"{name}={quoted(text)}" for name, text in place.items()))
     put(f"  {document['tag'] or 'not sealed'}")
-    for name in ("source", "step"):
-        if name in document["metadata"]:
-            put(f"  {name} {json.dumps(document['metadata'][name])}")
     for part in document["channels"]:
         put(f"channel {quoted(part['channel'])}")
         count(part["left_out"], "  {} earlier members of the list are left out (--limit)")
@@ -294,20 +281,13 @@ def types(
     emit: Annotated[
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="FILE|MODULE:NAME",
-            help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one"
-            " type; can be given several times. What a strict serializer builds by itself is always allowed.",
-        ),
-    ] = None,
+    allow: AllowTypesOption = None,
     variable: VariableOption = None,
 ) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
-    Without a ring, sealed values are not opened; they are counted, and the exit code is 5.
+    Without a ring, sealed values are not opened; they are counted, and the exit code is 5. With --allow, it
+    is 3 if a type is named that is not allowed; what a strict serializer builds by itself always is.
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
@@ -438,15 +418,7 @@ def trial(
             " Give it once for each.",
         ),
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="FILE|MODULE:NAME",
-            help="Types of the agent's allowlist: a file as `types --emit` prints it, or one type."
-            " Give it once for each.",
-        ),
-    ] = None,
+    allow: AllowTypesOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
     ] = False,

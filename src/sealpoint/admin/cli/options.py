@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -200,6 +200,11 @@ def parse_id(text: str | None) -> str | None:
         ) from None
     require_text(found)
     return found
+
+
+def id_option(name: str, metavar: str, text: str) -> Any:
+    """Return an option for an id or a name, which is given as it is printed."""
+    return typer.Option(name, metavar=metavar, callback=parse_id, help=text)
 
 
 def require_storable(name: str, *ids: str | None) -> None:
