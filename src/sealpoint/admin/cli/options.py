@@ -216,12 +216,12 @@ def require_storable(name: str, *ids: str | None) -> None:
 MAX_REASON_CHARS: Final = 1000
 
 
-def require_reason(reason: str | None, name: str = "--reason") -> str | None:
+def require_reason(reason: str | None) -> str | None:
     """Refuse a reason that says nothing, or too much."""
     if reason is not None:
-        require_text(reason, name)
+        require_text(reason)
         if not reason.strip() or len(reason) > MAX_REASON_CHARS:
-            raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint=name)
+            raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters")
     return reason
 
 
@@ -230,7 +230,7 @@ AllowStoreOption = Annotated[
     typer.Option(
         "--allow-store",
         metavar="REASON",
-        callback=lambda reason: require_reason(reason, "--allow-store"),
+        callback=require_reason,
         help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
     ),
 ]

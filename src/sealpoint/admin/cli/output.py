@@ -220,10 +220,10 @@ class Watch:
         total: How many there are, as far as is known.
         changed: How many it has changed.
         is_complete: Whether it came to its end.
-        move: Moves the bar: how many are done of how many, if that is known.
+        move: Moves the bar: how many of how many are done.
     """
 
-    def __init__(self, move: Callable[[int, int | None], None], failed: Callable[[Failure], object]) -> None:
+    def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
         self.rows = self.changed = 0
         self.total: int | None = None
         self.is_complete = False
