@@ -171,8 +171,8 @@ class PasswordNamedError(MaintenanceError):
 
     def hint_for(self, words: Sequence[str]) -> str:
         """Return the command of ``words`` with a variable, or the hint of every such error."""
-        at, *more = (number for number, word in enumerate(words) if has_password(word))
-        if more or not is_url(words[at].removeprefix("--db=")):
+        found = [number for number, word in enumerate(words) if has_password(word)]
+        if len(found) != 1 or not is_url(words[at := found[0]].removeprefix("--db=")):
             return self.hint
         before = words[: at - 1] if at and words[at - 1] == "--db" else words[:at]
         return (
