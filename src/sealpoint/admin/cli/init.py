@@ -21,7 +21,7 @@ import typer
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_objects
 from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
-from sealpoint.admin.cli.output import Document, ShownFailures, put, say, watching
+from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_database, put, say, watching
 from sealpoint.admin.cli.status import show_status
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
@@ -84,8 +84,8 @@ def init(
     file = keys or Path("keys.toml")
     ring = open_ring(run) if os.path.lexists(file) else None
     active = None if ring is None else ring.require_active().id
-    words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
-    found = _Found(words, ShownFailures(shown=not run.as_json))
+    name_database(f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB"))
+    found = _Found(ShownFailures(shown=not run.as_json))
     for each in named:
         _look(run, found, each, ring)
     allowlist, folder = file.parent / ALLOWLIST, file.parent / edit.KEY_FOLDER
@@ -111,7 +111,10 @@ def init(
         **found.failures.end(run.result),
         "allowlist": listed,
         "python": _python(file, found, allowed),
-        "steps": [{"action": each, "command": command} for each, command in _steps(file, found, listed)],
+        "steps": [
+            {"action": action, "command": command and filled(command)}
+            for action, command in _steps(file, found, listed)
+        ],
         "grants": rights.splitlines(),
     }
     run.end(members, _show, verdict=not run.result.ok)
@@ -121,7 +124,6 @@ def init(
 class _Found:
     """A database; a new one has no ``parts``."""
 
-    words: str  # that name it in a command
     failures: ShownFailures
     is_file: bool = True
     saver: str | None = None
@@ -171,7 +173,7 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
     if not asks or len(needed) > MAX_QUESTIONS:
         if needed:
             say(f"The values name {len(needed)} types that need an allowlist; none is allowed. To see them:")
-            say(f"sealpoint types {found.words} --emit")
+            say("sealpoint types DB --emit")
         return []
     accepted = []
     for part in needed:
@@ -201,23 +203,21 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
 
 def _steps(file: Path, found: _Found, allowlist: str | None) -> Iterator[tuple[str, str | None]]:
     """Yield what to do in turn, each with its command if it has one."""
-    words, verify = found.words, f"sealpoint verify {found.words} --bound"
     if os.environ.get("SEALPOINT_KEYS") != str(file):
         yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
     if found.kind is None:
-        yield "Run the agent, then see that its rows are sealed", verify
+        yield "Run the agent, then see that its rows are sealed", "sealpoint verify DB --bound"
         return
     option = _OLD[found.kind][2]
-    trial = f"sealpoint trial {words}" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
-    rebind = f"sealpoint rebind {words} --apply{option}" + (" --scrub" if found.is_file else "")
+    trial = "sealpoint trial DB" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
+    rebind = f"sealpoint rebind DB --apply{option}" + (" --scrub" if found.is_file else "")
     if found.lacks_key:
-        again = f"sealpoint init {words}"
-        yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", again
+        yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", "sealpoint init DB"
     yield "Try every value", trial + (option if found.kind is Kind.PLAINTEXT else "")
     yield "Deploy this Python process by process: it reads all rows, writes as today", None
     yield "When all processes have it, deploy it without allow_write_with", None
     yield "When all processes have that, seal and bind all rows", rebind
-    yield "If this ends with ok, deploy it without unbound and plaintext", verify
+    yield "If this ends with ok, deploy it without unbound and plaintext", "sealpoint verify DB --bound"
 
 
 def _show(document: Document) -> None:
