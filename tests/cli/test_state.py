@@ -321,8 +321,13 @@ def test_two_histories_are_none(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{7: 1}, ormsgpack.Ext(1, ormsgpack.packb(["m", "Dict", []])), [1]],
-    ids=["int", "object", "list"],
+    [
+        {7: 1},
+        ormsgpack.Ext(1, ormsgpack.packb(["m", "Dict", []])),
+        ormsgpack.Ext(0, ormsgpack.packb(["m", "Dict", "x"])),
+        [1],
+    ],
+    ids=["int", "object", "object of a text", "list"],
 )
 def test_channels_without_names_are_refused(run: Run, tmp_path: Path, values: Any) -> None:
     path = foreign.write(tmp_path / "a.db")
