@@ -168,46 +168,53 @@ def test_messages_are_a_conversation(run: Run, tmp_path: Path) -> None:
     ended = run("inspect", path, "--thread", "t", "--last")
     _, *lines = ended.out.splitlines()
     assert (ended.code, ended.err) == (Exit.DONE, "")
-    assert lines[:-2] == [
+    assert lines[:-3] == [
         "  msgpack",
-        '  source "input"',
-        "  step -1",
         "channel 'messages'",
-        "  human",
+        '  "human"',
         "  | Good",
         "  | morning",
-        "  ai 'bot'",
-        f"  | {'x' * 2_000}",
-        "  | ... (500 characters left out; --full shows all)",
-        '    calls ["search", {"q": "fire"}, "c1"]',
-        "  tool 'c1'",
+        '  "ai" "bot"',
+        "  | {",
+        '  |   "$text": 2500,',
+        f'  |   "start": "{"x" * 2_000}"',
+        "  | }",
+        '    calls [{"name": "search", "args": {"q": "fire"}, "id": "c1", "type": "tool_call"}]',
+        '  "tool" "c1"',
         "  | found",
         "channel 'number'",
         "  7",
     ]
-    assert f"  | {'x' * 2_500}\n" in run("inspect", path, "--thread", "t", "--last", "--full").out
     found = run("inspect", path, "--thread", "t", "--last", "--limit", 1, "--json").document
     (channel,) = found["channels"]
-    assert (channel["left_out"], [each["text"] for each in channel["messages"]]) == (2, ["found"])
-    assert found["more"]
-    assert (
-        "2 earlier messages are left out" in run("inspect", path, "--thread", "t", "--last", "--limit", 1).out
+    assert (channel["left_out"], [each["arguments"]["content"] for each in channel["value"]]) == (
+        2,
+        ["found"],
     )
+    assert found["more"]
+    ended = run("inspect", path, "--thread", "t", "--last", "--limit", 1)
+    assert "2 earlier members of the list are left out" in ended.out
 
 
 def test_messages_of_other_forms(run: Run, tmp_path: Path) -> None:
-    """Dicts, and parts that are no text; a list with anything else is no conversation."""
-    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": "x"}, "!"]
-    values = {"talk": [{"role": "user", "content": parts}], "mixed": [HumanMessage("x"), 1], "none": []}
+    """Parts that are no text are JSON; a list with anything else is no conversation."""
+    parts: Any = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": "x"}, "!"]
+    values = {"mixed": [HumanMessage("y"), 1], "none": [], "talk": [HumanMessage(parts)]}
     path = foreign.write(tmp_path / "talk.db", {"t": values})
-    found = {
-        each["channel"]: each
-        for each in run("inspect", path, "--thread", "t", "--last", "--json").document["channels"]
-    }
-    (message,) = found["talk"]["messages"]
-    assert (message["role"], message["text"]) == ("user", "look\n[image_url]\n!")
-    assert "messages" not in found["mixed"]
-    assert found["none"]["value"] == []
+    lines = run("inspect", path, "--thread", "t", "--last").out.splitlines()
+    assert "  | y" not in lines
+    assert lines[lines.index("channel 'none'") : -3] == [
+        "channel 'none'",
+        "  []",
+        "channel 'talk'",
+        '  "human"',
+        "  | look",
+        "  | {",
+        '  |   "type": "image_url",',
+        '  |   "image_url": "x"',
+        "  | }",
+        "  | !",
+    ]
 
 
 def test_nothing_is_imported_and_no_text_moves_the_cursor(run: Run, tmp_path: Path) -> None:
@@ -224,7 +231,7 @@ def test_nothing_is_imported_and_no_text_moves_the_cursor(run: Run, tmp_path: Pa
     foreign.insert(path, [("msgpack", ormsgpack.packb(document))], thread="t")
     out = run("inspect", path, "--thread", "t", "--last").out
     assert out.replace("\n", "").isprintable()
-    assert [line for line in out.splitlines() if line.startswith(("  ai", "    calls"))] == []
+    assert [line for line in out.splitlines() if line.startswith(('  "ai', "  ai", "    calls"))] == []
     ended = run("inspect", path, "--thread", "t", "--last", "--namespace", "forged")
     assert '"$record": "os.system"' in ended.out
     assert ended.code == Exit.DONE
@@ -254,7 +261,7 @@ def test_a_channel_of_writes_cannot_be_shown(run: Run, tmp_path: Path) -> None:
     [
         (["--thread", "u", "--last"], "no such checkpoint of 'u' in namespace ''"),
         (["--thread", "t1", "--checkpoint", "1"], "no such checkpoint of 't1'"),
-        (["--thread", "t1", "--last", "--namespace", "x"], "--namespace can be ''"),
+        (["--thread", "t1", "--last", "--namespace", "x"], "in namespace 'x'"),
         (["--last"], "--thread"),
         (["--thread", "t1", "--channel", "x"], "needs --last"),
     ],
@@ -314,8 +321,13 @@ def test_two_histories_are_none(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{7: 1}, ormsgpack.Ext(1, ormsgpack.packb(["m", "Dict", []])), [1]],
-    ids=["int", "object", "list"],
+    [
+        {7: 1},
+        ormsgpack.Ext(1, ormsgpack.packb(["m", "Dict", []])),
+        ormsgpack.Ext(0, ormsgpack.packb(["m", "Dict", "x"])),
+        [1],
+    ],
+    ids=["int", "object", "object of a text", "list"],
 )
 def test_channels_without_names_are_refused(run: Run, tmp_path: Path, values: Any) -> None:
     path = foreign.write(tmp_path / "a.db")

@@ -97,10 +97,8 @@ def test_messages_are_a_conversation(url: str, inspect: Inspect) -> None:
     code, document = inspect("--last", "--channel", "messages")
     (channel,) = document["channels"]
     assert code == Exit.DONE
-    assert [(each["role"], each["text"]) for each in channel["messages"]] == [
-        ("human", "Hi"),
-        ("ai", "Hello!"),
-    ]
+    found = [each["arguments"] for each in channel["value"]]
+    assert [(each["type"], each["content"]) for each in found] == [("human", "Hi"), ("ai", "Hello!")]
 
 
 LATEST = "checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints WHERE checkpoint_ns = '')"

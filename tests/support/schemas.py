@@ -33,7 +33,6 @@ BY_HAND: Final = (
     "",
     "/$defs/key",
     "/$defs/inspect/allOf/1",
-    "/$defs/inspect/allOf/1/properties/channels/items",
     "/$defs/rotate/allOf/1",
     "/$defs/rebind/allOf/1",
 )

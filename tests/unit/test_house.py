@@ -38,6 +38,7 @@ FILLED = {  # dataclasses that change while values are counted or read, by the f
     "Pass",
     "Report",
     "State",
+    "_Found",
     "_Tally",
 }
 THEMSELVES = {"InlineSource", "Key"}  # equal to themselves alone: == would compare material in varying time

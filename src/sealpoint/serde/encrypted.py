@@ -34,14 +34,13 @@ from sealpoint.serde.base import (
 )
 from sealpoint.serde.catalogue import AllowedModules
 from sealpoint.serde.classes import logger
-from sealpoint.serde.jsonplus import JsonPlusSerializer
+from sealpoint.serde.jsonplus import FROM_ENVIRONMENT, JsonPlusSerializer
 
 PlaintextPolicy = Literal["refuse", "allow"]
 Compression = Literal["zstd"]
 
-# Placeholders for what is created with each instance, and then reads the environment.
+# Placeholder for a serializer that is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
-_FROM_ENVIRONMENT: Final[Any] = object()
 _warned_plaintext: set[str] = set()
 
 
@@ -90,7 +89,7 @@ class EncryptedSerializer:
         *,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
-        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> None:
         """Make a serializer.
@@ -116,19 +115,19 @@ class EncryptedSerializer:
             SealingError: If ``compress`` is given and the cipher is no `RingCipher`.
             MissingExtraError: If ``compress`` is given and there is no module for zstd.
         """
-        if allowed_msgpack_modules is not _FROM_ENVIRONMENT:
-            if serde is not _DEFAULT:
-                raise ConfigError(
-                    "serde and allowed_msgpack_modules are both given",
-                    hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
-                )
+        if serde is _DEFAULT:
             serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)
+        elif allowed_msgpack_modules is not FROM_ENVIRONMENT:
+            raise ConfigError(
+                "serde and allowed_msgpack_modules are both given",
+                hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
+            )
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
         if compress not in (None, ZSTD):
             raise ValueError(f"compress is 'zstd' or None, not {excerpt(str(compress))}")
         self._cipher = cipher
-        self._set_serde(maybe_add_typed_methods(JsonPlusSerializer() if serde is _DEFAULT else serde))
+        self._set_serde(maybe_add_typed_methods(serde))
         self._plaintext: PlaintextPolicy = plaintext
         self._binds_type = isinstance(cipher, RingCipher)
         self._sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
@@ -150,7 +149,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
-        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> Self:
         """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
@@ -177,7 +176,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
-        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> Self:
         """Create a serializer from a ring file; see `KeyRing.load` for the default locations.

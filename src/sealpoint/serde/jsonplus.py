@@ -26,7 +26,7 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 InvalidModuleError = BlockedTypeError
 
 _BYTES: Final = (bytes, bytearray)  # a union would be created for every value
-_FROM_ENVIRONMENT: Final[Any] = object()
+FROM_ENVIRONMENT: Final[Any] = object()
 _PICKLE_HINT: Final = (
     "serde=JsonPlusSerializer(pickle_fallback=True) reads such rows if they are sealed, or if the serializer"
     " is not strict; it runs what their writer put there"
@@ -45,7 +45,7 @@ class JsonPlusSerializer:
         *,
         pickle_fallback: bool = False,
         allowed_json_modules: Iterable[tuple[str, ...]] | Literal[True] | None = None,
-        allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
+        allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         on_blocked: OnBlocked = "raise",
         limits: Limits = DEFAULT_LIMITS,
         __unpack_ext_hook__: Callable[[int, bytes], Any] | None = None,
@@ -70,7 +70,7 @@ class JsonPlusSerializer:
             ValueError: If ``on_blocked`` is not ``raise`` or ``raw``.
             TypeError: If an allowlist contains anything but types and tuples of strings.
         """
-        if allowed_msgpack_modules is _FROM_ENVIRONMENT:
+        if allowed_msgpack_modules is FROM_ENVIRONMENT:
             allowed_msgpack_modules = None if strict_from_environment() else True
         if on_blocked not in ("raise", "raw"):
             raise ValueError(f"on_blocked is 'raise' or 'raw', not {excerpt(on_blocked)}")

@@ -74,11 +74,10 @@ _GRANT_HINT: Final = (
     "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
     " UPDATE the column gone of heads"
 )
-ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create --reason TEXT`"
 
 _Translation = tuple[type[ThreadStoreError], str, str | None]
 _LATE: Final[_Translation] = (ThreadStoreTimeoutError, "the server did not answer within {:g} s", None)
-_ABSENT: Final[_Translation] = (ThreadStoreMissingError, "its tables do not exist", ABSENT_HINT)
+_ABSENT: Final[_Translation] = (ThreadStoreMissingError, "its tables do not exist", None)
 # Our error, its text and its hint by SQLSTATE
 _ERRORS: Final[dict[str, _Translation]] = {
     "57014": _LATE,  # a statement
@@ -468,7 +467,7 @@ class PostgresThreadStore(DatabaseStore):
             self._upgrade(connection)
             found = self._tables(connection)
         if not found:
-            raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
+            raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist")
         if found != statements.COLUMNS:
             raise self._damaged("its tables are not those of a thread store")
         self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints

@@ -68,17 +68,8 @@ def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
     return Exit.DONE if result.ok else Exit.FOUND
 
 
-# Of several databases: what was found, then what must be corrected, then what may be run again.
-_WORST_FIRST: Final = (
-    Exit.BUG,
-    Exit.UNOPENED,
-    Exit.KEYS,
-    Exit.FOUND,
-    Exit.USAGE,
-    Exit.HELD,
-    Exit.STOPPED,
-    Exit.DONE,
-)
+# Of several databases: a bug, what was found, what must be corrected, what may be run again.
+_WORST_FIRST: Final = (1, 4, 5, 3, 2, 6, 7, 0)
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

@@ -137,11 +137,7 @@ class Run:
             self.errors.append({"database": output.printable(database), **(self._error or {})})
 
     def run_each(self, databases: Sequence[tuple[str, Callable[[Run], None]]]) -> None:
-        """Run a command on several databases, each in a run of its own, and end with the worst code.
-
-        Args:
-            databases: Each by its name, with the command on it.
-        """
+        """Run a command on databases, by their names, each in a run of its own; end with the worst code."""
         head, left = self.head(), len(databases)
         if self.as_json:
             opening = json.dumps({name: head[name] for name in _FIRST})

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,7 +21,7 @@ import typer
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_objects
 from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
-from sealpoint.admin.cli.output import Document, ShownFailures, put, say, watching
+from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_database, put, say, watching
 from sealpoint.admin.cli.status import show_status
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
@@ -36,19 +36,10 @@ from sealpoint.keys.ringfile import find_ring_file
 
 # What agents write today: their serializer, its import, and what `rebind` is to accept. Where a kind is
 # found, those below it may be inserted, and are refused. See docs/migration.md.
-_SERDE: Final = "from langgraph.checkpoint.serde"
 _OLD: Final = {
-    Kind.SEALED: ("serde", [], ""),
-    Kind.LEGACY: (
-        "Old.from_pycryptodome_aes()",
-        [f"{_SERDE}.encrypted import EncryptedSerializer as Old"],
-        " --allow-legacy",
-    ),
-    Kind.PLAINTEXT: (
-        "JsonPlusSerializer()",
-        [f"{_SERDE}.jsonplus import JsonPlusSerializer"],
-        " --allow-plaintext",
-    ),
+    Kind.SEALED: ("serde", "", ""),
+    Kind.LEGACY: ("Old.from_pycryptodome_aes()", "encrypted import EncryptedSerializer", " --allow-legacy"),
+    Kind.PLAINTEXT: ("Old()", "jsonplus import JsonPlusSerializer", " --allow-plaintext"),
 }
 ALLOWLIST: Final = "allowed-types.txt"
 MAX_QUESTIONS: Final = 30  # an untrusted database may name any number of types
@@ -93,10 +84,10 @@ def init(
     file = keys or Path("keys.toml")
     ring = open_ring(run) if os.path.lexists(file) else None
     active = None if ring is None else ring.require_active().id
-    words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
-    found = _Found(words, ShownFailures(shown=not run.as_json))
+    name_database(f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB"))
+    found = _Found(ShownFailures(shown=not run.as_json))
     for each in named:
-        found = _look(run, found, each, ring)
+        _look(run, found, each, ring)
     allowlist, folder = file.parent / ALLOWLIST, file.parent / edit.KEY_FOLDER
     allowed = _allowed(allowlist, found, asks=sys.stdin.isatty() and not (yes or run.as_json))
     if ring is None:
@@ -109,57 +100,52 @@ def init(
     else:
         say(f"{file} is there already, and is used: its active key is {active}.")
     listed = str(allowlist) if allowed else None
-    run.end(
-        {
-            "ring_file": str(file),
-            "is_new_ring": ring is None,
-            "saver": found.saver,
-            "databases": [*found.parts],
-            "types": type_objects(found.types),
-            **{name: getattr(found.types, name) for name in ("other_records", "values", "not_opened")},
-            **found.failures.end(run.result),
-            "allowlist": listed,
-            "python": _python(file, found, allowed),
-            "steps": [
-                {"action": action, "command": command}
-                for action, command in _steps(file, found, listed, allowed)
-            ],
-            "grants": []
-            if found.is_file
-            else grants(found.schema, rebinds=found.kind is not None).splitlines(),
-        },
-        _show,
-        verdict=not run.result.ok,
-    )
+    rights = "" if found.is_file else grants(found.schema, rebinds=found.kind is not None)
+    members = {
+        "ring_file": str(file),
+        "is_new_ring": ring is None,
+        "saver": found.saver,
+        "databases": found.parts,
+        "types": type_objects(found.types),
+        **{name: getattr(found.types, name) for name in ("other_records", "values", "not_opened")},
+        **found.failures.end(run.result),
+        "allowlist": listed,
+        "python": _python(file, found, allowed),
+        "steps": [
+            {"action": action, "command": command and filled(command)}
+            for action, command in _steps(file, found, listed, allowed)
+        ],
+        "grants": rights.splitlines(),
+    }
+    run.end(members, _show, verdict=not run.result.ok)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Found:
     """A database; a new one has no ``parts``."""
 
-    words: str  # that name it in a command
     failures: ShownFailures
     is_file: bool = True
     saver: str | None = None
     schema: str = "public"
-    parts: Sequence[Document] = ()
+    parts: list[Document] = field(default_factory=list)
     types: contents.Inventory = field(default_factory=contents.Inventory)
     kind: Kind | None = None  # of the rows that are not bound; ``None`` if no row waits for a migration
     lacks_key: bool = False  # LANGGRAPH_AES_KEY
 
 
-def _look(run: Run, new: _Found, database: str, ring: KeyRing | None) -> _Found:
-    is_file = kind_of(database).is_file
-    new = replace(new, is_file=is_file, saver="SqliteSaver" if is_file else "PostgresSaver")
-    if is_file and database and not os.path.lexists(database):
+def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
+    found.is_file = kind_of(database).is_file
+    found.saver = "SqliteSaver" if found.is_file else "PostgresSaver"
+    if found.is_file and database and not os.path.lexists(database):
         say(f"{database} does not exist yet: this is for a new database.")
-        return new
+        return
     with ExitStack() as stack:
         try:
             (store,) = stack.enter_context(opened([database]))
         except TablesMissingError:
             say("The database has no tables of LangGraph yet: this is for a new one.")
-            return new
+            return
         shares = take_shares(store, () if ring is None else read_entries(run, find_ring_file(ring.path)))
         kind = next((kind for kind in _OLD if any(share.kind is kind for share in shares)), None)
         mine = [share for share in shares if share.kind is kind]
@@ -168,19 +154,13 @@ def _look(run: Run, new: _Found, database: str, ring: KeyRing | None) -> _Found:
             raise UnknownKeyError(str(mine[0].key_id), (), hint=hint)
         if left := sum(share.rows for share in shares if share.kind is not kind):
             say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
-        lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
-        cipher = None if ring is None or lacks_key else RingCipher(ring)
-        parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in shares]}]
-        with watching("init", new.failures.add) as watch:
-            types = contents.inventory(store, cipher, report=watch.take)
-        return replace(
-            new,
-            schema=str(store.identity.get("schema", new.schema)),
-            parts=parts,
-            types=types,
-            kind=None if any("row" in share.flags for share in mine) else kind,
-            lacks_key=lacks_key,
-        )
+        found.kind = None if any("row" in share.flags for share in mine) else kind
+        found.lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
+        found.schema = str(store.identity.get("schema", found.schema))
+        found.parts = [{**run.result.looks_at(store), "shares": [asdict(share) for share in shares]}]
+        cipher = None if ring is None or found.lacks_key else RingCipher(ring)
+        with watching("init", found.failures.add) as watch:
+            found.types = contents.inventory(store, cipher, report=watch.take)
 
 
 def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
@@ -193,7 +173,7 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
     if not asks or len(needed) > MAX_QUESTIONS:
         if needed:
             say(f"The values name {len(needed)} types that need an allowlist; none is allowed. To see them:")
-            say(f"sealpoint types {found.words} --emit")
+            say("sealpoint types DB --emit")
         return []
     accepted = []
     for part in needed:
@@ -217,7 +197,8 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
         lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
     if found.kind is None:
         return [*lines, "saver = SealedSaver(saver, serde=serde)"]
-    old, imports, _ = _OLD[found.kind]
+    old, origin, _ = _OLD[found.kind]
+    imports = [f"from langgraph.checkpoint.serde.{origin} as Old"] if origin else []
     step = 'saver = SealedSaver(saver, serde=serde, unbound="allow", allow_write_with=OLD)'
     return [*imports, *lines, f"OLD = {old}", step]
 
@@ -226,28 +207,24 @@ def _steps(
     file: Path, found: _Found, allowlist: str | None, allowed: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, str | None]]:
     """Yield what to do in turn, each with its command if it has one."""
-    words, verify = found.words, f"sealpoint verify {found.words} --bound"
     if os.environ.get("SEALPOINT_KEYS") != str(file):
         yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
     if found.kind is None:
-        yield "Run the agent, then see that its rows are sealed", verify
+        yield "Run the agent, then see that its rows are sealed", "sealpoint verify DB --bound"
         return
     option = _OLD[found.kind][2]
-    trial = f"sealpoint trial {words}" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
+    trial = "sealpoint trial DB" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
     for module in sorted({module for module, _ in allowed} - {"__main__"}):
         trial += f" --import {shlex.quote(module)}"
-    rebind = f"sealpoint rebind {words} --apply{option}" + (" --scrub" if found.is_file else "")
+    rebind = f"sealpoint rebind DB --apply{option}" + (" --scrub" if found.is_file else "")
     if found.lacks_key:
-        again = f"sealpoint init {words}"
-        yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", again
-    yield (
-        "Copy the database, see docs/migration.md, and try every value",
-        trial + (option if found.kind is Kind.PLAINTEXT else ""),
-    )
+        yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", "sealpoint init DB"
+    trial += option if found.kind is Kind.PLAINTEXT else ""
+    yield "Copy the database, see docs/migration.md, and try every value", trial
     yield "Deploy this Python process by process: it reads all rows, writes as today", None
     yield "When all processes have it, deploy it without allow_write_with", None
     yield "When all processes have that, seal and bind all rows", rebind
-    yield "If this ends with ok, deploy it without unbound and plaintext", verify
+    yield "If this ends with ok, deploy it without unbound and plaintext", "sealpoint verify DB --bound"
 
 
 def _show(document: Document) -> None:
@@ -257,14 +234,9 @@ def _show(document: Document) -> None:
     saver = document["saver"]
     lines = [f"Around your {f'{saver} or Async{saver}' if saver else 'saver'}:", "", *document["python"], ""]
     for number, step in enumerate(document["steps"], 1):
-        lines.append(f"{number}. {step['action']}" + (":" if step["command"] else "."))
-        lines += [f"   {step['command']}"] if step["command"] else []
-    if document["grants"]:
-        lines += [
-            "",
-            "For the role that runs these commands, once the tables exist:",
-            "",
-            *document["grants"],
-        ]
+        more = [] if step["command"] is None else [f"   {step['command']}"]
+        lines += [f"{number}. {step['action']}{':' if more else '.'}", *more]
+    if rights := document["grants"]:
+        lines += ["", "For the role that runs these commands, once the tables exist:", "", *rights]
     for line in lines:
         put(line)

@@ -26,11 +26,11 @@ from sealpoint.admin.cli.options import (
     VariableOption,
     find_cipher,
     find_ring,
+    id_option,
     one_database,
     open_ring,
     opened,
     opened_database,
-    parse_id,
     require_storable,
 )
 from sealpoint.admin.cli.output import (
@@ -49,12 +49,11 @@ from sealpoint.admin.cli.output import (
     show_table,
     watching,
 )
-from sealpoint.admin.cli.state import end_state
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.result import Reason, failure_reasons
-from sealpoint.admin.maintenance.state import read_state
+from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import is_sealed
@@ -62,38 +61,30 @@ from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.catalogue import Allowlist
 
+AllowTypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="FILE|MODULE:NAME",
+        help="Allowed types: a file as `types --emit` prints it, or one type. Give it once for each.",
+    ),
+]
+
 
 def inspect(
     run: Run,
     database: DatabaseArgument = None,
-    thread: Annotated[
-        str | None,
-        typer.Option(
-            "--thread", metavar="ID", callback=parse_id, help="The thread; without it, ids are listed."
-        ),
-    ] = None,
+    thread: Annotated[str | None, id_option("--thread", "ID", "The thread; else ids are listed.")] = None,
     last: Annotated[
         bool, typer.Option("--last", help="Show the state of the thread: its latest checkpoint, by channel.")
     ] = False,
-    channel: Annotated[
-        str | None,
-        typer.Option("--channel", metavar="NAME", callback=parse_id, help="With --last: only this channel."),
-    ] = None,
+    channel: Annotated[str | None, id_option("--channel", "NAME", "With --last: only this channel.")] = None,
     checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", metavar="ID", callback=parse_id, help="As --last, of this checkpoint."),
+        str | None, id_option("--checkpoint", "ID", "As --last, of this checkpoint.")
     ] = None,
     namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            metavar="NAME",
-            callback=parse_id,
-            show_default=False,
-            help="With --last: the namespace of a subgraph; else that of the graph itself.",
-        ),
-    ] = "",
-    full: Annotated[bool, typer.Option("--full", help="Cut nothing that is long.")] = False,
+        str | None, id_option("--namespace", "NAME", "With --last: the namespace of a subgraph.")
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -123,17 +114,16 @@ def inspect(
             _list_threads(run, store, limit)
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
-                cipher = find_cipher(run, store)
-                state = read_state(rows, cipher, thread, checkpoint_ns=namespace, checkpoint_id=checkpoint)
-            end_state(run, thread, namespace, state, channel, limit=limit, full=full)
+                state = read_state(rows, find_cipher(run, store), thread, (namespace or "", checkpoint))
+            _end_state(run, thread, namespace or "", state, channel, limit)
         else:
-            _show_values(run, store, thread, limit, full=full)
+            _show_values(run, store, thread, limit)
 
 
-def _show_values(run: Run, store: RowStore, thread: str, limit: int, *, full: bool) -> None:
+def _show_values(run: Run, store: RowStore, thread: str, limit: int) -> None:
     values, shown, failures = [], 0, Failures()
     cipher = find_cipher(run, store)
-    found = contents.inspect(store, cipher, thread, full=full)
+    found = contents.inspect(store, cipher, thread)
     for value in islice(found, limit):
         shown += 1
         if isinstance(value, Failure):
@@ -160,8 +150,12 @@ def _show_value(found: contents.Readable | Failure) -> None:
     put(f"{found.table} {place_line(found.place)} {found.tag}")
     for head, value in (("", found.value), ("sealed with it: ", found.sealed_with)):
         if not head or value is not None:
-            for line in f"{head}{json.dumps(value, indent=2, ensure_ascii=False)}".splitlines():
-                put(f"  {line}")
+            _put_json(value, head=head)
+
+
+def _put_json(value: Any, margin: str = "  ", head: str = "") -> None:
+    for line in f"{head}{json.dumps(value, indent=2, ensure_ascii=False)}".splitlines():
+        put(f"{margin}{line}")
 
 
 def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
@@ -174,6 +168,99 @@ def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
         "value": found.value,
     }
     return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
+
+
+def _end_state(run: Run, thread: str, namespace: str, state: State, channel: str | None, limit: int) -> None:
+    failures, cell = ShownFailures(shown=not run.as_json), state.checkpoint
+    for failed in state.failures:
+        failures.add(failed)
+    run.result.add(Reason.NO_ROWS, when=cell is None)
+    names = [name for name in state.values if channel in (None, name)]
+    writes = [each for each in state.writes if channel in (None, each.place["channel"])]
+    channels = [_channel(name, state.values[name], limit) for name in names[:limit]]
+    more = max(len(names), len(writes), len(state.not_shown)) > limit
+    members = {
+        "thread": thread,
+        "namespace": namespace,
+        "checkpoint": cell and cell.where.names,
+        "tag": cell and contents.plain(cell.tag),
+        "metadata": contents.plain(state.metadata),
+        "channels": channels,
+        "writes": [_value_object(each) for each in writes[:limit]],
+        "not_shown": state.not_shown[:limit],
+        **failures.end(run.result),
+        "more": more or any(part["left_out"] for part in channels),
+    }
+    run.end(members, lambda document: _show_state(document, writes[:limit]))
+    if members["more"]:
+        say(f"shown are {limit} channels, writes and members of each list; there are more (--limit)")
+    if failures.count:
+        return
+    if cell is None:
+        say(
+            f"no such checkpoint of {quoted(thread)} in namespace {quoted(namespace)}:"
+            " without --last and --checkpoint all are listed"
+        )
+    elif channel is not None and not names:
+        why = "is made of writes, and cannot be shown" if channel in state.not_shown else "has no value there"
+        say(f"channel {quoted(channel)} {why}")
+    if not names and (cell is None or channel is not None):
+        run.code = Exit.USAGE
+
+
+def _channel(name: str, value: Any, limit: int) -> dict[str, Any]:
+    """Return a channel: of a list the last members, each of which may be long."""
+    if not isinstance(value, list):
+        return {"channel": name, "value": contents.plain(value), "left_out": 0}
+    shown = [contents.plain(member) for member in value[-limit:]]
+    return {"channel": name, "value": shown, "left_out": len(value) - len(shown)}
+
+
+def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None:
+    if (place := document["checkpoint"]) is None:
+        return
+    put(" ".join(f"{name}={quoted(text)}" for name, text in place.items()))
+    put(f"  {document['tag'] or 'not sealed'}")
+    for part in document["channels"]:
+        put(f"channel {quoted(part['channel'])}")
+        count(part["left_out"], "  {} earlier members of the list are left out (--limit)")
+        members = part["value"] if isinstance(part["value"], list) else []
+        if members and all(map(_is_message, members)):
+            for member in members:
+                _show_message(member["arguments"])
+        else:
+            _put_json(part["value"])
+    for write in writes:
+        put("written on top:")
+        _show_value(write)
+    for name in document["not_shown"]:
+        put(f"channel {quoted(name)}")
+        put("  not shown: it is made of the writes since its last snapshot; without --last they are listed")
+
+
+def _is_message(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and str(value.get("$record")).startswith("langchain_core.messages.")
+        and isinstance(value["arguments"], dict)
+        and "content" in value["arguments"]
+    )
+
+
+def _show_message(fields: dict[str, Any]) -> None:
+    """Print a message, its text behind a mark so that none looks like another message."""
+    about = [fields.get(name) for name in ("type", "name", "tool_call_id")]
+    put(f"  {' '.join(json.dumps(each, ensure_ascii=False) for each in about if each)}")
+    parts = fields["content"] if isinstance(fields["content"], list) else [fields["content"]]
+    for part in parts:
+        text = part.get("text", part) if isinstance(part, dict) else part
+        if isinstance(text, str):
+            for line in text.split("\n"):
+                put(f"  | {line}")
+        else:
+            _put_json(text, "  | ")
+    if calls := fields.get("tool_calls"):
+        put(f"    calls {json.dumps(calls, ensure_ascii=False)}")
 
 
 def _list_threads(run: Run, store: RowStore, limit: int) -> None:
@@ -194,20 +281,13 @@ def types(
     emit: Annotated[
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="FILE|MODULE:NAME",
-            help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one"
-            " type; can be given several times. What a strict serializer builds by itself is always allowed.",
-        ),
-    ] = None,
+    allow: AllowTypesOption = None,
     variable: VariableOption = None,
 ) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
-    Without a ring, sealed values are not opened; they are counted, and the exit code is 5.
+    Without a ring, sealed values are not opened; they are counted, and the exit code is 5. With --allow, it
+    is 3 if a type is named that is not allowed; what a strict serializer builds by itself always is.
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
@@ -338,15 +418,7 @@ def trial(
             " Give it once for each.",
         ),
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="FILE|MODULE:NAME",
-            help="Types of the agent's allowlist: a file as `types --emit` prints it, or one type."
-            " Give it once for each.",
-        ),
-    ] = None,
+    allow: AllowTypesOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
     ] = False,

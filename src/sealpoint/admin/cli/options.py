@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -164,35 +164,24 @@ def require_text(text: str, name: str | None = None) -> None:
 
 
 class PasswordNamedError(MaintenanceError):
-    """A command line names databases with passwords; neither the message nor the hint shows them."""
+    """A command line names a database with a password; neither the message nor the hint shows it."""
 
-    def __init__(self, databases: Sequence[str]) -> None:
+    def __init__(self) -> None:
         super().__init__("a password stands in the name of the database", hint=LIBPQ_HINT)
-        self._databases = tuple(filter(is_url, databases))
 
     def hint_for(self, words: Sequence[str]) -> str:
-        """Return the command of ``words`` with variables instead, or else the hint of every such error."""
-        names, command = dict[str, str](), list[str]()
-        for word in words:
-            database = word.removeprefix("--db=")
-            if database not in self._databases:
-                command.append(word)
-                continue
-            name = names.setdefault(database, f"DB_URL{len(names) or ''}")
-            if command and command[-1] == "--db":
-                command.pop()
-            command += ["--db-env", name]
-        if not names or any(map(has_password, command)):
+        """Return the command of ``words`` with a variable, or the hint of every such error."""
+        found = [number for number, word in enumerate(words) if has_password(word)]
+        if len(found) != 1 or not is_url(words[at := found[0]].removeprefix("--db=")):
             return self.hint
-        read = " && ".join(f"read -rs {name}" for name in names.values())
+        before = words[: at - 1] if at and words[at - 1] == "--db" else words[:at]
         return (
-            "run this in bash or zsh, and give it the URL, which is then not shown: "
-            f"{read} && export {' '.join(names.values())} && sealpoint {shlex.join(command)}"
+            "run this in bash or zsh, and give it the URL, which is then not shown: read -rs DB_URL &&"
+            f" export DB_URL && sealpoint {shlex.join([*before, '--db-env', 'DB_URL', *words[at + 1 :]])}"
         )
 
 
-_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.?))", re.DOTALL)
-_SHORT: Final = {"\\": "\\", "'": "'", "n": "\n", "r": "\r", "t": "\t"}
+_ID: Final = re.compile(r"(?:[^\\]|\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*")
 
 
 def parse_id(text: str | None) -> str | None:
@@ -200,8 +189,10 @@ def parse_id(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        found = _ESCAPE.sub(lambda each: _SHORT[each[4]] if each[4] is not None else _sign(each), text)
-    except (KeyError, OverflowError, ValueError):
+        if not _ID.fullmatch(text):
+            raise ValueError
+        found = text.encode("raw_unicode_escape").decode("unicode_escape")
+    except ValueError:
         doubled = text.replace("\\", "\\\\")
         raise typer.BadParameter(
             f"in {excerpt(text)} a backslash begins no escape; an id is given as it is printed,"
@@ -211,8 +202,9 @@ def parse_id(text: str | None) -> str | None:
     return found
 
 
-def _sign(escape: re.Match[str]) -> str:
-    return chr(int(escape[1] or escape[2] or escape[3], 16))
+def id_option(name: str, metavar: str, text: str) -> Any:
+    """Return an option for an id or a name, which is given as it is printed."""
+    return typer.Option(name, metavar=metavar, callback=parse_id, help=text)
 
 
 def require_storable(name: str, *ids: str | None) -> None:
@@ -224,12 +216,12 @@ def require_storable(name: str, *ids: str | None) -> None:
 MAX_REASON_CHARS: Final = 1000
 
 
-def require_reason(reason: str | None, name: str = "--reason") -> str | None:
+def require_reason(reason: str | None) -> str | None:
     """Refuse a reason that says nothing, or too much."""
     if reason is not None:
-        require_text(reason, name)
+        require_text(reason)
         if not reason.strip() or len(reason) > MAX_REASON_CHARS:
-            raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint=name)
+            raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters")
     return reason
 
 
@@ -238,7 +230,7 @@ AllowStoreOption = Annotated[
     typer.Option(
         "--allow-store",
         metavar="REASON",
-        callback=lambda reason: require_reason(reason, "--allow-store"),
+        callback=require_reason,
         help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
     ),
 ]
@@ -249,7 +241,7 @@ def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | No
     for argument in arguments or ():
         # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
         if has_password(argument):
-            raise PasswordNamedError([each for each in arguments or () if has_password(each)])
+            raise PasswordNamedError
         kind = find_kind(argument)
         if kind is None:
             raise DatabaseMissingError(f"{excerpt(argument)} is neither a path nor a URL of Postgres")

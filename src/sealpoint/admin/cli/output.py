@@ -220,10 +220,10 @@ class Watch:
         total: How many there are, as far as is known.
         changed: How many it has changed.
         is_complete: Whether it came to its end.
-        move: Moves the bar: how many are done of how many, if that is known.
+        move: Moves the bar: how many of how many are done.
     """
 
-    def __init__(self, move: Callable[[int, int | None], None], failed: Callable[[Failure], object]) -> None:
+    def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
         self.rows = self.changed = 0
         self.total: int | None = None
         self.is_complete = False
@@ -284,15 +284,13 @@ def count(number: int, line: str) -> None:
 
 
 def place_line(place: Mapping[str, Any]) -> str:
-    """The columns of a row on one line, each escaped and not too long."""
+    """The columns of a row on one line: numbers, ids between single quotes, excerpts of what is long."""
     return " ".join(f"{name}={text if type(text) is int else _short(text)}" for name, text in place.items())
 
 
-def _short(text: Any) -> str:
-    """Return an id between single quotes; of one that is too long, or is no text, an excerpt."""
-    return (
-        quoted(text) if isinstance(text, str) and "'" in text and len(text) < EXCERPT_CHARS else excerpt(text)
-    )
+def _short(text: object) -> str:
+    is_quotable = isinstance(text, str) and "'" in text and len(text) < EXCERPT_CHARS
+    return quoted(str(text)) if is_quotable else excerpt(text)
 
 
 def failure_line(failure: Failure) -> str:

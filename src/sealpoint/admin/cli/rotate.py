@@ -30,11 +30,11 @@ from sealpoint.admin.cli.options import (
     VariableOption,
     WorkersOption,
     find_threads,
+    id_option,
     one_database,
     open_ring,
     open_store,
     opened_database,
-    parse_id,
     require_storable,
     warn_of_leftovers,
 )
@@ -511,12 +511,7 @@ def rebind(
     ] = None,
     thread: Annotated[
         str | None,
-        typer.Option(
-            "--thread",
-            metavar="ID",
-            callback=parse_id,
-            help="Only this thread, by its id in the database as printed, which may be a pseudonym.",
-        ),
+        id_option("--thread", "ID", "Only this thread: its id in the database, which may be a pseudonym."),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,

@@ -157,8 +157,8 @@ def audit(
     allowed = tuple(allow_metadata or ())
     run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
     entries = find_entries(run)
-    with opened_database(run, database, variable) as store, watching("audit") as watch:
-        found = audits.audit(store, allowed, entries, watch.move)
+    with opened_database(run, database, variable) as store, watching("audit"):
+        found = audits.audit(store, allowed, entries)
     say_if_unknown(entries, found.shares)
     run.result.add(*audits.audit_reasons(found, strict=strict, allow_store=allow_store is not None))
     run.end(audits.audit_object(found), _show_audit, allow_unproven=allow_unproven)

@@ -231,7 +231,14 @@ def adopt(
     run: Run,
     database: DatabaseArgument = None,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", show_default=False, help="Why, for the record.")
+        str,
+        typer.Option(
+            "--reason",
+            metavar="TEXT",
+            callback=require_reason,
+            show_default=False,
+            help="Why, for the record.",
+        ),
     ] = "",
     create: Annotated[
         bool, typer.Option("--create", help="Create the thread store if there is none.")
@@ -247,7 +254,6 @@ def adopt(
     Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
     agents before; nothing is recorded if a checkpoint does not open.
     """
-    require_reason(reason)
     run.asks(reason=reason)
     remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
     with opened_database(run, database, variable) as store, ExitStack() as stack:

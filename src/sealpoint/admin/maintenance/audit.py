@@ -7,12 +7,12 @@ become ``a``, digits ``9``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import InlineValue
-from sealpoint.admin.databases.rows import BATCH, Residue, RowStore
+from sealpoint.admin.databases.rows import Residue, RowStore
 from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.base.metadata import decode_metadata
@@ -148,10 +148,7 @@ class Audit:
 
 
 def audit(
-    store: RowStore,
-    allowed: Collection[str] = (),
-    entries: Sequence[RingEntry] | None = None,
-    move: Callable[[int, int | None], object] = lambda *_: None,
+    store: RowStore, allowed: Collection[str] = (), entries: Sequence[RingEntry] | None = None
 ) -> Audit:
     """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded.
 
@@ -159,13 +156,12 @@ def audit(
         store: A database.
         allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`.
         entries: What a ring says about its keys, for their states.
-        move: Called with the number of checkpoints whose metadata has been read, of a number not known.
     """
     inline, other_inline = _inline(store)
     names = (table.name for table in store.tables() if not table.is_read)
     return Audit(
         shares=tuple(status(store, entries)),
-        metadata=_metadata(store, allowed, move),
+        metadata=_metadata(store, allowed),
         addresses=_addresses(store.key_texts()),
         inline=inline,
         other_inline=other_inline,
@@ -260,16 +256,12 @@ def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
     return "allowed" if key in allowed else None
 
 
-def _metadata(
-    store: RowStore, allowed: Collection[str], move: Callable[[int, int | None], object]
-) -> Metadata:
+def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
     rows = unreadable = other_rows = 0
     tallies: dict[tuple[str, str | None], _Tally] = {}
     seals_metadata = any(column.in_json for column in store.columns)
     for record in store.records():
         rows += 1
-        if not rows % BATCH.rows:
-            move(rows, None)
         try:
             fields = decode_metadata(record.metadata)
         except MetadataError:

@@ -15,7 +15,6 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,9 +66,8 @@ def inspect(
     *,
     limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
-    full: bool = False,
 ) -> Iterator[Readable | Failure]:
-    """Yield the values of a thread, column by column in the order of the store; see `plain`."""
+    """Yield the values of a thread, column by column in the order of the store."""
     opener = opener_of(cipher)
     for column, stored_id in product(store.columns, stored_ids(opener.cipher, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
@@ -77,7 +75,7 @@ def inspect(
                 continue
             try:
                 parts = opener.parts(cell)
-                shown = plain(decode_inert(*parts.opened.typed, limits), full=full)
+                shown = plain(decode_inert(*parts.opened.typed, limits))
             except SealpointError as error:
                 yield failure(cell, error)
             else:
@@ -92,24 +90,22 @@ def stored_ids(cipher: RingCipher, thread_id: str) -> list[str]:
     return stored
 
 
-def plain(value: Any, *, full: bool = False) -> Any:
-    """Return a value of `decode_inert` as JSON data, truncated where it is very long, unless ``full``."""
-    return _Plain(full=full).show(value)
+def plain(value: Any) -> Any:
+    """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
+    return _Plain().show(value)
 
 
 class _Plain:
     """Converts one value; the number of shown members is limited for the whole value."""
 
-    def __init__(self, *, full: bool) -> None:
-        self._left, self._chars, self._bytes = (
-            [sys.maxsize] * 3 if full else [MAX_MEMBERS, MAX_CHARS, MAX_BYTES]
-        )
+    def __init__(self) -> None:
+        self._left = MAX_MEMBERS
 
     def show(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, bytes | bytearray):
-            return {"$bytes": len(value), "hex": value[: self._bytes].hex()}
+            return {"$bytes": len(value), "hex": value[:MAX_BYTES].hex()}
         if isinstance(value, Inert):
             named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
             return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
@@ -122,9 +118,9 @@ class _Plain:
         return value
 
     def _text(self, text: str) -> Any:
-        if len(text) <= self._chars:
+        if len(text) <= MAX_CHARS:
             return text
-        return {"$text": len(text), "start": text[: self._chars]}
+        return {"$text": len(text), "start": text[:MAX_CHARS]}
 
     def _members(self, members: Collection[Any], show: Callable[[Any], Any]) -> list[Any]:
         taken = min(len(members), self._left)

@@ -147,29 +147,19 @@ class Verdict:
         return {**self.question._asdict(), "verdict": self.word, "reasons": reasons}
 
 
-def verdicts(
-    parts: Sequence[Part],
-    entries: Sequence[RingEntry] | None,
-    changes: Changes | None,
-    pin: AnyReason | None,
-    no_heads: AnyReason | None,
-    *,
-    allow_store: bool = False,
-) -> list[Verdict]:
-    """Return the answers to all questions that apply.
-
-    ``pin`` is why the thread store is not shown to continue its pin, ``no_heads`` why none was compared.
-    With ``allow_store``, tables of LangGraph that nothing seals are accepted, and not shown to be sealed.
-    """
+def verdicts(report: Report) -> list[Verdict]:
+    """Return the answers to all questions that apply."""
+    parts, entries, pin, changes = report.parts, report.entries, report.pin_reason, report.changes
+    audited = partial(_audited, allow_store=report.allow_store is not None)
     active = active_id(entries or ())
     destroyed = [entry for entry in entries or () if entry.state is KeyState.DESTROYED]
     found = {
         "opens": _of_parts(parts, _opens),
-        "sealed": _of_parts(parts, partial(_audited, strict=False, allow_store=allow_store)),
+        "sealed": _of_parts(parts, partial(audited, strict=False)),
         "active-key": _of_parts(parts, partial(_active, active=active)),
         "bound": _of_parts(parts, _bound),
-        "beside": _of_parts(parts, partial(_audited, strict=True, allow_store=allow_store)),
-        "remembered": _of_parts(parts, partial(_remembered, why_not=no_heads)),
+        "beside": _of_parts(parts, partial(audited, strict=True)),
+        "remembered": _of_parts(parts, partial(_remembered, why_not=report.no_heads)),
         "pinned": {pin: ()} if pin else {},
         "keys": dict.fromkeys(_keys(entries, parts), ()),
         "changes": dict.fromkeys(changes.reasons if changes else [Why.NO_LEDGER], ()),
@@ -459,14 +449,7 @@ class Report:
 
     def document(self) -> dict[str, Any]:
         """Return the object: see ``schemas/report-1.json``."""
-        answers = verdicts(
-            self.parts,
-            self.entries,
-            self.changes,
-            self.pin_reason,
-            self.no_heads,
-            allow_store=self.allow_store is not None,
-        )
+        answers = verdicts(self)
         found = {reason for verdict in answers for reason in verdict.reasons}
         reasons = [reason for reason in ORDER if reason in found]
         self.result.add(*(reason for reason in reasons if isinstance(reason, Reason)))
