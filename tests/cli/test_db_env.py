@@ -73,6 +73,28 @@ def test_password_is_not_shown_if_the_server_is_away(
     assert PASSWORD not in ended.err + ended.out
 
 
+EACH_OF_TWO = [
+    ["status"],
+    *([name] for name in sorted(EACH - {"scrub"})),
+    ["report", "--json-out", "report.json"],
+]
+
+
+@pytest.mark.parametrize("words", EACH_OF_TWO, ids=" ".join)
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=str)
+def test_password_is_not_shown_if_one_of_several_is_away(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], more: list[str]
+) -> None:
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setenv("AGENTS_DB", AWAY)
+    ended = run(*words, path, "--db-env", "AGENTS_DB", *more)
+    assert ended.code != Exit.DONE
+    assert "127.0.0.1" in ended.err
+    assert PASSWORD not in ended.err + ended.out
+    if words == ["status"]:
+        assert "error: $AGENTS_DB: no connection to postgresql://127.0.0.1:1/agents: " in ended.err
+
+
 @pytest.mark.parametrize("words", ONE, ids=" ".join)
 def test_two_databases_are_one_too_many(
     run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
