@@ -425,3 +425,12 @@ def test_grants_quote_the_schema(run: Run, pytestconfig: pytest.Config, name: st
         ).fetchall()
         assert may == [(True, True)] * 3
         connection.rollback()
+
+
+def test_another_key_id_is_refused_if_the_ring_is_there(run: Run) -> None:
+    """Else a key is missing that somebody asked for, and the ledger names it."""
+    assert run("init", "--key-id", "k1").code == Exit.DONE
+    assert run("init", "--key-id", "k1").code == Exit.DONE
+    ended = run("init", "--key-id", "k2")
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "its active key is k1" in ended.err

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from sealpoint import KeyRing, RingCipher
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.options import parse_id
 from sealpoint.admin.cli.output import escape_id
@@ -169,7 +170,7 @@ def test_messages_are_a_conversation(run: Run, tmp_path: Path) -> None:
     _, *lines = ended.out.splitlines()
     assert (ended.code, ended.err) == (Exit.DONE, "")
     assert lines[:-2] == [
-        "  msgpack",
+        "  msgpack, not sealed",
         '  source "input"',
         "  step -1",
         "channel 'messages'",
@@ -198,7 +199,9 @@ def test_messages_are_a_conversation(run: Run, tmp_path: Path) -> None:
 def test_messages_of_other_forms(run: Run, tmp_path: Path) -> None:
     """Dicts, and parts that are no text; a list with anything else is no conversation."""
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": "x"}, "!"]
+    account = {"role": "user", "content": "x", "balance": 7}
     values = {"talk": [{"role": "user", "content": parts}], "mixed": [HumanMessage("x"), 1], "none": []}
+    values["account"] = account
     path = foreign.write(tmp_path / "talk.db", {"t": values})
     found = {
         each["channel"]: each
@@ -208,6 +211,7 @@ def test_messages_of_other_forms(run: Run, tmp_path: Path) -> None:
     assert (message["role"], message["text"]) == ("user", "look\n[image_url]\n!")
     assert "messages" not in found["mixed"]
     assert found["none"]["value"] == []
+    assert found["account"]["value"] == account  # no part of it is left out as of a message
 
 
 def test_nothing_is_imported_and_no_text_moves_the_cursor(run: Run, tmp_path: Path) -> None:
@@ -228,6 +232,34 @@ def test_nothing_is_imported_and_no_text_moves_the_cursor(run: Run, tmp_path: Pa
     ended = run("inspect", path, "--thread", "t", "--last", "--namespace", "forged")
     assert '"$record": "os.system"' in ended.out
     assert ended.code == Exit.DONE
+
+
+@pytest.mark.usefixtures("ring")
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [("msgpack", "msgpack, not sealed"), (None, "msgpack+cobblestone256@k2, not bound to its row")],
+    ids=["plaintext", "unbound"],
+)
+def test_a_state_that_may_be_of_another_thread_is_marked(
+    run: Run, tmp_path: Path, tag: str | None, said: str
+) -> None:
+    """Beside a bound history anybody can put a later checkpoint that is not bound, or not sealed."""
+    path = tmp_path / "sealed.db"
+    with sealed_file(path) as saver:
+        play(saver, "t", runs=1)
+    document = {"id": "ffffffff", "channel_values": {"x": 1}, "channel_versions": {}, "versions_seen": {}}
+    data = ormsgpack.packb(document)
+    row = (tag, data) if tag else RingCipher(KeyRing.load()).seal("msgpack", data)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO checkpoints VALUES ('t', '', 'ffffffff', NULL, ?, ?, '{}')", row)
+        connection.execute(
+            "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value)"
+            " VALUES ('t', '', 'ffffffff', 'k', 0, 'c', ?, ?)",
+            row,
+        )
+    lines = run("inspect", path, "--thread", "t", "--last").out.splitlines()
+    assert lines[1] == f"  {said}"
+    assert [line.endswith(f" channel='c' {said}") for line in lines if line.startswith("written")] == [True]
 
 
 def test_one_channel(run: Run, tmp_path: Path) -> None:

@@ -93,6 +93,9 @@ def init(
     file = keys or Path("keys.toml")
     ring = open_ring(run) if os.path.lexists(file) else None
     active = None if ring is None else ring.require_active().id
+    if active is not None and key_id not in (None, active):
+        cause = f"{file} is there already, and its active key is {active}: `sealpoint keys generate` adds one"
+        raise typer.BadParameter(cause, param_hint="--key-id")
     words = f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB")
     found = _Found(words, ShownFailures(shown=not run.as_json))
     for each in named:

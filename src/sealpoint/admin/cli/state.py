@@ -24,6 +24,7 @@ from sealpoint.admin.databases.rows import Failures
 from sealpoint.admin.maintenance.inspect import plain
 from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.state import State, messages_of
+from sealpoint.crypto.tag import is_marked_bound, is_sealed
 from sealpoint.errors import excerpt
 
 
@@ -85,7 +86,7 @@ def _show(document: Document) -> None:
     if (place := document["checkpoint"]) is None:
         return
     put(" ".join(f"{name}={quoted(text)}" for name, text in place.items()))
-    put(f"  {document['tag'] or 'not sealed'}")
+    put(f"  {_protection(document['tag'])}")
     for name in ("source", "step"):
         if name in document["metadata"]:
             put(f"  {name} {json.dumps(document['metadata'][name])}")
@@ -98,11 +99,18 @@ def _show(document: Document) -> None:
             for message in part["messages"]:
                 _show_message(message)
     for write in document["writes"]:
-        put(f"written on top: {place_line(write['place'])} {write['tag']}")
+        put(f"written on top: {place_line(write['place'])} {_protection(write['tag'])}")
         _show_value(write["value"])
     for name in document["not_shown"]:
         put(f"channel {quoted(name)}")
         put("  not shown: it is made of the writes since its last snapshot; without --last they are listed")
+
+
+def _protection(tag: Any) -> str:
+    """Return a tag, and whether the value may be of another place, or of anybody."""
+    if is_marked_bound(tag):
+        return str(tag)
+    return f"{tag}, not bound to its row" if is_sealed(tag) else ", ".join(filter(None, (tag, "not sealed")))
 
 
 def _word(text: Any) -> str:

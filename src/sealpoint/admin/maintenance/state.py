@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Selection
 from sealpoint.admin.databases.kinds import WholeRowStore
@@ -172,6 +172,9 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     return messages if messages and len(messages) == len(found) else None
 
 
+_MESSAGE: Final = {"role", "content", "name", "tool_calls", "tool_call_id", "type", "id"}  # of a dict
+
+
 def _message(value: Any) -> dict[str, Any] | None:
     fields, role = value, "role"
     if isinstance(value, Inert):
@@ -183,7 +186,7 @@ def _message(value: Any) -> dict[str, Any] | None:
     if (
         not isinstance(fields, dict)
         or "content" not in fields
-        or not (isinstance(value, Inert) or role in fields)
+        or not (isinstance(value, Inert) or role in fields.keys() <= _MESSAGE)  # of others nothing is hidden
     ):
         return None
     shown = {"role": fields.get(role, value.name if isinstance(value, Inert) else None)}
