@@ -127,7 +127,7 @@ def init(
                 {"action": action, "command": command} for action, command in _steps(file, found, listed)
             ],
             "grants": []
-            if found.is_file
+            if found.is_file or not found.schema.isprintable()  # in which a line may stand that runs
             else grants(found.schema, rebinds=found.kind is not None).splitlines(),
         },
         _show,
