@@ -262,6 +262,29 @@ def test_a_state_that_may_be_of_another_thread_is_marked(
     assert [line.endswith(f" channel='c' {said}") for line in lines if line.startswith("written")] == [True]
 
 
+def test_a_write_to_the_channel_is_shown_behind_others(run: Run, tmp_path: Path) -> None:
+    """The limit counts what is asked for; what exceeds it is not kept, and said."""
+    path = foreign.write(tmp_path / "a.db", {"t": {}})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for idx, name in enumerate("bcc", 1):
+            connection.execute(
+                "INSERT INTO writes"
+                " (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value)"
+                " SELECT thread_id, '', checkpoint_id, 'z', ?, ?, type, value"
+                " FROM writes WHERE task_id = 'task'",
+                (idx, name),
+            )
+    words = ("inspect", path, "--thread", "t", "--last", "--limit", 1, "--json")
+    for more, shown, left in (
+        ([], "answer", True),
+        (["--channel", "b"], "b", False),
+        (["--channel", "c"], "c", True),
+    ):
+        document = run(*words, *more).document
+        assert [each["place"]["channel"] for each in document["writes"]] == [shown]
+        assert document["more"] is left
+
+
 def test_one_channel(run: Run, tmp_path: Path) -> None:
     path = foreign.write(tmp_path / "talk.db", {"t": {"messages": TALK, "number": 7}})
     document = run("inspect", path, "--thread", "t", "--last", "--channel", "number", "--json").document

@@ -124,7 +124,15 @@ def inspect(
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
                 cipher = find_cipher(run, store)
-                state = read_state(rows, cipher, thread, checkpoint_ns=namespace, checkpoint_id=checkpoint)
+                state = read_state(
+                    rows,
+                    cipher,
+                    thread,
+                    checkpoint_ns=namespace,
+                    checkpoint_id=checkpoint,
+                    channel=channel,
+                    limit=limit,
+                )
             end_state(run, thread, namespace, state, channel, limit=limit, full=full)
         else:
             _show_values(run, store, thread, limit, full=full)

@@ -51,7 +51,6 @@ def end_state(
         "writes": [
             {"place": plain(write.where.names), "tag": plain(write.tag), "value": plain(value, full=full)}
             for write, value in islice(state.writes, limit)
-            if channel in (None, write.where.names["channel"])
         ],
         "not_shown": state.not_shown[:limit],
         "failures": [failure_object(failed) for failed in failures.kept],

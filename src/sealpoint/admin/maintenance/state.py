@@ -58,8 +58,12 @@ def read_state(
     *,
     checkpoint_ns: str = "",
     checkpoint_id: str | None = None,
+    channel: str | None = None,
+    limit: int,
 ) -> State:
     """Return a checkpoint of a thread: the latest, or the one of this id.
+
+    Of the writes on top of it, to ``channel`` if that is given, one more than ``limit`` is kept.
 
     Raises:
         RowError: If the thread has checkpoints under its id and under a pseudonym.
@@ -73,7 +77,7 @@ def read_state(
             state.checkpoint = state.checkpoint or found
         if state.checkpoint is not None:
             try:
-                reader.read(state, state.checkpoint)
+                reader.read(state, state.checkpoint, channel, limit)
             except SealpointError as error:
                 state.failures.append(failure(state.checkpoint, error))
     return state
@@ -104,7 +108,7 @@ class _Reader:
                 best = cell
         return best
 
-    def read(self, state: State, cell: Cell) -> None:
+    def read(self, state: State, cell: Cell, channel: str | None, limit: int) -> None:
         """Open the checkpoint, its values, and what was written on top of it."""
         beside, (stored, ns, checkpoint_id) = cell.where.beside, cell.where.key
         is_apart, parts = cell.where.column.coordinates == METADATA, None
@@ -132,7 +136,9 @@ class _Reader:
         if isinstance(counters := state.metadata.get(MARK), dict):
             state.not_shown = [name for name in counters if name not in state.values]
         for write in self._cells(stored, [each for each in self._store.columns if each.coordinates == WRITE]):
-            if write.where.key[1:3] == (ns, checkpoint_id) and (found := self._open(state, write)):
+            is_kept = channel in (None, write.where.names["channel"]) and len(state.writes) <= limit
+            is_on_top = write.where.key[1:3] == (ns, checkpoint_id)
+            if is_on_top and (found := self._open(state, write)) and is_kept:
                 state.writes.append((write, found[0]))
 
     def _read_apart(self, state: State, cell: Cell, wanted: dict[str, str]) -> None:
