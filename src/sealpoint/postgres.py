@@ -55,8 +55,9 @@ def has_password(database: str) -> bool:
     An empty one is none. What stands before an ``@`` that is not escaped may be a part of one.
     """
     _, _, rest = database.partition("://")
-    fronts = (rest.partition("/")[0], rest.partition("?")[0])
-    users = [front.rpartition("@")[0] for front in fronts]
+    fronts = (rest.partition("/")[0], rest.partition("?")[0], rest)
+    *users, whole = (front.rpartition("@")[0] for front in fronts)
+    users += [] if "=" in whole else [whole]  # no parameter is before the @
     # libpq decodes names of parameters: pass%77ord is a password.
     named = {unquote(name) for name in _PARAMETERS.findall(database)}
     return any(user.partition(":")[2] for user in users) or bool(named & _SECRETS)

@@ -20,13 +20,16 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
+from sealpoint import KeyRing, RingCipher
 from sealpoint.admin.cli import decrypt as decrypt_command
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.sqlite import rows as sqlite_rows
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance import job, scrub
+from sealpoint.crypto.compression import require_zstd
 from sealpoint.errors import ScrubError
 from tests.cli.conftest import CODE, Ended, Run
+from tests.support.databases import foreign
 from tests.support.databases.harm import flip
 from tests.support.databases.postgres import K1, blobs, contents, put_blobs, set_up
 from tests.support.databases.sealed import (
@@ -731,3 +734,36 @@ def test_page_has_every_exit_code() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     table = page.partition("## Exit codes\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| (\d) \|", table, re.MULTILINE) == [str(code.value) for code in sorted(Exit)]
+
+
+def test_rotate_says_what_compress_does_not_change(run: Run, path: Path, keys: Path) -> None:
+    """Else values stay compressed after a run that ends with ok."""
+    assert "stay as they were" not in run("rotate", path, "--apply").err
+    ended = run("rotate", path, "--apply", "--compress", "none")
+    assert ended.code == Exit.DONE
+    assert "--compress is for what is resealed: values under 'k2' already stay as they were" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words", [["verify"], ["types"], ["rotate", "--apply"], ["inspect", "--thread", "t", "--last"], ["trial"]]
+)
+def test_without_zstd_compressed_values_are_not_damaged(
+    run: Run, tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """The command ends, and says what is to be installed: nothing is shown or refuted."""
+    path = foreign.write(tmp_path / "a.db", {"t": {}})
+    keys.write_text(states_text(k1="active", k2="decrypt-only"))
+    ring = KeyRing.load(keys)
+    keys.write_text(states_text(k2="active", k1="decrypt-only"))
+    sealed = RingCipher(ring, follow=False).seal("bytes", bytes(4096), compress=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", sealed)
+        connection.execute("UPDATE writes SET type = ?, value = ?", sealed)
+    for name in ("compression", "compression.zstd", "backports", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    require_zstd.cache_clear()
+    ended = run(words[0], path, *words[1:], "--json")
+    require_zstd.cache_clear()
+    document = ended.document
+    assert (ended.code, document["ok"]) == (Exit.USAGE, None)
+    assert "pip install 'sealpoint[zstd]'" in ended.err

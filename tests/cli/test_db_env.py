@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sealpoint.admin.cli.app import SEVERAL as EACH
 from sealpoint.admin.cli.app import program
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.postgres import has_password
 from sealpoint.threads import open_thread_store
 from tests.cli.conftest import Run
 from tests.support.databases.postgres import blobs, put_blobs, set_up
@@ -72,6 +73,37 @@ def test_password_is_not_shown_if_the_server_is_away(
     assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True)
     assert "127.0.0.1" in ended.err
     assert PASSWORD not in ended.err + ended.out
+
+
+@pytest.mark.parametrize("password", ["a/b?c", "a?b/c", "a@b", "a:b/c?", "a#b"])
+def test_a_password_that_is_not_escaped_is_one(run: Run, path: Path, password: str) -> None:
+    """Also if libpq would read it as another part: it is printed and recorded nowhere."""
+    ended = run("verify", f"postgresql://u:{password}@127.0.0.1/db", path)
+    assert (ended.code, ended.out, password in ended.err) == (Exit.USAGE, "", False)
+    assert "a password stands in the name of the database" in ended.err
+
+
+@pytest.mark.parametrize("url", ["h:5432/db?application_name=a@b", "u@h:5432/db", "/db?user=a:b"])
+def test_what_is_no_password(url: str) -> None:
+    assert not has_password(f"postgresql://{url}")
+
+
+TWO = [["status"], *([name] for name in sorted(EACH - {"scrub"})), ["report", "--json-out", "r.json"]]
+
+
+@pytest.mark.parametrize("words", TWO, ids=" ".join)
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=str)
+def test_password_is_not_shown_if_one_of_several_is_away(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], more: list[str]
+) -> None:
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setenv("AGENTS_DB", AWAY)
+    ended = run(*words, path, "--db-env", "AGENTS_DB", *more)
+    assert ended.code != Exit.DONE
+    assert "127.0.0.1" in ended.err
+    assert PASSWORD not in ended.err + ended.out
+    if words == ["status"]:
+        assert "error: $AGENTS_DB: no connection to postgresql://127.0.0.1:1/agents: " in ended.err
 
 
 @pytest.mark.parametrize("words", ONE, ids=" ".join)

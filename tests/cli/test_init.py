@@ -22,7 +22,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGraphEncrypted
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from sealpoint import KeyRing
@@ -426,3 +426,27 @@ def test_grants_quote_the_schema(run: Run, pytestconfig: pytest.Config, name: st
         ).fetchall()
         assert may == [(True, True)] * 3
         connection.rollback()
+
+
+def test_another_key_id_is_refused_if_the_ring_is_there(run: Run) -> None:
+    """Else a key is missing that somebody asked for, and the ledger names it."""
+    assert run("init", "--key-id", "k1").code == Exit.DONE
+    assert run("init", "--key-id", "k1").code == Exit.DONE
+    ended = run("init", "--key-id", "k2")
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "its active key is k1" in ended.err
+
+
+def test_no_grants_for_a_schema_whose_name_has_lines(run: Run, pytestconfig: pytest.Config) -> None:
+    """A line of it would stand among what is pasted."""
+    with schema(server(pytestconfig)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        name = "a\ntouch pwned\n"
+        connection.execute(f'CREATE SCHEMA "{name}"'.encode())
+        try:
+            parts = conninfo_to_dict(dsn) | {"options": '-c search_path="a\\\ntouch\\ pwned\\\n"'}
+            url = f"postgresql:///?{urlencode(parts, quote_via=quote)}"
+            set_up(PostgresSaver, make_conninfo("", **parts))
+            ended = run("init", url)
+            assert (ended.code, "GRANT" in ended.out, "\ntouch" in ended.out) == (Exit.DONE, False, False)
+        finally:
+            connection.execute(f'DROP SCHEMA "{name}" CASCADE'.encode())

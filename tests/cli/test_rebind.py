@@ -11,8 +11,11 @@ import pytest
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS
 from tests.cli.conftest import Run
+from tests.support.databases import foreign
 from tests.support.databases.sealed import VALUES, tags_of, values_of, write
 from tests.unit.maintenance.test_rebind import change
+
+THREAD = "visit-4711-of-a-person-with-a-long-id"
 
 
 def test_the_plan_names_what_would_be_done(run: Run, path: Path, keys: Path) -> None:
@@ -176,3 +179,15 @@ def test_a_thread_is_named_as_it_is_printed(run: Run, path: Path, keys: Path) ->
     left = run("inspect", path, "--thread", r"b\\x1b", "--json").document["values"]
     assert not any(".row@" in value["tag"] for value in left)
     assert left
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("value", [THREAD.encode(), bytes(4096)], ids=["id", "filling"])
+def test_what_was_readable_and_may_stay_is_no_old_content(run: Run, tmp_path: Path, value: bytes) -> None:
+    """As an id of the row, or as the filling of a page. Fragments of other values are searched for."""
+    path = foreign.write(tmp_path / "a.db", {THREAD: {"x": 1}})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE writes SET type = 'bytes', value = ?", (value,))
+    ended = run("rebind", path, "--allow-plaintext", "--apply", "--scrub", "--json")
+    scrubbed = ended.document["scrubbed"]
+    assert (scrubbed["fragments"], scrubbed["found"], ended.document["ok"]) == (1, [], None)

@@ -193,6 +193,21 @@ def seal(path: Path, ledger: Path) -> None:
         saver.put(config, checkpoint, {}, {"secret": "1"})  # type: ignore[arg-type]
 
 
+def test_a_change_of_some_of_several_databases_is_not_recorded_as_refused(
+    ledger: Path, run: Run, tmp_path: Path
+) -> None:
+    """What is refused has changed nothing; here one database was changed, and another was not."""
+    path, missing = tmp_path / "plain.db", tmp_path / "missing.db"
+    write(path, "plain", "a")
+    ended = run("rotate", path, missing, "--allow-plaintext", "--apply")
+    assert (ended.code, "no file at" in ended.err) == (Exit.USAGE, True)
+    assert run("rotate", missing, f"{missing}2", "--apply").code == Exit.USAGE
+    assert [each[1:] for each in new(ledger) if each[0] == "rotate.end"] == [
+        ("stopped", Exit.USAGE),
+        ("refused", Exit.USAGE),
+    ]
+
+
 def test_root_of_a_thread_store_is_recorded(ledger: Path, run: Run, tmp_path: Path) -> None:
     """Who has the head of the ledger has the root of the store too."""
     with closing(SqliteThreadStore(tmp_path / "threads.db", create=True)) as store:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from sealpoint import KeyRing, RingCipher
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.options import parse_id
 from sealpoint.admin.cli.output import escape_id
@@ -168,8 +169,8 @@ def test_messages_are_a_conversation(run: Run, tmp_path: Path) -> None:
     ended = run("inspect", path, "--thread", "t", "--last")
     _, *lines = ended.out.splitlines()
     assert (ended.code, ended.err) == (Exit.DONE, "")
-    assert lines[:-3] == [
-        "  msgpack",
+    assert lines[:-2] == [
+        "  msgpack, not sealed",
         "channel 'messages'",
         '  "human"',
         "  | Good",
@@ -203,7 +204,7 @@ def test_messages_of_other_forms(run: Run, tmp_path: Path) -> None:
     path = foreign.write(tmp_path / "talk.db", {"t": values})
     lines = run("inspect", path, "--thread", "t", "--last").out.splitlines()
     assert "  | y" not in lines
-    assert lines[lines.index("channel 'none'") : -3] == [
+    assert lines[lines.index("channel 'none'") : -2] == [
         "channel 'none'",
         "  []",
         "channel 'talk'",
@@ -235,6 +236,57 @@ def test_nothing_is_imported_and_no_text_moves_the_cursor(run: Run, tmp_path: Pa
     ended = run("inspect", path, "--thread", "t", "--last", "--namespace", "forged")
     assert '"$record": "os.system"' in ended.out
     assert ended.code == Exit.DONE
+
+
+@pytest.mark.usefixtures("ring")
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [("msgpack", "msgpack, not sealed"), (None, "msgpack+cobblestone256@k2, not bound to its row")],
+    ids=["plaintext", "unbound"],
+)
+def test_a_state_that_may_be_of_another_thread_is_marked(
+    run: Run, tmp_path: Path, tag: str | None, said: str
+) -> None:
+    """Beside a bound history anybody can put a later checkpoint that is not bound, or not sealed."""
+    path = tmp_path / "sealed.db"
+    with sealed_file(path) as saver:
+        play(saver, "t", runs=1)
+    document = {"id": "ffffffff", "channel_values": {"x": 1}, "channel_versions": {}, "versions_seen": {}}
+    data = ormsgpack.packb(document)
+    row = (tag, data) if tag else RingCipher(KeyRing.load()).seal("msgpack", data)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO checkpoints VALUES ('t', '', 'ffffffff', NULL, ?, ?, '{}')", row)
+        connection.execute(
+            "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value)"
+            " VALUES ('t', '', 'ffffffff', 'k', 0, 'c', ?, ?)",
+            row,
+        )
+    lines = run("inspect", path, "--thread", "t", "--last").out.splitlines()
+    assert lines[1] == f"  {said}"
+    assert [line.endswith(f" channel='c' {said}") for line in lines if line.startswith("written")] == [True]
+
+
+def test_a_write_to_the_channel_is_shown_behind_others(run: Run, tmp_path: Path) -> None:
+    """The limit counts what is asked for; what exceeds it is not kept, and said."""
+    path = foreign.write(tmp_path / "a.db", {"t": {}})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for idx, name in enumerate("bcc", 1):
+            connection.execute(
+                "INSERT INTO writes"
+                " (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value)"
+                " SELECT thread_id, '', checkpoint_id, 'z', ?, ?, type, value"
+                " FROM writes WHERE task_id = 'task'",
+                (idx, name),
+            )
+    words = ("inspect", path, "--thread", "t", "--last", "--limit", 1, "--json")
+    for more, shown, left in (
+        ([], "answer", True),
+        (["--channel", "b"], "b", False),
+        (["--channel", "c"], "c", True),
+    ):
+        document = run(*words, *more).document
+        assert [each["place"]["channel"] for each in document["writes"]] == [shown]
+        assert document["more"] is left
 
 
 def test_one_channel(run: Run, tmp_path: Path) -> None:

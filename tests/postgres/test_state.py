@@ -125,6 +125,18 @@ def test_what_does_not_open_is_named(url: str, inspect: Inspect, statement: str)
     assert ("number" in values_of(document)) == ("checkpoint_blobs" in statement)
 
 
+def test_a_value_without_a_type_is_named(url: str, inspect: Inspect) -> None:
+    """The saver raises for it: a state without its channel is none that the agent has."""
+    with saver_at(PostgresSaver, url, None) as saver:
+        play(saver, "t", runs=1)
+    with psycopg.connect(url) as connection:
+        connection.execute("ALTER TABLE checkpoint_blobs ALTER type DROP NOT NULL")
+        connection.execute("UPDATE checkpoint_blobs SET type = NULL WHERE channel = 'lines'")
+    code, document = inspect("--last")
+    assert (code, "lines" in values_of(document)) == (Exit.UNOPENED, False)
+    assert {each["place"]["channel"] for each in document["failures"]} == {"lines"}
+
+
 def test_no_id_has_a_nul_character(url: str, inspect: Inspect) -> None:
     assert inspect("--last", "--checkpoint", r"\x00")[0] == Exit.USAGE
 

@@ -373,6 +373,7 @@ def sealing() -> Iterator[Any]:
         ({"threads": MemoryThreadStore()}, ConfigError, 'pass unbound="allow"'),
         ({"allow_write_with": object()}, ConfigError, "JsonPlusSerializer()"),
         ({"allow_write_with": "msgpack"}, ConfigError, "JsonPlusSerializer()"),
+        ({"allow_write_with": TheirSerializer}, ConfigError, "JsonPlusSerializer()"),
         ({"allow_write_with": TheirSerializer(pickle_fallback=True)}, ConfigError, "#rows-of-pickle"),
         ({"saver": TheirMemory()}, ConfigError, ""),
         ({"serde": SEALED}, PlaintextError, 'plaintext="allow"'),
@@ -394,6 +395,7 @@ def test_a_serializer_that_seals_its_pickles_may_write(sealing: Any) -> None:
     """They are authenticated, and read as they were before."""
     old = EncryptedSerializer(SEALED.cipher, TheirSerializer(pickle_fallback=True))
     assert sealing(allow_write_with=old).allow_write_with is old
+    assert f"allow_write_with={type(old).__name__}" in repr(sealing(allow_write_with=old))
 
 
 def test_each_start_is_logged_and_each_call_counted(sealing: Any, caplog: pytest.LogCaptureFixture) -> None:

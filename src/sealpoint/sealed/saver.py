@@ -267,7 +267,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         return cipher.ring
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self.inner).__name__}, {self._parts.rows.layout})"
+        before = self.allow_write_with
+        more = "" if before is None else f", allow_write_with={type(before).__name__}"
+        return f"{type(self).__name__}({type(self.inner).__name__}, {self._parts.rows.layout}{more})"
 
     def __getattr__(self, name: str) -> Any:
         """Return what only the wrapped saver has, such as ``setup`` and ``conn``."""
@@ -476,7 +478,7 @@ def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
 
 def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows: Rows) -> None:
     """Check that rows which ``before`` writes can be read, with one that is not stored."""
-    if not isinstance(before, SerializerProtocol):
+    if isinstance(before, type) or not isinstance(before, SerializerProtocol):
         raise ConfigError(
             f"allow_write_with is {type(before).__name__}, not a serializer",
             hint="pass the one that the saver had without SealedSaver, such as JsonPlusSerializer()",

@@ -97,7 +97,7 @@ def test_traces_are_a_sample_of_all_values() -> None:
     values = [number.to_bytes(2, "big") * FRAGMENT_BYTES for number in range(1000)]
     too_short: list[Any] = [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)]
     for blob in (*too_short, *values):
-        traces.add(Cell(blob, "msgpack", Where(CHECKPOINTS, ("t", "", "1"))))
+        traces.add(Cell(blob, "msgpack+cobblestone256@k1", Where(CHECKPOINTS, ("t", "", "1"))))
         assert blob in values or traces.fragments == []
     assert len(traces.fragments) == MAX_FRAGMENTS
     assert all(len(fragment) == FRAGMENT_BYTES for fragment in traces.fragments)

@@ -214,6 +214,8 @@ class Run:
             return code
         result = self.result if self.result.has_ended else None
         outcome = _OUTCOMES.get(Exit(code), "refused")
+        if outcome == "refused" and len(self._codes) > len(self.errors):  # others may have been changed
+            outcome = "stopped"
         try:
             head = self.recorder.end(outcome if result or outcome != "found" else "refused", code, result)
         except SealpointError as error:

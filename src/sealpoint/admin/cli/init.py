@@ -84,6 +84,9 @@ def init(
     file = keys or Path("keys.toml")
     ring = open_ring(run) if os.path.lexists(file) else None
     active = None if ring is None else ring.require_active().id
+    if active is not None and key_id not in (None, active):
+        cause = f"{file} is there already, and its active key is {active}: `sealpoint keys generate` adds one"
+        raise typer.BadParameter(cause, param_hint="--key-id")
     name_database(f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB"))
     found = _Found(ShownFailures(shown=not run.as_json))
     for each in named:
@@ -100,7 +103,9 @@ def init(
     else:
         say(f"{file} is there already, and is used: its active key is {active}.")
     listed = str(allowlist) if allowed else None
-    rights = "" if found.is_file else grants(found.schema, rebinds=found.kind is not None)
+    # In a name with line breaks a line may stand that runs.
+    has_rights = not found.is_file and found.schema.isprintable()
+    rights = "" if not has_rights else grants(found.schema, rebinds=found.kind is not None)
     members = {
         "ring_file": str(file),
         "is_new_ring": ring is None,

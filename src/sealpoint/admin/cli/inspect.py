@@ -56,7 +56,7 @@ from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.crypto.tag import is_sealed
+from sealpoint.crypto.tag import is_marked_bound, is_sealed
 from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.catalogue import Allowlist
@@ -114,7 +114,8 @@ def inspect(
             _list_threads(run, store, limit)
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
-                state = read_state(rows, find_cipher(run, store), thread, (namespace or "", checkpoint))
+                place = (namespace or "", checkpoint)
+                state = read_state(rows, find_cipher(run, store), thread, place, channel, limit)
             _end_state(run, thread, namespace or "", state, channel, limit)
         else:
             _show_values(run, store, thread, limit)
@@ -176,9 +177,8 @@ def _end_state(run: Run, thread: str, namespace: str, state: State, channel: str
         failures.add(failed)
     run.result.add(Reason.NO_ROWS, when=cell is None)
     names = [name for name in state.values if channel in (None, name)]
-    writes = [each for each in state.writes if channel in (None, each.place["channel"])]
     channels = [_channel(name, state.values[name], limit) for name in names[:limit]]
-    more = max(len(names), len(writes), len(state.not_shown)) > limit
+    more = max(len(names), len(state.writes), len(state.not_shown)) > limit
     members = {
         "thread": thread,
         "namespace": namespace,
@@ -186,12 +186,12 @@ def _end_state(run: Run, thread: str, namespace: str, state: State, channel: str
         "tag": cell and contents.plain(cell.tag),
         "metadata": contents.plain(state.metadata),
         "channels": channels,
-        "writes": [_value_object(each) for each in writes[:limit]],
+        "writes": [_value_object(each) for each in state.writes[:limit]],
         "not_shown": state.not_shown[:limit],
         **failures.end(run.result),
         "more": more or any(part["left_out"] for part in channels),
     }
-    run.end(members, lambda document: _show_state(document, writes[:limit]))
+    run.end(members, lambda document: _show_state(document, state.writes[:limit]))
     if members["more"]:
         say(f"shown are {limit} channels, writes and members of each list; there are more (--limit)")
     if failures.count:
@@ -220,7 +220,7 @@ def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None
     if (place := document["checkpoint"]) is None:
         return
     put(" ".join(f"{name}={quoted(text)}" for name, text in place.items()))
-    put(f"  {document['tag'] or 'not sealed'}")
+    put(f"  {_protection(document['tag'])}")
     for part in document["channels"]:
         put(f"channel {quoted(part['channel'])}")
         count(part["left_out"], "  {} earlier members of the list are left out (--limit)")
@@ -231,11 +231,18 @@ def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None
         else:
             _put_json(part["value"])
     for write in writes:
-        put("written on top:")
-        _show_value(write)
+        put(f"written on top: {place_line(write.place)} {_protection(write.tag)}")
+        _put_json(write.value)
     for name in document["not_shown"]:
         put(f"channel {quoted(name)}")
         put("  not shown: it is made of the writes since its last snapshot; without --last they are listed")
+
+
+def _protection(tag: Any) -> str:
+    """Return a tag, and whether the value may be of another place, or of any writer."""
+    if is_marked_bound(tag):
+        return str(tag)
+    return f"{tag}, not bound to its row" if is_sealed(tag) else ", ".join(filter(None, (tag, "not sealed")))
 
 
 def _is_message(value: Any) -> bool:

@@ -82,11 +82,12 @@ def status(
         )
     damage: dict[str, list[SealpointError]] = {}
     found: list[tuple[Document, list[Share]] | None] = []
+    shown = [*(databases or ()), *(f"${name}" for name in variables or ())] or names
     with ExitStack() as stack, watching("status"):
         stores: list[RowStore] = []
-        for name in names:
+        for name, words in zip(names, shown, strict=True):  # a variable may hold a password
             failed = len(run.errors)
-            with run.sparing(name) if len(names) > 1 else nullcontext():
+            with run.sparing(words) if len(names) > 1 else nullcontext():
                 for store in stack.enter_context(opened([name], ring_file=ring_file, others=stores)):
                     stores.append(store)
                     part = run.result.looks_at(store)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection
-from sealpoint.errors import KeyRingError, RowError, SealpointError
+from sealpoint.errors import KeyRingError, MissingExtraError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
@@ -48,7 +48,9 @@ class Failure(NamedTuple):
 
 
 def failure(cell: Cell, error: Exception) -> Failure:
-    """Return the failure of a cell."""
+    """Return the failure of a cell; one of the installation is raised, for it says nothing of the value."""
+    if isinstance(error, MissingExtraError):
+        raise error
     return Failure(cell.where.column.label, cell.where.names, cell.tag, _bare(error))
 
 

@@ -21,12 +21,13 @@ from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.suites import SUITES
-from sealpoint.crypto.tag import FLAGS, key_id_of
+from sealpoint.crypto.tag import FLAGS, is_sealed, key_id_of
 from sealpoint.errors import ScrubError
 
 # 24 bytes of ciphertext do not repeat by chance. Each fragment costs a search through the whole file.
 FRAGMENT_BYTES: Final = 24
 MAX_FRAGMENTS: Final = 32
+_MIN_DIFFERENT: Final = 8  # bytes of a fragment that was not sealed
 _BYTES_PER_SECOND: Final = 50_000_000  # of a VACUUM; disks differ by a factor of ten
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is missed between two chunks
@@ -48,6 +49,10 @@ class Traces:
         value = cell.value
         if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
+        middle = (len(value) - FRAGMENT_BYTES) // 2
+        fragment = value[middle : middle + FRAGMENT_BYTES]
+        if not is_sealed(cell.tag) and _may_stay(fragment, cell):
+            return
         self._seen += 1
         # Reservoir sampling, because the number of values is not known in advance: the n-th value is kept
         # with the probability MAX_FRAGMENTS / n.
@@ -56,8 +61,13 @@ class Traces:
             place = self._random.randrange(self._seen)
             if place >= MAX_FRAGMENTS:
                 return
-        middle = (len(value) - FRAGMENT_BYTES) // 2
-        self.fragments[place : place + 1] = [value[middle : middle + FRAGMENT_BYTES]]
+        self.fragments[place : place + 1] = [fragment]
+
+
+def _may_stay(fragment: bytes, cell: Cell) -> bool:
+    """Whether a fragment of readable bytes may be found elsewhere: as an id of the row, or as filling."""
+    ids = (str(part).encode(errors="replace") for part in cell.where.key)
+    return len({*fragment}) < _MIN_DIFFERENT or any(fragment in each for each in ids)
 
 
 class Scrubbed(NamedTuple):

@@ -50,9 +50,16 @@ class State:
 
 
 def read_state(
-    store: WholeRowStore, cipher: RingCipher | None, thread_id: str, place: tuple[str, str | None]
+    store: WholeRowStore,
+    cipher: RingCipher | None,
+    thread_id: str,
+    place: tuple[str, str | None],
+    channel: str | None,
+    limit: int,
 ) -> State:
     """Return a checkpoint of a thread: of this namespace, the latest or the one of this id.
+
+    Of the writes on top of it, to ``channel`` if that is given, one more than ``limit`` is kept.
 
     Raises:
         RowError: If the thread has checkpoints under its id and under a pseudonym.
@@ -65,7 +72,7 @@ def read_state(
         for cell in cells:
             reader.state.checkpoint = cell
             try:
-                reader.read(cell)
+                reader.read(cell, channel, limit)
             except SealpointError as error:
                 reader.state.failures.append(failure(cell, error))
     return reader.state
@@ -96,7 +103,7 @@ class _Reader:
                 best = cell
         return best
 
-    def read(self, cell: Cell) -> None:
+    def read(self, cell: Cell, channel: str | None, limit: int) -> None:
         """Open the checkpoint, its values, and what was written on top of it."""
         state, beside, (stored, ns, checkpoint_id) = self.state, cell.where.beside, cell.where.key
         is_apart, header = cell.where.column.coordinates == METADATA, None
@@ -126,8 +133,9 @@ class _Reader:
         for write in self._cells(stored, WRITE):
             if write.where.key[1:3] == (ns, checkpoint_id):
                 table, names = write.where.column.label, write.where.names
+                is_kept = channel in (None, names["channel"]) and len(state.writes) <= limit
                 for value in self._open(write):
-                    state.writes.append(Readable(table, names, write.tag, plain(value)))
+                    state.writes += [Readable(table, names, write.tag, plain(value))] * is_kept
 
     def _read_apart(self, cell: Cell, wanted: dict[str, str]) -> None:
         for name in wanted:  # what stands for it in the checkpoint

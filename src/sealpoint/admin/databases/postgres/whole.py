@@ -43,7 +43,7 @@ _CHANNELS: Final = f"""
     CROSS JOIN LATERAL (
         SELECT channel FROM ONLY {{blobs}} AS one
         WHERE one.thread_id = found.thread_id AND one.checkpoint_ns = found.checkpoint_ns
-        AND one.channel = each.key AND one.version = each.value AND one.type <> 'empty' LIMIT 1
+        AND one.channel = each.key AND one.version = each.value AND one.type IS DISTINCT FROM 'empty' LIMIT 1
     ) AS bl
     GROUP BY 1, 2, 3"""
 _ADD_SENTINELS: Final = f"""
