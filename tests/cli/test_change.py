@@ -736,14 +736,6 @@ def test_page_has_every_exit_code() -> None:
     assert re.findall(r"^\| (\d) \|", table, re.MULTILINE) == [str(code.value) for code in sorted(Exit)]
 
 
-def test_rotate_says_what_compress_does_not_change(run: Run, path: Path, keys: Path) -> None:
-    """Else values stay compressed after a run that ends with ok."""
-    assert "stay as they were" not in run("rotate", path, "--apply").err
-    ended = run("rotate", path, "--apply", "--compress", "none")
-    assert ended.code == Exit.DONE
-    assert "--compress is for what is resealed: values under 'k2' already stay as they were" in ended.err
-
-
 @pytest.mark.parametrize(
     "words", [["verify"], ["types"], ["rotate", "--apply"], ["inspect", "--thread", "t", "--last"], ["trial"]]
 )

@@ -392,8 +392,6 @@ def rotate(
         left=Reason.VALUES_LEFT,
     )
     (change.apply if apply else change.show)()
-    if compress is not None:
-        say(f"--compress is for what is resealed: values under {key_id!r} already stay as they were")
 
 
 def _warn_of_scrub(path: Path) -> None:
