@@ -132,7 +132,7 @@ def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
     # If not all words fit, the longest are folded, to a third of the line or less, and others stay whole.
     for most, gap in product((width, *range(width // 3, 0, -1)), (2, 1)):
         widths = [min(word, most) for word in words]
-        spare = width - sum(widths) - gap * (len(columns) - 1)
+        spare = width - sum(widths) - gap * len(columns)  # rich 14.0 counts one behind the last column, too
         if spare >= 0:
             # Columns that lack least are served first; what is left goes to the one with the longest texts.
             for number in sorted(range(len(columns)), key=lambda number: whole[number] - widths[number]):
