@@ -123,8 +123,14 @@ def test_a_step_that_is_left_out_is_noticed_and_loses_nothing(place: Place) -> N
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("kind", ["file", "postgres"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        pytest.param(way, kind, marks=() if (way, kind) == ("plain", "postgres") else pytest.mark.soak)
+        for way in WAYS
+        for kind in ("file", "postgres")
+    ],
+)
 def test_there_and_back_without_a_failed_request(
     place: Place, way: str, kind: str, request: pytest.FixtureRequest
 ) -> None:
