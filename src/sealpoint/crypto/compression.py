@@ -63,7 +63,7 @@ def decompress(frame: bytes) -> bytes:
         if size is None or size < MIN_BYTES:
             raise DecodeError("a compressed value does not say its size, or is too short to be one")
         if size > MAX_BYTES:
-            raise LimitError(f"a compressed value has {size} bytes; at most {MAX_BYTES} are read")
+            raise LimitError(f"a compressed value has {size} bytes; at most {MAX_BYTES} are read", hint="")
         decompressor = zstd.ZstdDecompressor()
         data: bytes = decompressor.decompress(frame, size + 1)
     except zstd.ZstdError:
