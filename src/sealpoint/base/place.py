@@ -7,8 +7,9 @@ names of tables. All are text. After a value has been sealed with them, they nev
     metadata     table=checkpoints column=metadata   thread_id checkpoint_ns checkpoint_id
     value        table=values                        thread_id checkpoint_ns channel version
     write        table=writes                        thread_id checkpoint_ns checkpoint_id task_id channel
+    item         table=store                         prefix key
 
-A frame is a sealed value and its tag in a metadata column, with readable keys.
+A frame is a sealed value and its tag in a JSON object with readable keys: metadata, or an item's value.
 
     {"source": "loop", "step": 1, "__sealpoint__": {"type": "<tag>", "value": "<base64>"}}
 
@@ -133,9 +134,10 @@ CHECKPOINT: Final = Coordinates((("table", "checkpoints"), ("column", "checkpoin
 METADATA: Final = Coordinates((("table", "checkpoints"), ("column", "metadata")), _CHECKPOINT)
 VALUE: Final = Coordinates((("table", "values"),), (*_THREAD, "channel", "version"))
 WRITE: Final = Coordinates((("table", "writes"),), (*_CHECKPOINT, "task_id", "channel"))
+ITEM: Final = Coordinates((("table", "store"),), ("prefix", "key"))  # of LangGraph's Store
 
 
-KEY: Final = "__sealpoint__"  # the key of a frame in metadata
+KEY: Final = "__sealpoint__"  # the key of a frame
 
 _QUOTED: Final = f'"{KEY}"'.encode()
 _ESCAPE: Final = rb"\u00"  # of each ASCII character
@@ -166,6 +168,11 @@ def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
     tag, text = frame.get("type"), frame.get("value")
     # LangGraph's own cipher binds no context: such a value may have been copied from any row.
     return tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text)
+
+
+def make_frame(tag: str, value: bytes) -> dict[str, str]:
+    """Return the content of `KEY` for a sealed value."""
+    return {"type": tag, "value": encode_value(value)}
 
 
 def encode_value(value: bytes) -> str:

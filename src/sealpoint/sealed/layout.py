@@ -18,7 +18,7 @@ from sealpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 from sealpoint.base.checkpoint import require_document
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, encode_value
+from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, make_frame
 from sealpoint.crypto import Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
@@ -376,7 +376,7 @@ class _Apart(Rows):
         """Return the metadata of a row: what stays readable, and the sealed part."""
         tag, blob = self.serde.seal(document, row=_header_row(*spot), head=pack_header(header))
         frame = self.readable(metadata)
-        frame[KEY] = {"type": tag, "value": encode_value(blob)}
+        frame[KEY] = make_frame(tag, blob)
         return frame
 
     def _sentinel(self, spot: Spot) -> Sealable | None:

@@ -6,6 +6,7 @@ what they do with a refusal, never in what they refuse. In front of the bytes of
     checkpoint   u32be length | header, JSON | the document, by the serializer
     write        i32be idx | u32be length, and 2^31 if a call follows | task_path, UTF-8 | call
                  | the value, by the serializer
+    item         see `sealpoint.sealed.items`
 
 A call of ``put_writes`` is described in each of its writes, so that none can be taken out. Earlier releases
 have written none.
@@ -36,7 +37,7 @@ import json
 import os
 import struct
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from itertools import combinations
@@ -46,7 +47,7 @@ from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP, CheckpointMetadata
 from sealpoint.base.metadata import encode_metadata, prepared_encoder
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE, Coordinates
+from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
 from sealpoint.crypto import Opened
 from sealpoint.crypto.cipher import parse_tag
 from sealpoint.crypto.tag import is_sealed
@@ -124,20 +125,32 @@ def pack_header(header: Header) -> bytes:
             end = f",{''.join(_encode(rest, False))[1:]}"
         except (TypeError, ValueError, RecursionError) as error:
             raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
-    data = b'{"metadata":' + encode_metadata(header["metadata"]) + (text + end).encode()
-    return len(data).to_bytes(_LENGTH, "big") + data
+    return with_length(b'{"metadata":' + encode_metadata(header["metadata"]) + (text + end).encode())
+
+
+def with_length(header: bytes) -> bytes:
+    """Return the JSON of a header, as it stands in front of what is sealed with it."""
+    return len(header).to_bytes(_LENGTH, "big") + header
 
 
 def split_header(data: bytes) -> tuple[Header, bytes]:
     """Return the header and the document of authenticated bytes, which another program may have sealed."""
+    header, document = split_json(data)
+    if not isinstance(header.get("metadata"), dict) or "parent" not in header:
+        raise DecodeError("a sealed checkpoint has no header")
+    return header, document  # type: ignore[return-value]
+
+
+def split_json(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the header of `with_length`, of any keys, and what follows it."""
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
     try:
         header = _DECODER.decode(data[_LENGTH:end].decode())
     except (ValueError, RecursionError):
         header = None
-    if not isinstance(header, dict) or not isinstance(header.get("metadata"), dict) or "parent" not in header:
-        raise DecodeError("a sealed checkpoint has no header")
-    return header, data[end:]  # type: ignore[return-value]
+    if not isinstance(header, dict):
+        raise DecodeError("a sealed value has no header")
+    return header, data[end:]
 
 
 def digest_of(claim: object, inner: str, data: bytes) -> bytes:
@@ -172,8 +185,14 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     return Claims(path, idx, data[path_end:end]), data[end:]
 
 
-def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, Any], tokens: Tokens) -> None:
-    """Compare the metadata that is readable in a row with what was sealed.
+def require_same_metadata(
+    readable: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    tokens: Tokens,
+    what: str = "metadata",
+    never_indexed: Collection[str] = PLAIN,
+) -> None:
+    """Compare the metadata that is readable in a row, or the fields of an item, with what was sealed.
 
     A key that was sealed may be absent: which ones are readable may have been another choice. Without the
     index key, all keys in the form of tokens are accepted.
@@ -189,10 +208,10 @@ def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, An
             if not tokens.are_available:
                 continue
             if found is None:
-                found = tokens.of({name: metadata[name] for name in metadata if name not in PLAIN})
+                found = tokens.of({name: metadata[name] for name in metadata if name not in never_indexed})
             if key in found:
                 continue
-        raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+        raise RowError(f"{what} {excerpt(key)} is not what was sealed")
 
 
 def _is_same(readable: Any, sealed: Any) -> bool:
@@ -359,6 +378,33 @@ class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
             self.pop(spot, None)
 
 
+# --- items ----------------------------------------------------------------------------------------
+
+
+class ItemName(NamedTuple):
+    """The name of an item of LangGraph's Store."""
+
+    namespace: tuple[str, ...]
+    key: str
+
+
+def pack_item(name: ItemName | None) -> bytes:
+    """Return the bytes in front of an item's value; ``name`` only if pseudonyms stand for it."""
+    header = {} if name is None else {"name": [[*name.namespace], name.key]}
+    return with_length("".join(_encode(header, False)).encode())
+
+
+def split_item(data: bytes) -> tuple[ItemName | None, bytes]:
+    """Return the name, if pseudonyms stand for it, and the value of an authenticated item."""
+    header, value = split_json(data)
+    match header.get("name"):
+        case None:
+            return None, value
+        case [[*labels], str(key)] if all(isinstance(label, str) for label in labels):
+            return ItemName(tuple(labels), key), value
+    raise DecodeError("the header of a sealed item names it in another form")
+
+
 # --- a row ----------------------------------------------------------------------------------------
 
 
@@ -369,6 +415,7 @@ class Parts(NamedTuple):
     header: Header | None = None  # of a bound checkpoint
     claims: Claims | None = None  # of a bound write
     is_bound: bool = True
+    name: ItemName | None = None  # of a bound item, if pseudonyms stand for it
 
     @property
     def sealed_with(self) -> dict[str, Any] | None:
@@ -395,6 +442,9 @@ def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[st
     if kind in (CHECKPOINT, METADATA):
         header, data = split_header(opened.data)
         return Parts(opened._replace(data=data), header)
+    if kind == ITEM:
+        name, data = split_item(opened.data)
+        return Parts(opened._replace(data=data), name=name)
     return Parts(opened)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
+from sealpoint.base.place import CHECKPOINT, ITEM, METADATA, VALUE, Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.cipher import Opened, parse_tag
 from sealpoint.crypto.tag import (
@@ -49,6 +49,7 @@ _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with Lang
 _COMPARED: Final = {
     CHECKPOINT: ("parent_checkpoint_id", "metadata"),
     METADATA: ("parent_checkpoint_id", "metadata", "channel_versions"),
+    ITEM: ("fields",),
 }
 
 
@@ -81,12 +82,17 @@ class Column:
     @property
     def has_headers(self) -> bool:
         """Whether its bound values are checkpoints, or the sealed parts of them."""
-        return self.coordinates in _COMPARED
+        return self.coordinates in (CHECKPOINT, METADATA)
 
     @property
     def widened(self) -> Column:
         """The same column, with all that `Cell.require_same` compares beside its values."""
         return replace(self, beside=_COMPARED.get(self.coordinates, ()))
+
+
+# Items of LangGraph's Store. The tag of one that is not sealed is ``json``, and its value the JSON; of what
+# is neither a frame nor an object the tag is `None`. ``fields`` beside it is the JSON object without the frame.
+ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
 
 
 class Where(NamedTuple):

@@ -1,0 +1,167 @@
+"""The rule of an item of LangGraph's Store: what is sealed of it, taken apart and compared. No I/O.
+
+The value that the wrapped store gets is a frame (`sealpoint.base.place`):
+
+    {<plain fields>, "sp<32 hex>": 1 for each indexed field, "__sealpoint__": {"type": ..., "value": ...}}
+
+Sealed is, bound to the prefix and the key of the row as they stand in the database:
+
+    u32be length | header, JSON | the value, by the serializer
+
+The header is empty, or names the item where pseudonyms stand for it: ``{"name": [[labels], key]}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sealpoint.base.place import ITEM, KEY, make_frame, read_frame
+from sealpoint.crypto.context import RowTemplate
+from sealpoint.crypto.tag import JSON
+from sealpoint.errors import (
+    ConfigError,
+    DecodeError,
+    PlaintextError,
+    RowError,
+    UnboundValueError,
+    excerpt,
+)
+from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
+from sealpoint.serde import EncryptedSerializer
+from sealpoint.tokens import TOKEN, Tokens
+
+_row: Final = RowTemplate(dict(ITEM.kind), ITEM.columns).row
+
+_SEAL: Final = (
+    "seal the items of the database with `sealpoint rebind DB --allow-plaintext --apply`, or pass"
+    " unbound='allow' here, and plaintext='allow' to the serializer, while you migrate"
+)
+_FIELDS: Final = (
+    "the item was changed, or sealed before the field was readable: `sealpoint rebind DB --apply` with"
+    " --plain-field or --index-field adds it; unbound='allow' reads it meanwhile"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Seals and opens items, each bound to its row.
+
+    Attributes:
+        serde: Serializes and seals.
+        plain: Top-level fields that stay readable.
+        indexed: Top-level fields that are found by token.
+        tokens: Makes the tokens, and the pseudonyms.
+        has_pseudonyms: Whether pseudonyms stand for the labels of namespaces, and for keys.
+        allow_unbound: Whether items are read that are not sealed, or lack readable fields.
+    """
+
+    serde: EncryptedSerializer
+    plain: frozenset[str]
+    indexed: frozenset[str]
+    tokens: Tokens
+    has_pseudonyms: bool = False
+    allow_unbound: bool = False
+
+    def __post_init__(self) -> None:
+        both = self.plain | self.indexed
+        if KEY in both or self.plain & self.indexed or any(TOKEN.match(field) for field in both):
+            raise ConfigError("a field of items is plain and indexed, or reserved")
+
+    # --- names --------------------------------------------------------------------------------
+
+    def stored_label(self, label: str) -> str:
+        """Return what stands for a label of namespaces in the database."""
+        return self.tokens.pseudonym(f"label\0{label}") if self.has_pseudonyms else label
+
+    def stored_name(self, name: ItemName) -> ItemName:
+        """Return what stands for the name of an item in the database."""
+        if not self.has_pseudonyms:
+            return name
+        key = "\0".join(("key", *name.namespace, name.key))
+        return ItemName(tuple(map(self.stored_label, name.namespace)), self.tokens.pseudonym(key))
+
+    # --- values -------------------------------------------------------------------------------
+
+    def seal(self, name: ItemName, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is stored for a value.
+
+        Raises:
+            ConfigError: If the value has the field ``__sealpoint__``.
+            SealpointError: What the serializer raises.
+        """
+        require_unframed(value)
+        value, stored = dict(value), self.stored_name(name)
+        head = pack_item(name if self.has_pseudonyms else None)
+        tag, blob = self.serde.seal(value, row=row_of(*stored), head=head)
+        return {**self.readable(value), KEY: make_frame(tag, blob)}
+
+    def readable(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields and tokens of a value that stay readable."""
+        found = {field: value[field] for field in self.plain if field in value}
+        for field in self.indexed:
+            if field in value and (token := self.tokens.token(field, value[field])):
+                found[token] = 1
+        return found
+
+    def open(self, stored: ItemName, found: Mapping[str, Any]) -> tuple[ItemName, dict[str, Any]]:
+        """Return the name and the value of an item, from its name and its value in the database.
+
+        Raises:
+            PlaintextError: If it is not sealed, and that is not allowed.
+            UnboundValueError: If it is sealed, and not to its row.
+            RowError: If it is not as it was sealed.
+            SealpointError: What the serializer raises.
+        """
+        if KEY not in found:
+            if not self.allow_unbound:
+                raise PlaintextError("the item is not sealed", hint=_SEAL)
+            self.serde.open(JSON, b"")  # refuses plaintext if the serializer does, and counts it
+            return stored, dict(found)
+        tag, blob = require_frame(found)
+        opened = self.serde.open(tag, blob, row=row_of(*stored))
+        name, data = split_item(opened.data)
+        if (name is None) is self.has_pseudonyms or (name and self.stored_name(name) != stored):
+            raise RowError(
+                "the item was stored under another name"
+                if name
+                else "the item was stored under its own name",
+                hint="every process on a store has the same pseudonyms=, from its first item on",
+            )
+        value = self.serde.decode(opened.inner, data)
+        if not isinstance(value, dict):
+            raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
+        require_same_fields(found, value, self.tokens)
+        if not self.allow_unbound:
+            for field in self.readable(value):
+                if field not in found:
+                    raise RowError("a readable field of the item is missing", hint=_FIELDS)
+        return name or stored, value
+
+
+def row_of(namespace: Sequence[str], key: str) -> Any:
+    """Return the packed row of an item, from its name in the database."""
+    return _row(".".join(namespace), key)
+
+
+def require_unframed(value: Mapping[str, Any]) -> None:
+    """Check that a value has no field that would be taken for a frame."""
+    if KEY in value:
+        raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
+
+
+def require_frame(found: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the tag and the sealed bytes of an item's frame, which are bound to its row by the tag."""
+    frame = found[KEY]
+    tag, blob = read_frame(frame)
+    if tag is None or blob is None or frame.keys() != {"type", "value"}:
+        raise RowError("the sealed part of the item is not one")
+    if not is_bound(tag):
+        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
+    return tag, blob
+
+
+def require_same_fields(found: Mapping[str, Any], value: Mapping[str, Any], tokens: Tokens) -> None:
+    """Compare what is readable beside the frame of an item with what was sealed."""
+    require_same_metadata(found, value, tokens, "the field", ())
