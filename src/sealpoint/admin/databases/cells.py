@@ -90,8 +90,8 @@ class Column:
         return replace(self, beside=_COMPARED.get(self.coordinates, ()))
 
 
-# Items of LangGraph's Store. The tag of one that is not sealed is ``json``, and its value the JSON; of what
-# is neither a frame nor an object the tag is `None`. ``fields`` beside it is the JSON object without the frame.
+# Items of LangGraph's Store. One that is not sealed has the tag ``json``, and its JSON as the value; what is
+# neither a frame nor an object has the tag `None`. ``fields`` beside it: the JSON without the frame.
 ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
 
 
