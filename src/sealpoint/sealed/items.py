@@ -73,14 +73,11 @@ class Items:
 
     def stored_label(self, label: str) -> str:
         """Return what stands for a label of namespaces in the database."""
-        return self.tokens.pseudonym(f"label\0{label}") if self.has_pseudonyms else label
+        return label_pseudonym(label, self.tokens) if self.has_pseudonyms else label
 
     def stored_name(self, name: ItemName) -> ItemName:
         """Return what stands for the name of an item in the database."""
-        if not self.has_pseudonyms:
-            return name
-        key = "\0".join(("key", *name.namespace, name.key))
-        return ItemName(tuple(map(self.stored_label, name.namespace)), self.tokens.pseudonym(key))
+        return pseudonym_of(name, self.tokens) if self.has_pseudonyms else name
 
     # --- values -------------------------------------------------------------------------------
 
@@ -138,6 +135,18 @@ class Items:
                 if field not in found:
                     raise RowError("a readable field of the item is missing", hint=_FIELDS)
         return name or stored, value
+
+
+def label_pseudonym(label: str, tokens: Tokens) -> str:
+    """Return what stands for a label of namespaces with pseudonyms."""
+    return tokens.pseudonym(f"label\0{label}")
+
+
+def pseudonym_of(name: ItemName, tokens: Tokens) -> ItemName:
+    """Return what stands for the name of an item with pseudonyms."""
+    key = "\0".join(("key", *name.namespace, name.key))
+    labels = (label_pseudonym(label, tokens) for label in name.namespace)
+    return ItemName(tuple(labels), tokens.pseudonym(key))
 
 
 def row_of(namespace: Sequence[str], key: str) -> Any:

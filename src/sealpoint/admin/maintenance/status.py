@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.crypto.tag import PICKLE, READABLE, Kind, Tag, classify
 from sealpoint.errors import SealpointError, excerpt
@@ -36,6 +37,11 @@ class Share:
     types: tuple[str, ...]
     # How many different ones.
     tags: int
+
+    @property
+    def is_plain_item(self) -> bool:
+        """Whether these are items of LangGraph's Store that are not sealed."""
+        return self.table == ITEMS.label and self.kind is Kind.PLAINTEXT
 
     @property
     def is_skipped(self) -> bool:

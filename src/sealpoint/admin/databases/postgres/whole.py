@@ -9,7 +9,7 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from sealpoint.admin.databases.postgres.columns import (
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
+from sealpoint.base.place import Coordinates
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
@@ -147,9 +148,10 @@ class PostgresWholeRows(PostgresRows):
         ]
 
     @contextmanager
-    def narrowed(self) -> Iterator[None]:
-        """Leave only checkpoints within the context."""
-        before, self.columns = self.columns, (CHECKPOINTS,) if CHECKPOINTS in self.columns else ()
+    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
+        """Leave only values of some kinds within the context."""
+        before = self.columns
+        self.columns = tuple(column for column in before if column.coordinates in kinds)
         try:
             yield
         finally:

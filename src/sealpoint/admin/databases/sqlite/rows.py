@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -37,6 +37,7 @@ from sealpoint.admin.databases.sqlite.checked import (
     tally,
 )
 from sealpoint.admin.keys.lock import holding
+from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
@@ -316,9 +317,10 @@ class SqliteWholeRows(SqliteRows):
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     @contextmanager
-    def narrowed(self) -> Iterator[None]:
-        """Leave only checkpoints within the context."""
-        before, self._columns = self._columns, (CHECKPOINTS,)
+    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
+        """Leave only values of some kinds within the context."""
+        before = self._columns
+        self._columns = tuple(column for column in before if column.coordinates in kinds)
         try:
             yield
         finally:
