@@ -236,7 +236,7 @@ AllowStoreOption = Annotated[
         "--allow-store",
         metavar="REASON",
         callback=require_reason,
-        help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
+        help="Accept what LangGraph's Store and caches leave readable. The reason is recorded.",
     ),
 ]
 
