@@ -121,6 +121,14 @@ class Table(NamedTuple):
 
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
+    may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
+
+
+class Vectors(NamedTuple):
+    """The vectors of LangGraph's Store: how many, and how many of items that are not there."""
+
+    rows: int
+    without_item: int
 
 
 class Need(NamedTuple):
@@ -246,6 +254,9 @@ class RowStore(Protocol):
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""
+
+    def vectors(self) -> Vectors | None:
+        """Return how many vectors of items there are; ``None`` without a Store that has an index of them."""
 
     def one_state(self) -> AbstractContextManager[None]:
         """Read one state of the database within the context, whatever writers do meanwhile.

@@ -210,6 +210,9 @@ class SqliteRows(CheckedFile):
         """Yield nothing: in SQLite all channel values are in the checkpoint."""
         yield from ()
 
+    def vectors(self) -> None:
+        """See `RowStore.vectors`."""
+
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
         return needs
