@@ -162,12 +162,18 @@ def require_unframed(value: Mapping[str, Any]) -> None:
 
 def require_frame(found: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return the tag and the sealed bytes of an item's frame, which are bound to its row by the tag."""
+    tag, blob = require_form(found)
+    if not is_bound(tag):
+        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
+    return tag, blob
+
+
+def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the tag and the sealed bytes of an item's frame, whether or not they are bound."""
     frame = found[KEY]
     tag, blob = read_frame(frame)
     if tag is None or blob is None or frame.keys() != {"type", "value"}:
         raise RowError("the sealed part of the item is not one")
-    if not is_bound(tag):
-        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
     return tag, blob
 
 

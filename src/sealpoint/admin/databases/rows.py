@@ -110,10 +110,10 @@ class TagCount(NamedTuple):
 MAX_TAGS: Final = 100_000
 
 
-def require_few_tags(column: Column, found: Sequence[object]) -> None:
+def require_few_tags(label: str, found: Sequence[object]) -> None:
     """Refuse a column with so many tags that they would fill memory."""
     if len(found) > MAX_TAGS:
-        raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
+        raise RowError(f"table {label!r} has over {MAX_TAGS} different tags; they are forged")
 
 
 class Table(NamedTuple):
@@ -122,13 +122,6 @@ class Table(NamedTuple):
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
     may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
-
-
-class Vectors(NamedTuple):
-    """The vectors of LangGraph's Store: how many, and how many of items that are not there."""
-
-    rows: int
-    without_item: int
 
 
 class Need(NamedTuple):
@@ -146,6 +139,18 @@ class Residue(NamedTuple):
     log_bytes: int
     journal_bytes: int
     slack_bytes: int | None  # bytes that are not zero; ``None`` if the file could not be parsed
+
+
+# Tables of LangGraph's caches, and of the embeddings of items.
+CACHE: Final = "cache"
+VECTORS: Final = "store_vectors"
+
+
+class Vectors(NamedTuple):
+    """The embeddings that LangGraph's Store keeps of items, which are readable."""
+
+    rows: int
+    left: int  # of items that are not there: SqliteStore leaves them behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +257,14 @@ class RowStore(Protocol):
     def inline(self) -> Iterator[InlineValue]:
         """Yield the readable values besides the sealed ones. SQLite has none."""
 
-    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
-        """Return those of the values that are not there, though their checkpoints are."""
+    def cached(self) -> list[TagCount]:
+        """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""
 
     def vectors(self) -> Vectors | None:
-        """Return how many vectors of items there are; ``None`` without a Store that has an index of them."""
+        """Return how many embeddings there are; ``None`` if there is no table of them."""
+
+    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
+        """Return those of the values that are not there, though their checkpoints are."""
 
     def one_state(self) -> AbstractContextManager[None]:
         """Read one state of the database within the context, whatever writers do meanwhile.

@@ -45,12 +45,12 @@ from sealpoint.admin.databases.postgres.tables import (
     IS_THEIRS,
     READ,
     SAVER,
-    VECTORS,
     CheckedTables,
 )
 from sealpoint.admin.databases.rows import (
     BATCH,
     MAX_TAGS,
+    VECTORS,
     Batch,
     Change,
     Need,
@@ -231,7 +231,7 @@ class PostgresRows(CheckedTables):
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
                 found = self.select(column.table, statement, ())
-                require_few_tags(column, found)
+                require_few_tags(column.label, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
                     raise
@@ -339,8 +339,12 @@ class PostgresRows(CheckedTables):
                 return
             after = found[-1][: key.count(",") + 1]
 
+    def cached(self) -> list[TagCount]:
+        """Return nothing: LangGraph has no cache on Postgres."""
+        return []
+
     def vectors(self) -> Vectors | None:
-        """Return how many vectors of items there are. See `RowStore.vectors`.
+        """Return how many embeddings there are. See `RowStore.vectors`.
 
         In a session of its own, while this one keeps the items as they are.
         """

@@ -35,6 +35,7 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
+from sealpoint.admin.databases.rows import VECTORS
 from sealpoint.errors import SchemaError, TablesMissingError, excerpt
 from sealpoint.postgres import (
     TABLES,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 SAVER: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 NAMES: Final = (*SAVER, ITEMS.table)
-VECTORS: Final = "store_vectors"
 # In SQL, whether a table may be LangGraph's: others too have a table ``store``, such as our thread store.
 IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribute
     WHERE attrelid = c.oid AND attname IN ('prefix', 'key', 'value') AND NOT attisdropped) = 3)"""
