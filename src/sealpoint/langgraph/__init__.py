@@ -25,6 +25,7 @@ from sealpoint.base.checkpoint import empty_channel_errors
 from sealpoint.base.sealing import arequire_sealing, require_sealing
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError
+from sealpoint.langgraph.store import SealedStore
 from sealpoint.serde.encrypted import PlaintextPolicy
 from sealpoint.sqlite import aio
 from sealpoint.threadpool import shared
@@ -39,6 +40,7 @@ __all__ = [
     "InMemorySaver",
     "JsonPlusSerializer",
     "SealedSaver",
+    "SealedStore",
     "SqliteSaver",
     "arequire_sealing",
     "encryption",
@@ -76,6 +78,7 @@ class SealedSaver(sealed.SealedSaver, _LangGraphSaver[Any]):  # type: ignore[mis
 
 
 SealedSaver.__doc__ = sealed.SealedSaver.__doc__  # what `help` is asked for
+SealedStore.__module__ = __name__
 
 
 def encryption(
