@@ -5,8 +5,8 @@ first what is read, then what is put. See `sealpoint.sealed.items` for what is s
 
 Where the results differ from those of the wrapped store alone:
 
-- Values come back as the serializer carries them, such as bytes, times, and keys that are not text, which JSON
-  would have refused or changed.
+- Values come back as the serializer carries them, such as bytes, times, and keys that are no text: JSON would
+  have refused or changed them.
 - Fields that are not plain are compared as `InMemoryStore` does; see `sealpoint.sealed.conditions`. A token
   tells true from 1, as Postgres does, and never stands for a missing field.
 - A filter with a query finds all that match, also beyond those among which the wrapped store searches.
@@ -43,7 +43,7 @@ from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerp
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
-from sealpoint.sealed.layout import require_binding, require_instance
+from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps, areply, reply
@@ -166,8 +166,8 @@ class SealedStore(BaseStore):
                 "the store has an index, whose embeddings tell nearly what the texts are, and stay readable",
                 hint='make it without index=, or pass vectors="open" if any reader may have them',
             )
-        cipher = require_binding(serde).cipher
-        tokens = Tokens(lambda: cipher.ring)  # type: ignore[attr-defined]
+        require_ring(serde)
+        tokens = Tokens(lambda: require_ring(serde))
         plain, indexed = names_of(plain_fields), names_of(indexed_fields)
         self._items = Items(serde, plain, indexed, tokens, pseudonyms, unbound == "allow")
         if indexed or pseudonyms:

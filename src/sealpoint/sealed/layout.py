@@ -19,7 +19,7 @@ from sealpoint.base import (
 )
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, make_frame
-from sealpoint.crypto import Opened, PackedRow, RingCipher
+from sealpoint.crypto import KeyRing, Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
@@ -122,9 +122,10 @@ class Rows:
     allow_partial: bool = False  # whether a part of the writes of one call is read
     before: SerializerProtocol | None = None  # writes rows as before this wrapper: nothing is bound then
 
-    def with_serde(self, serde: object) -> Self:
+    def with_serde(self, serde: Any) -> Self:
         """Return the same with another serializer."""
-        return replace(self, serde=require_binding(serde))
+        require_ring(serde)
+        return replace(self, serde=serde)
 
     # --- what a layout says -------------------------------------------------------------------
 
@@ -568,8 +569,8 @@ def layout_of(saver: Any, layout: str) -> type[Rows]:
     )
 
 
-def require_binding(serde: object) -> EncryptedSerializer:
-    """Return a serializer, if it can bind what it seals to a row."""
+def require_ring(serde: object) -> KeyRing:
+    """Return the ring of a serializer that can bind a value to its row."""
     if not isinstance(serde, EncryptedSerializer):
         raise ConfigError(
             f"serde is {type(serde).__name__}, not an EncryptedSerializer",
@@ -577,7 +578,7 @@ def require_binding(serde: object) -> EncryptedSerializer:
         )
     if not isinstance(serde.cipher, RingCipher):
         raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
-    return serde
+    return serde.cipher.ring
 
 
 def require_instance(wrapped: Any, kind: str, methods: Sequence[str], example: str) -> None:

@@ -21,12 +21,12 @@ from sealpoint.base import (
 )
 from sealpoint.base.place import KEY
 from sealpoint.base.saver import arun, run
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto import KeyRing
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealingError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.heads import Heads, Policy
-from sealpoint.sealed.layout import Rows, layout_of
+from sealpoint.sealed.layout import Rows, layout_of, require_ring
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
@@ -267,10 +267,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             raise
 
     def _require_ring(self) -> KeyRing:
-        cipher = self._parts.rows.serde.cipher
-        if not isinstance(cipher, RingCipher):
-            raise SealingError(f"needs a RingCipher, got {type(cipher).__name__}", hint="use RingCipher")
-        return cipher.ring
+        return require_ring(self._parts.rows.serde)
 
     def __repr__(self) -> str:
         before = self.allow_write_with
