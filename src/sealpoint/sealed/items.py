@@ -175,7 +175,10 @@ def _copied(field: str, value: Any) -> Any:
 
 def row_of(namespace: Sequence[str], key: str) -> Any:
     """Return the packed row of an item, from its name in the database."""
-    return _row(".".join(namespace), key)
+    try:
+        return _row(".".join(namespace), key)
+    except TypeError:
+        raise RowError("the name of an item is not text") from None
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:
