@@ -65,6 +65,16 @@ _COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[s
         },
         {},
     ),
+    "cache": (
+        {
+            "ns": ("TEXT", 1),
+            "key": ("TEXT", 2),
+            "expiry": ("REAL", 0),
+            "encoding": ("TEXT", 0),
+            "val": ("BLOB", 0),
+        },
+        {},
+    ),
     "store_migrations": ({"v": ("INTEGER", 1)}, {}),
     "vector_migrations": ({"v": ("INTEGER", 1)}, {}),
 }
@@ -128,7 +138,7 @@ def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> se
 
     Args:
         cursor: On the database.
-        names: The tables to check, of `SAVER` and `STORE`. Others are not looked at.
+        names: The tables to check, of `SAVER` and `STORE`, or `cache`. Others are not looked at.
 
     Returns:
         Those that exist.

@@ -29,6 +29,7 @@ from sealpoint.admin.cli.options import (
     SuiteOption,
     VariableOption,
     WorkersOption,
+    each_option,
     find_threads,
     id_option,
     one_database,
@@ -497,36 +498,17 @@ def rebind(
         ),
     ] = False,
     plain_metadata: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--plain-metadata",
-            metavar="KEY",
-            help="A key of metadata that stays readable. Give it once for each.",
-        ),
+        list[str] | None, each_option("--plain-metadata", "KEY", "A key of metadata that stays readable.")
     ] = None,
     index: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--index",
-            metavar="KEY",
-            help="A key of metadata that is searched by token. Give it once for each.",
-        ),
+        list[str] | None, each_option("--index", "KEY", "A key of metadata that is searched by token.")
     ] = None,
     plain_field: Annotated[
         list[str] | None,
-        typer.Option(
-            "--plain-field",
-            metavar="NAME",
-            help="A field of items of LangGraph's Store that stays readable. Give it once for each.",
-        ),
+        each_option("--plain-field", "NAME", "A field of items of LangGraph's Store that stays readable."),
     ] = None,
     index_field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--index-field",
-            metavar="NAME",
-            help="A field of items that is searched by token. Give it once for each.",
-        ),
+        list[str] | None, each_option("--index-field", "NAME", "A field of items that is searched by token.")
     ] = None,
     thread: Annotated[
         str | None,

@@ -60,12 +60,13 @@ def status(
     store: RowStore,
     entries: Sequence[RingEntry] | None = None,
     damage: list[SealpointError] | None = None,
+    more: Sequence[TagCount] = (),
 ) -> list[Share]:
     """Return how many values of each column are under which key, with the states of the keys in a ring.
 
-    ``damage``: see `RowStore.count`.
+    ``damage``: see `RowStore.count`. ``more`` are values of other tables.
     """
-    shares = _bounded([_share(members) for members in _grouped(store.count(damage))])
+    shares = _bounded([_share(members) for members in _grouped([*store.count(damage), *more])])
     if entries is None:
         return shares
     # The empty id stands for the key of legacy rows, which name no key.

@@ -208,7 +208,7 @@ class PostgresRows(CheckedTables):
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
                 found = self.select(column.table, statement, ())
-                require_few_tags(column, found)
+                require_few_tags(column.label, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
                     raise
@@ -315,6 +315,13 @@ class PostgresRows(CheckedTables):
             if len(found) < rows:
                 return
             after = found[-1][: key.count(",") + 1]
+
+    def cached(self) -> list[TagCount]:
+        """Return nothing: LangGraph has no cache on Postgres."""
+        return []
+
+    def vectors(self) -> None:
+        """Return nothing: embeddings are not counted. A foreign key lets none outlast its item."""
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
         """Return those of the values that are not there. See `RowStore.lost`."""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.databases.rows import CACHE, Batch
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
@@ -354,6 +354,8 @@ class CheckedFile:
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
         self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.STORE))
+        with suppress(SchemaError):  # a table of this name may be another program's: it is not read
+            self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
         if self._present.isdisjoint(NAMED):
             raise SchemaError(

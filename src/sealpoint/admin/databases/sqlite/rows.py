@@ -14,7 +14,9 @@ from typing import Any, Final
 from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Column, InlineValue, Record, Selection
 from sealpoint.admin.databases.rows import (
     BATCH,
+    CACHE,
     MAX_TAGS,
+    VECTORS,
     Batch,
     Change,
     Need,
@@ -23,6 +25,7 @@ from sealpoint.admin.databases.rows import (
     Rewritten,
     Table,
     TagCount,
+    Vectors,
     pages,
     require_few_tags,
 )
@@ -113,7 +116,8 @@ class SqliteRows(CheckedFile):
         with self.reading() as cursor:
             guard.allow(self.size_bytes(cursor))
             names = schema.table_names(cursor)
-        return [Table(name, name.lower() in NAMED) for name in names]
+        read = self._present & {*NAMED, CACHE}
+        return [Table(name, name.lower() in read) for name in names]
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
@@ -148,28 +152,30 @@ class SqliteRows(CheckedFile):
         counts = []
         for column in self.columns:
             if column.in_json:
-                counts += self._count_items(column)
-                continue
-            self.require_order(column.table)
-            # Lengths first: a sort by tag would move whole values.
-            statement = f"""
-                WITH found(tag, size) AS (
-                    SELECT type, length({column.name}) FROM main.{column.table} NOT INDEXED
-                    WHERE {self._holds}),
-                sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
-                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found = self.query(statement, (), tally, _SUBQUERIES)
-            require_few_tags(column, found)
-            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+                counts += self._count(column)
+            else:
+                counts += self._tally(column.table, "type", column.name)
         return counts
 
-    def _count_items(self, column: Column) -> list[TagCount]:
+    def _tally(self, table: str, tag: str, value: str) -> list[TagCount]:
+        self.require_order(table)
+        # Lengths first: a sort by tag would move whole values.
+        statement = f"""
+            WITH found(tag, size) AS (
+                SELECT {tag}, length({value}) FROM main.{table} NOT INDEXED WHERE {self._holds}),
+            sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
+            SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
+        found = self.query(statement, (), tally, _SUBQUERIES)
+        require_few_tags(table, found)
+        return [TagCount(table, tag, rows, int(size)) for tag, rows, size in found]
+
+    def _count(self, column: Column) -> list[TagCount]:
         rows, sizes = Counter[Any](), Counter[Any]()
         for page in pages(self, column):
             rows.update(cell.tag for cell in page.cells)
             for cell in page.cells:
                 sizes[cell.tag] += len(cell.value) if isinstance(cell.value, bytes) else 0
-            require_few_tags(column, [*rows])
+            require_few_tags(column.label, [*rows])
         return [TagCount(column.label, tag, rows[tag], sizes[tag]) for tag in sorted(rows, key=str)]
 
     def read(
@@ -231,6 +237,21 @@ class SqliteRows(CheckedFile):
     def inline(self) -> Iterator[InlineValue]:
         """Yield nothing: in SQLite all channel values are in the checkpoint."""
         yield from ()
+
+    def cached(self) -> list[TagCount]:
+        """Return how many cached values have which tag. See `RowStore.cached`."""
+        return self._tally(CACHE, "encoding", "val") if CACHE in self._present else []
+
+    def vectors(self) -> Vectors | None:
+        """Return how many embeddings there are. See `RowStore.vectors`."""
+        if VECTORS not in self._present:
+            return None
+        # Of texts: in a forged file the columns may contain NULL, which is in no list.
+        item, items = "quote(prefix) || ' ' || quote(key)", "main.store NOT INDEXED"
+        is_left = f"{item} NOT IN (SELECT {item} FROM {items})" if "store" in self._present else "1"
+        statement = f"SELECT count(*), coalesce(sum({is_left}), 0) FROM main.{VECTORS} NOT INDEXED"
+        ((rows, left),) = self.query(statement, (), lambda cursor, _: cursor.fetchall())
+        return Vectors(rows, left)
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
