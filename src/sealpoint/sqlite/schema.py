@@ -133,6 +133,12 @@ def has_task_path(cursor: sqlite3.Cursor) -> bool:
     return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
 
 
+def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
+    """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
+    found = {row[1] for row in cursor.execute("PRAGMA main.table_xinfo(store)").fetchall()}
+    return STORE if {"prefix", "key", "value"} <= found else ()
+
+
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
     """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
 

@@ -353,7 +353,7 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.STORE))
+        self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
         with suppress(SchemaError):  # a table of this name may be another program's: it is not read
             self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)

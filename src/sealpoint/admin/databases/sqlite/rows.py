@@ -106,10 +106,9 @@ class SqliteRows(CheckedFile):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """The tables that a saver creates and the file lacks; likewise the one of a Store."""
-        saver, store = map(self._present.intersection, (schema.SAVER, schema.STORE))
-        wanted = (*(schema.SAVER if saver else ()), *(("store",) if store else ()))
-        return tuple(name for name in wanted if name not in self._present)
+        """Which of the two tables of a saver the file lacks; a file of a Store alone lacks none."""
+        found = self._present.intersection(schema.SAVER)
+        return tuple(sorted(set(schema.SAVER) - found)) if found else ()
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
@@ -117,7 +116,7 @@ class SqliteRows(CheckedFile):
             guard.allow(self.size_bytes(cursor))
             names = schema.table_names(cursor)
         read = self._present & {*NAMED, CACHE}
-        return [Table(name, name.lower() in read) for name in names]
+        return [Table(name, name.lower() in read, name.lower() != "store") for name in names]
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
@@ -151,10 +150,11 @@ class SqliteRows(CheckedFile):
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
-            if column.in_json:
-                counts += self._count(column)
-            else:
-                counts += self._tally(column.table, "type", column.name)
+            counts += (
+                self._count_items(column)
+                if column.in_json
+                else self._tally(column.table, "type", column.name)
+            )
         return counts
 
     def _tally(self, table: str, tag: str, value: str) -> list[TagCount]:
@@ -169,7 +169,7 @@ class SqliteRows(CheckedFile):
         require_few_tags(table, found)
         return [TagCount(table, tag, rows, int(size)) for tag, rows, size in found]
 
-    def _count(self, column: Column) -> list[TagCount]:
+    def _count_items(self, column: Column) -> list[TagCount]:
         rows, sizes = Counter[Any](), Counter[Any]()
         for page in pages(self, column):
             rows.update(cell.tag for cell in page.cells)
