@@ -309,10 +309,10 @@ def find_ring(run: Run) -> Path | None:
         return None
 
 
-def open_store(database: str, *, writable: bool = False) -> RowStore:
+def open_store(database: str, **options: bool) -> RowStore:
     """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
     with naming_other_files(database):
-        store = kind_of(database).open(database, writable=writable)
+        store = kind_of(database).open(database, **options)
     if getattr(store, "is_superuser", False):
         warn(
             "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is"

@@ -146,6 +146,23 @@ CACHE: Final = "cache"
 VECTORS: Final = "store_vectors"
 
 
+class OwnedRow(NamedTuple):
+    """A row of a thread or a namespace, without its value.
+
+    Attributes:
+        key: The columns of the primary key; the first is the thread, or the prefix of the namespace.
+        tag: Of its value; ``None`` if it has none.
+        beside: Of an item when it was last changed, as text in UTC. Of a checkpoint on Postgres, in JSON,
+            the versions of its channels, which have rows of their own.
+        locator: Lets the store find the row without a search.
+    """
+
+    key: tuple[Any, ...]
+    tag: Any
+    beside: Any = None
+    locator: Any = None
+
+
 class Vectors(NamedTuple):
     """The embeddings that LangGraph's Store keeps of items, which are readable."""
 
@@ -256,6 +273,25 @@ class RowStore(Protocol):
 
     def inline(self) -> Iterator[InlineValue]:
         """Yield the readable values besides the sealed ones. SQLite has none."""
+
+    @property
+    def owned_tables(self) -> tuple[str, ...]:
+        """The tables with rows of threads and namespaces, in the order in which they are to be deleted.
+
+        What a checkpoint names is before it, and what belongs to an item before the item.
+        """
+
+    def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
+        """Yield the rows of some threads, or of some namespaces and all below them, which may be deleted.
+
+        Of namespaces the names are prefixes. The order is that of the table.
+        """
+
+    def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
+        """Delete rows in one transaction, if key and tag are those that were read; return how many.
+
+        Rows that other sessions have locked are left.
+        """
 
     def cached(self) -> list[TagCount]:
         """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""

@@ -43,6 +43,7 @@ from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, se
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
     IS_THEIRS,
+    NAMES,
     READ,
     SAVER,
     CheckedTables,
@@ -54,6 +55,7 @@ from sealpoint.admin.databases.rows import (
     Batch,
     Change,
     Need,
+    OwnedRow,
     Page,
     Rewritten,
     Table,
@@ -106,6 +108,20 @@ _EVERY: Final = f"""
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
     AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
+_VERSIONS_CHARS: Final = 100_000  # of the versions of a checkpoint's channels, of which a page has 1000
+# Tables with rows of threads and namespaces, and in SQL what is read beside.
+_OWNED: Final = {
+    "checkpoint_blobs": "NULL",
+    "checkpoint_writes": "NULL",
+    "checkpoints": f"left((checkpoint -> 'channel_versions')::text, {_VERSIONS_CHARS})",
+    VECTORS: "NULL",
+    ITEMS.table: "to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
+}
+_OWNED_ROWS: Final = 1000
+_TAG_CHARS: Final = 100  # more than a valid one has
+_IN_NAMESPACES: Final = (
+    "EXISTS (SELECT FROM unnest(%s::text[]) AS n(name) WHERE starts_with(prefix || '.', n.name || '.'))"
+)
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
 _SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
@@ -128,13 +144,14 @@ class PostgresRows(CheckedTables):
 
     kind = "postgres"
 
-    def __init__(self, url: str, *, writable: bool = False) -> None:
+    def __init__(self, url: str, *, writable: bool = False, deletes: bool = False) -> None:
         """Connect, and check the tables. Nothing is changed.
 
         Args:
             url: A URL for libpq, with the schema in ``options=-csearch_path=...`` if it is not the
                 account's default.
-            writable: Whether `rewrite` will be called.
+            writable: Whether `rewrite` or `delete` will be called.
+            deletes: Whether embeddings of items, which the server deletes with them, are checked too.
 
         Raises:
             DatabaseMissingError: If the connection fails.
@@ -142,10 +159,10 @@ class PostgresRows(CheckedTables):
             MissingExtraError: If psycopg is not installed.
         """
         self.name = name_of(url)
-        super().__init__(url, writable=writable)
+        super().__init__(url, writable=writable, names=(*NAMES, VECTORS) if deletes else NAMES)
         self._pass = Pass()
         self._most = _MOST
-        columns = (column_of(layout) for layout in self._found.layouts.values())
+        columns = (column_of(layout) for name, layout in self._found.layouts.items() if name != VECTORS)
         self.columns = tuple(sorted(columns, key=lambda column: (column.in_json, column == ITEMS)))
 
     def _access(self, column: Column) -> Access:
@@ -327,17 +344,57 @@ class PostgresRows(CheckedTables):
                 raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
             yield from (InlineValue(*row) for row in found)
 
-    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+    def _scan(
+        self, table: str, columns: str, key: str, rows: int, which: str = "true", *parameters: Any
+    ) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
         after: tuple[Any, ...] = ()
         while True:
-            where = f"WHERE ({key}) > ({places(after)})" if after else ""
-            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self.select(table, statement, after)
+            where = f"{which} AND ({key}) > ({places(after)})" if after else which
+            statement = f"SELECT {columns} FROM ONLY {{}} WHERE {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self.select(table, statement, (*parameters, *after))
             yield from found
             if len(found) < rows:
                 return
             after = found[-1][: key.count(",") + 1]
+
+    @property
+    def owned_tables(self) -> tuple[str, ...]:
+        """The tables with rows of threads and namespaces. See `RowStore.owned_tables`."""
+        return tuple(table for table in _OWNED if table in self._found.layouts)
+
+    def _tag(self, table: str) -> str:
+        """Return in SQL what a row is compared by before it is deleted."""
+        tag = "NULL" if table == VECTORS else self._access(column_of(self._found.layouts[table])).tag
+        return f"left({tag}, {_TAG_CHARS})"
+
+    def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
+        """Yield the rows of some threads or namespaces. See `RowStore.owned`."""
+        primary = self._found.layouts[table].primary
+        columns = f"{', '.join(primary)}, {self._tag(table)}, {_OWNED[table]}"
+        which = _IN_NAMESPACES if primary[0] == "prefix" else "thread_id = ANY(%s::text[])"
+        for row in self._scan(table, columns, ", ".join(primary), _OWNED_ROWS, which, [*names]):
+            yield OwnedRow(row[: len(primary)], *row[len(primary) :])
+
+    def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
+        """Delete rows, except those that other sessions have locked. See `RowStore.delete`."""
+        layout = self._found.layouts[table]
+        primary = ", ".join(layout.primary)
+        kinds = [layout.types.get(name, "text") for name in layout.primary]
+        arrays = [*map(list, zip(*((*row.key, row.tag) for row in rows), strict=True))]
+        more = [VECTORS] if table == ITEMS.table and VECTORS in self._found.layouts else []
+        given = ", ".join(f"%s::{kind}[]" for kind in (*kinds, "text"))
+        locking = f"""
+            SELECT {primary} FROM ONLY {{}} AS found
+            JOIN unnest({given}) AS gone({primary}, old_tag) USING ({primary})
+            WHERE {self._tag(table)} IS NOT DISTINCT FROM old_tag FOR UPDATE OF found SKIP LOCKED"""
+        deleting = f"""
+            DELETE FROM ONLY {{}} AS old
+            USING unnest({", ".join(f"%b::{kind}[]" for kind in kinds)}) AS gone({primary})
+            WHERE {" AND ".join(f"old.{name} = gone.{name}" for name in layout.primary)}"""
+        with self.transaction(table, CHANGE, *more):
+            held = self.select(table, locking, arrays)
+            return self.execute(table, deleting, held).rowcount if held else 0
 
     def cached(self) -> list[TagCount]:
         """Return nothing: LangGraph has no cache on Postgres."""

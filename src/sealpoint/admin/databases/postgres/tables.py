@@ -172,7 +172,7 @@ class CheckedTables:
     """One session's transactions over the tables of a saver."""
 
     def __init__(self, url: str, *, writable: bool, names: Sequence[str] = NAMES) -> None:
-        self._url = url
+        self._url, self._names = url, names
         self._guard: Connection[Any] | None = None
         self._is_open = self._has_state = False
         self.connection, path = connect(url, writable=writable)
@@ -318,6 +318,8 @@ class CheckedTables:
 
     def _rights(self, mode: str, *tables: str) -> str:
         rights = "SELECT" if mode == READ else "SELECT, UPDATE"
+        if mode == CHANGE and VECTORS in self._names:
+            rights += ", DELETE"
         granted = f"GRANT {rights} ON {{}} TO {{role}}"
         role = self.connection.info.user
         return _named(granted, self._found, *tables, role=role, only="").as_string(self.connection)

@@ -294,8 +294,8 @@ class CheckedFile:
                 if is_ours:
                     self._roll_back()
 
-    def change(self, replace: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Replace rows, and return how many have changed. The commit runs in another thread, see `settle`."""
+    def change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Change rows, and return how many have changed. The commit runs in another thread, see `settle`."""
         with self.cursor() as cursor:
             # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
             # another connection has written since. IMMEDIATE waits for the write lock.
@@ -304,7 +304,7 @@ class CheckedFile:
                 self._require_checked(cursor)
                 guard.allow(self.size_bytes(cursor))
                 start = perf_counter()
-                changed = cursor.executemany(f"UPDATE {replace}", rows).rowcount
+                changed = cursor.executemany(statement, rows).rowcount
             except BaseException:
                 self._roll_back()
                 raise

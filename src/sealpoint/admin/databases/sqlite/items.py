@@ -70,6 +70,11 @@ class ItemAccess:
         return document if isinstance(stored, str) else document.encode(), row_id, stored, *cell.where.key
 
 
+def tag_of(stored: Any) -> str | None:
+    """Return the tag of an item, from its value."""
+    return _split(stored)[0]
+
+
 def _split(stored: Any) -> tuple[str | None, Any, Mapping[str, Any]]:
     """Return the tag and the value of an item, and the fields beside its frame.
 

@@ -20,6 +20,7 @@ from sealpoint.admin.databases.rows import (
     Batch,
     Change,
     Need,
+    OwnedRow,
     Page,
     Residue,
     Rewritten,
@@ -41,7 +42,7 @@ from sealpoint.admin.databases.sqlite.checked import (
     require_rising,
     tally,
 )
-from sealpoint.admin.databases.sqlite.items import ItemAccess
+from sealpoint.admin.databases.sqlite.items import ItemAccess, tag_of
 from sealpoint.admin.keys.lock import holding
 from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import SEALED_MARK
@@ -57,6 +58,14 @@ from sealpoint.sqlitefile import guard
 LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 
+
+# Tables with rows of threads and namespaces: key, tag or what it is read from, and what is read beside.
+_OWNED: Final = {
+    "writes": (WRITES.key[:-1], "type", "NULL"),
+    "checkpoints": (CHECKPOINTS.key, "type", "NULL"),
+    VECTORS: ((*ITEMS.key, "field_name"), "NULL", "NULL"),
+    ITEMS.table: (ITEMS.key, "value", "updated_at"),
+}
 
 _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
@@ -79,12 +88,13 @@ class SqliteRows(CheckedFile):
 
     kind = "sqlite"
 
-    def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
+    def __init__(self, path: str | PathLike[str], *, writable: bool = False, deletes: bool = False) -> None:
         """Open an existing file, and check its tables as the saver does. Nothing is changed.
 
         Args:
             path: The file.
-            writable: Whether `rewrite` will be called.
+            writable: Whether `rewrite` or `delete` will be called.
+            deletes: Whether what is deleted is overwritten with zeros.
 
         Raises:
             DatabaseMissingError: If there is no such file, or it is not a regular one.
@@ -94,6 +104,8 @@ class SqliteRows(CheckedFile):
         _require_file(path)
         super().__init__(Path(path), writable=writable)
         self.name = str(self.path)
+        if deletes:
+            self.connection.execute("PRAGMA secure_delete = ON")
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._holds = "1"  # in SQL, which rows the store has
         self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES, ITEMS
@@ -238,6 +250,45 @@ class SqliteRows(CheckedFile):
         """Yield nothing: in SQLite all channel values are in the checkpoint."""
         yield from ()
 
+    @property
+    def owned_tables(self) -> tuple[str, ...]:
+        """The tables with rows of threads and namespaces. See `RowStore.owned_tables`."""
+        return tuple(table for table in _OWNED if table in self._present)
+
+    def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
+        """Yield the rows of some threads or namespaces. See `RowStore.owned`."""
+        (owner, *_), tag, beside = key, *_ = _OWNED[table]
+        which = f"{owner} IN ({', '.join('?' * len(names))})"
+        parameters: tuple[Any, ...] = (*names,)
+        if owner == "prefix":  # as bytes: functions take a NUL for the end of a text
+            prefixes = [f"{name}.".encode(self.encoding) for name in names]
+            each = "substr(CAST(prefix || '.' AS BLOB), 1, ?) = ?"
+            which = " OR ".join([each] * len(names))
+            parameters = tuple(part for prefix in prefixes for part in (len(prefix), prefix))
+        statement = f"""
+            SELECT {", ".join(key)}, {beside}, {tag}, rowid FROM main.{table} NOT INDEXED
+            WHERE rowid >= ? AND ({which}) ORDER BY rowid"""
+        first, more = LOWEST, True
+        while more:
+            found, more = self.page(statement, (first, *parameters), BATCH)
+            require_rising(first, [row[-1] for row in found])
+            for *name, when, stored, row_id in found:
+                shown = tag_of(stored) if table == ITEMS.table else stored
+                yield OwnedRow(tuple(name), shown, when, (row_id, stored))
+            if more:
+                self.require_order(table)
+                first = found[-1][-1] + 1
+
+    def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
+        """Delete rows. See `RowStore.delete`."""
+        key, tag, _ = _OWNED[table]
+        # Includes the key: SQLite may reuse the row id of a deleted row.
+        same = "".join(f" AND {name} IS ?" for name in key)
+        statement = f"DELETE FROM main.{table} NOT INDEXED WHERE rowid = ? AND {tag} IS ?{same}"
+        deleted = self.change(statement, [(*row.locator, *row.key) for row in rows])
+        self.settle()
+        return deleted
+
     def cached(self) -> list[TagCount]:
         """Return how many cached values have which tag. See `RowStore.cached`."""
         return self._tally(CACHE, "encoding", "val") if CACHE in self._present else []
@@ -282,7 +333,7 @@ class SqliteRows(CheckedFile):
         lock_seconds = self.settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
-        changed_rows = self.change(access.replace, updates) if updates else 0
+        changed_rows = self.change(f"UPDATE {access.replace}", updates) if updates else 0
         if page.last is None:  # no next batch during which the commit could run
             lock_seconds = max(lock_seconds, self.settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
