@@ -79,6 +79,8 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "ledger verify --ledger LEDGER": None,
     "ledger verify --ledger LEDGER --vkey LEDGER/vkey --pin LEDGER/checkpoint": True,
     "ledger prove 0 --ledger LEDGER": None,
+    "erasures --keys ERING": None,
+    "erasures --keys ERING --vkey LEDGER/vkey --pin LEDGER/checkpoint": True,
 }
 
 Words = Callable[[list[str]], list[object]]
@@ -108,6 +110,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
         "STORE": tmp_path / "threads.db",
         "RING": tmp_path / "new" / "keys.toml",
         "LRING": tmp_path / "ledger.toml",
+        "ERING": tmp_path / "erasures.toml",
         "LEDGER": tmp_path / "ledger",
         "LEDGER/vkey": tmp_path / "ledger" / "vkey",
         "LEDGER/checkpoint": tmp_path / "ledger" / "checkpoint",
@@ -115,7 +118,9 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
     make_ledger(tmp_path / "ledger", 2)
     table = "[ledger]\ndir = 'new'\norigin = 'x'\nsigner = { file = 'new.key' }\n"
     (tmp_path / "ledger.toml").write_text(f"{ring.read_text()}\n{table}")
-    (tmp_path / "ledger.toml").chmod(0o600)
+    (tmp_path / "erasures.toml").write_text(f"{ring.read_text()}\n[ledger]\ndir = 'ledger'\norigin = 'x'\n")
+    for file in ("ledger.toml", "erasures.toml"):
+        (tmp_path / file).chmod(0o600)
     return lambda given: [places.get(word, word) for word in given]
 
 

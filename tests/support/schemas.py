@@ -16,6 +16,7 @@ from typing import Any, Final
 from sealpoint.admin.cli.app import COMMANDS, SEVERAL
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.evidence.erasure import State
 from sealpoint.admin.evidence.report.document import QUESTIONS, WORDS
 from sealpoint.admin.evidence.report.sources import ORDER
 from sealpoint.admin.maintenance.result import Reason
@@ -49,6 +50,7 @@ ENUMS: Final[dict[str, dict[str, list[Any]]]] = {
         "/$defs/key/properties/state": [state.value for state in KeyState],
         "/$defs/key/properties/material": [*MATERIAL, None],
         "/$defs/key/properties/waived/items": [DATABASE_CHECK, RELATION_CHECK],
+        "/$defs/erasure/properties/state": [state.value for state in State],
     },
     "report-1.json": {
         "/properties/reasons/items": [*ORDER],
@@ -59,6 +61,7 @@ ENUMS: Final[dict[str, dict[str, list[Any]]]] = {
         "/$defs/database/properties/coverage/items/properties/kind": [*Kind],
         "/$defs/key/properties/state": [state.value for state in KeyState],
         "/$defs/key/properties/material/anyOf/0": MATERIAL,
+        "/$defs/erasure/properties/state": [state.value for state in State],
     },
 }
 

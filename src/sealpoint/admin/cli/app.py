@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, init, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import decrypt, erasures, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run, explain
@@ -39,10 +39,8 @@ from sealpoint.admin.cli.options import (
 )
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
 from sealpoint.admin.maintenance.result import Check
-from sealpoint.errors import KeyRingError, RingFileMissingError, excerpt
+from sealpoint.errors import RingFileMissingError, excerpt
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
-from sealpoint.keys.key import KeyedHash
-from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
 _INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
@@ -100,6 +98,7 @@ for command in (
     verify.verify,
     status.audit,
     report.report,
+    erasures.erasures,
     values.types,
     values.trial,
     values.inspect,
@@ -250,7 +249,9 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("wrapper") is not None:
         subject["wrapper"] = excerpt(options["wrapper"])[1:-1]
     if options.get("thread") is not None:
-        subject["thread"] = _thread(ring, options["thread"])
+        from sealpoint.admin.evidence.recorder import hmac_of
+
+        subject["thread"] = hmac_of(ring)(options["thread"])
     for place in ("out", "out_schema"):
         if options.get(place) is not None:
             subject["out"] = str(options[place])
@@ -272,15 +273,6 @@ def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
 def _given(options: Mapping[str, Any], *names: str) -> list[str]:
     found = [options[name] for name in names if options.get(name) is not None]
     return [str(each) for one in found for each in (one if isinstance(one, list | tuple) else [one])]
-
-
-def _thread(ring: RingFile, thread: str) -> str | None:
-    """Return the HMAC of a thread's id under the index key; ``None`` without one."""
-    try:
-        key = KeyRing.load(ring.origin.path).index_key("ledger")
-    except KeyRingError:
-        return None
-    return "hmac-sha256:" + KeyedHash(key)(thread.encode("utf-8", "surrogatepass")).hex()
 
 
 def _waived(options: Mapping[str, Any]) -> list[str]:

@@ -26,7 +26,10 @@ from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError,
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sealpoint.admin.evidence.note import VerifierKey
+    from sealpoint.admin.evidence.verify import Verdict
     from sealpoint.keys.entry import LedgerTable
 
 MAX_SHOWN: Final = 100_000
@@ -43,6 +46,21 @@ app = typer.Typer(
 
 LedgerOption = Annotated[
     Path | None, typer.Option("--ledger", metavar="DIR", help="The folder of a ledger; no ring is read.")
+]
+PinsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--pin",
+        metavar="FILE",
+        help="An earlier head that was kept elsewhere: a copy of checkpoint, or the line that commands print."
+        " Can be repeated.",
+    ),
+]
+VkeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--vkey", metavar="KEY", help="The verifier key as it was noted at init, or a file with it."
+    ),
 ]
 
 
@@ -94,7 +112,7 @@ def show(
     """Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."""
     from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
 
-    files = Folder(_folder(run, folder))
+    files = Folder(find_folder(run, folder))
     run.result.add(Reason.NOT_ASKED)
     files.require()
     with open_regular(files.entries) as stream:
@@ -131,21 +149,8 @@ def _subject_text(name: str, value: object) -> str:
 @app.command()
 def verify(
     run: Run,
-    pins: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--pin",
-            metavar="FILE",
-            help="An earlier head that was kept elsewhere: a copy of checkpoint, or the line that commands"
-            " print. Can be repeated.",
-        ),
-    ] = None,
-    vkey: Annotated[
-        str | None,
-        typer.Option(
-            "--vkey", metavar="KEY", help="The verifier key as it was noted at init, or a file with it."
-        ),
-    ] = None,
+    pins: PinsOption = None,
+    vkey: VkeyOption = None,
     allow_unproven: AllowUnprovenOption = False,
     folder: LedgerOption = None,
 ) -> None:
@@ -154,11 +159,9 @@ def verify(
     Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
     or its end be cut off. Exits with 3 if it is not proven, or refuted.
     """
-    from sealpoint.admin.evidence.verify import verify_ledger
-
-    path = _folder(run, folder)
+    path = find_folder(run, folder)
     key = None if vkey is None else read_key(vkey)
-    verdict = verify_ledger(path, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
+    verdict = check_ledger(path, key, pins)
     run.result.add(*verdict.reasons)
     head = verdict.checkpoint
     with suppress(LedgerMissingError, LedgerTamperedError, NoteError):
@@ -177,6 +180,18 @@ def verify(
         _show_verification,
         allow_unproven=allow_unproven,
     )
+    complain_of(verdict)
+
+
+def check_ledger(folder: Path, key: VerifierKey | None, pins: Sequence[Path] | None) -> Verdict:
+    """Check a ledger with what --vkey and --pin name."""
+    from sealpoint.admin.evidence.verify import verify_ledger
+
+    return verify_ledger(folder, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
+
+
+def complain_of(verdict: Verdict) -> None:
+    """Print what refutes that a ledger is whole."""
     for problem in verdict.problems:
         complain(problem, LedgerTamperedError.hint)
 
@@ -204,7 +219,7 @@ def prove(
     from sealpoint.admin.evidence.verify import make_proof
 
     run.result.add(Reason.NOT_ASKED)
-    path = _folder(run, folder)
+    path = find_folder(run, folder)
     line, proof = make_proof(path, seq)
     text = bytes(proof).decode()
     run.end(
@@ -223,7 +238,8 @@ def _require_table(ring: RingFile) -> LedgerTable:
     return ring.ledger
 
 
-def _folder(run: Run, folder: Path | None) -> Path:
+def find_folder(run: Run, folder: Path | None) -> Path:
+    """Return the folder of a ledger: the given one, or that of the ring file."""
     return folder or _require_table(RingFile(run.ring_file)).folder
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import typer
 
+from sealpoint.admin.cli.erasures import show_erasures
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.ledger import read_key, read_pin_file
@@ -234,6 +235,8 @@ def _show(document: Document) -> None:
         opened = sum(each["values"] for each in opening["opened"]) if opening else 0
         put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
     count(len(document["exceptions"]), "exceptions: {}")
+    if document["erasures"]:
+        show_erasures(document)
     verdicts = Counter(each["verdict"] for each in questions)
     found = [f"{verdicts[word]} {word}" for word in ("refuted", "not shown") if verdicts[word]]
     head = "not ok" if document["ok"] is False else "not proven"

@@ -33,7 +33,7 @@ from typing import Any, BinaryIO, Final
 
 from sealpoint.admin.evidence import note
 from sealpoint.admin.evidence.note import Checkpoint, VerifierKey, open_checkpoint
-from sealpoint.errors import LedgerMissingError, LedgerTamperedError, MaintenanceError, NoteError
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, MaintenanceError, NoteError, excerpt
 
 VERSION: Final = 1
 MAX_ENTRY_BYTES: Final = 65_535
@@ -177,6 +177,14 @@ class Folder:
                 left -= len(data)
             return left > 0 and f"sha256:{found.hexdigest()}" == digest
         return False
+
+    def read_document(self, digest: str) -> bytes:
+        """Return a document, which has its name."""
+        if _DIGEST.fullmatch(digest):
+            with suppress(OSError, LedgerTamperedError), open_regular(self.document(digest)) as stream:
+                if digest_of(data := stream.read(MAX_DOCUMENT_BYTES)) == digest:
+                    return data
+        raise LedgerTamperedError(f"document {excerpt(digest)} is missing, or was changed")
 
     def require(self) -> None:
         """Check that there is a ledger."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +21,12 @@ from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.result import Result, describe_ring
 from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import LedgerTable
+from sealpoint.keys.key import KeyedHash
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.utc import now
 
-_CHANGES: Final = ("key.", "ring.create")
+CHANGES: Final = ("key.", "ring.create")
 _MAX_RUNS: Final = 100
 
 
@@ -36,6 +38,17 @@ class Act:
     end: str
     subject: Mapping[str, Any] = field(default_factory=dict)
     waived: Sequence[str] = ()
+    # Written before the entry of the beginning, which names them.
+    documents: Sequence[bytes] = ()
+
+
+def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
+    """Return what names an id in a ledger: its HMAC under the index key, or ``None`` without one."""
+    try:
+        keyed = KeyedHash(KeyRing.of_file(ring).index_key("ledger"))
+    except KeyRingError:
+        return lambda _: None
+    return lambda text: "hmac-sha256:" + keyed(text.encode("utf-8", "surrogatepass")).hex()
 
 
 class Recorder:
@@ -64,8 +77,9 @@ class Recorder:
             self._ids = self._read_ring()
             template = self._now()
             self._record_drift(writer, template)
+            documents = [writer.add_document(data) for data in act.documents]
             begun = replace(template, event=act.begin, outcome=BEGUN, subject=act.subject, waived=act.waived)
-            writer.add(begun)
+            writer.add(replace(begun, documents=documents))
 
     def end(self, outcome: str, code: int, result: Result | None) -> Checkpoint:
         """Record how the command has ended, and return the new head."""
@@ -112,7 +126,7 @@ def _unended(folder: Folder, size: int) -> list[str]:
     """Return the last runs of commands that change rings, of which no end is recorded."""
     runs = dict[str, None]()
     for _, members in folder.read_entries(size):
-        if members["event"].startswith(_CHANGES):
+        if members["event"].startswith(CHANGES):
             if members["outcome"] == BEGUN:
                 runs[members["run"]] = None
             else:

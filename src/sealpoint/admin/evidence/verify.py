@@ -15,11 +15,12 @@ The entry itself is not part of it: the reader has its line. Source: C2SP tlog-p
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sealpoint.admin.evidence.folder import (
     MAX_ENTRY_BYTES,
@@ -177,6 +178,17 @@ def _is_unchanged(files: Folder, note: bytes) -> bool:
         return files.read_note() == note
     except (LedgerMissingError, LedgerTamperedError):
         return True
+
+
+def read_verified(folder: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
+    """Yield the entries under the head of a check; what differs by now is a reason of the verdict."""
+    head, tree = verdict.checkpoint, Tree()
+    with suppress(LedgerTamperedError, FileNotFoundError):  # the check has said why
+        for line, entry in Folder(folder).read_entries(head.size if head else 0):
+            tree.add(line)
+            yield entry
+    if head is not None and tree.root() != head.root:  # else replaced since the check
+        verdict.reasons.add(Reason.LEDGER_BROKEN)
 
 
 HEADER: Final = "c2sp.org/tlog-proof@v1"

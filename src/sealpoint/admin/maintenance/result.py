@@ -80,6 +80,7 @@ class Reason(AnyReason):
     LEDGER_DIFFERS = "ledger-differs", "the ledger does not continue the head that was pinned", True
     SIGNER_WRONG = "signer-wrong", "the ledger is not signed with the verifier key", True
     DOCUMENTS_MISSING = "documents-missing", "documents of the ledger are missing or were changed", True
+    OVERDUE = "overdue", "erasures are not complete by their dates", True
     NOT_ASKED = "not-asked", ""
     NOT_APPLIED = "not-applied", "this is a plan: nothing was changed"
     NO_KEYS = "no-keys", "the ring has no key that opens values"

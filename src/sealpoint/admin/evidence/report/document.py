@@ -474,6 +474,7 @@ class Report:
             "keys": None if self.entries is None else list(key_objects(self)),
             "keys_problem": self.keys_problem,
             "changes": self.changes and self.changes.object(),
+            "erasures": self.changes and self.changes.erasures(self.entries or ()),
             "integrity": {
                 "threads": self.threads,
                 "pin": self.pin and self.pin._asdict(),

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import Failure, Failures, Progress, RowStore
-from sealpoint.admin.evidence.folder import Folder
+from sealpoint.admin.evidence.erasure import History
 from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.verify import verify_ledger
+from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import HeadCheck, is_finding
@@ -31,14 +31,12 @@ from sealpoint.crypto.tag import Kind
 from sealpoint.errors import (
     DatabaseCorruptError,
     KeyRingError,
-    LedgerTamperedError,
     RowError,
     SealpointError,
 )
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.state import LEGACY
-from sealpoint.merkle import Tree
 from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import as_utc, format_utc, now
 
@@ -364,14 +362,19 @@ class Changes:
 
     entries: Sequence[dict[str, Any]]
     # How many more the period has.
-    others: int = 0
-    head: str | None = None
-    reasons: frozenset[AnyReason] = frozenset()
+    others: int
+    head: str | None
+    reasons: frozenset[AnyReason]
+    history: History
 
     @property
     def verified(self) -> bool | None:
         """Whether the ledger is whole and up to date; ``None`` if that was not shown."""
         return answer(self.reasons - {Why.PERIOD_BEFORE_LEDGER})
+
+    def erasures(self, entries: Sequence[RingEntry]) -> list[dict[str, Any]]:
+        """Return the erasures of all time as JSON."""
+        return [each.object() for each in self.history.erasures(self.verified, entries)]
 
     def object(self) -> dict[str, Any]:
         """Return them as JSON."""
@@ -391,28 +394,23 @@ def find_changes(
     pins: Sequence[bytes] = (),
 ) -> Changes:
     """Return what a ledger says about a period, or about all time; its last entry must have this ring."""
-    verdict = verify_ledger(folder, key, pins)
-    reasons = set[AnyReason](verdict.reasons)
+    verdict, reasons = verify_ledger(folder, key, pins), set[AnyReason]()
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
-    head, listed, tree = verdict.checkpoint, None if period is None else _Listed(period), Tree()
-    try:
-        for line, entry in Folder(folder).read_entries(head.size if head else 0):
-            if not tree.size and period is not None:
-                began = _moment(entry["at"])
-                if began is None or began > period.start:
-                    reasons.add(Why.PERIOD_BEFORE_LEDGER)
-            tree.add(line)
-            last = (entry["ring"] or {}).get("digest", last)
-            if listed is None or listed.has(entry["at"]):
-                total += 1
-                found.append(_shown(entry))
-    except (LedgerTamperedError, FileNotFoundError):
-        reasons.add(Why.NOT_EXAMINED)  # the check has said why
-    if head is not None and tree.root() != head.root:  # else replaced since the check
-        reasons.add(Reason.LEDGER_BROKEN)
+    head, listed, history = verdict.checkpoint, None if period is None else _Listed(period), History(folder)
+    for entry in read_verified(folder, verdict):
+        if not entry["seq"] and period is not None:
+            began = _moment(entry["at"])
+            if began is None or began > period.start:
+                reasons.add(Why.PERIOD_BEFORE_LEDGER)
+        history.take(entry)
+        last = (entry["ring"] or {}).get("digest", last)
+        if listed is None or listed.has(entry["at"]):
+            total += 1
+            found.append(_shown(entry))
     if last != ring_digest:
         reasons.add(Why.RING_DIFFERS)
-    return Changes([*found], total - len(found), head.line if head else None, frozenset(reasons))
+    reasons |= verdict.reasons
+    return Changes([*found], total - len(found), head.line if head else None, frozenset(reasons), history)
 
 
 class _Listed:
