@@ -48,11 +48,13 @@ class ErasedThread:
         id: As `sealpoint.admin.evidence.recorder.hmac_of` names it.
         last: Greatest checkpoint id of the thread: rows after it were not there.
         event: Number of the last event of the thread store.
+        pseudonym: The same for the pseudonym that stands for the id, or would.
     """
 
     id: str | None
     last: str | None = None
     event: int | None = None
+    pseudonym: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class ErasedNamespace:
 
     prefix: str | None
     until: str | None = None
+    pseudonym: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

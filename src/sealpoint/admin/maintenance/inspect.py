@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any, Final, NamedTuple
@@ -28,8 +27,8 @@ from sealpoint.admin.maintenance.items import read_item, read_value
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import KINDS, is_sealed
-from sealpoint.errors import KeyRingError, SealpointError, UnknownTypeError, excerpt
-from sealpoint.sealed.items import pseudonym_of
+from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
+from sealpoint.sealed.items import label_pseudonym, pseudonym_of
 from sealpoint.sealed.rows import ItemName
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert
@@ -77,7 +76,7 @@ def inspect(
 ) -> Iterator[Readable | Failure]:
     """Yield the values of a thread, column by column in the order of the store."""
     opener = opener_of(cipher)
-    for column, stored_id in product(store.columns, stored_ids(opener.cipher, thread_id)):
+    for column, stored_id in product(store.columns, stored_ids(opener.cipher.ring, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
             if not cell.is_sentinel:
                 yield _shown(cell, opener, limits)
@@ -93,7 +92,7 @@ def inspect_items(
     opener = opener_of(cipher)
     tokens, wanted = Tokens(lambda: opener.cipher.ring), ItemName(tuple(namespace.split(".")), key or "")
     stored = [wanted]
-    with suppress(KeyRingError):  # without an index key there are no pseudonyms
+    if opener.cipher.ring.index is not None:  # without an index key there are no pseudonyms
         stored.append(pseudonym_of(wanted, tokens))
     places = {(".".join(name.namespace), key and name.key) for name in stored}
     columns = [column.widened for column in store.columns if column == ITEMS]
@@ -113,12 +112,21 @@ def _shown(cell: Cell, opener: Opener, limits: Limits, tokens: Tokens | None = N
     return Readable(cell.where.column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
 
 
-def stored_ids(cipher: RingCipher, thread_id: str) -> list[str]:
-    """Return what may stand for a thread in a database: its id, and its pseudonym."""
-    stored = [thread_id]
-    with suppress(KeyRingError):  # without an index key there are no pseudonyms
-        stored.append(Tokens(lambda: cipher.ring).pseudonym(thread_id))
-    return stored
+def stored_ids(ring: KeyRing, thread_id: str) -> list[str]:
+    """Return what may stand for a thread in a database: its id, and its pseudonym.
+
+    Raises:
+        KeyRingError: If the index key is not available; without one there are no pseudonyms.
+    """
+    tokens = Tokens(lambda: ring)
+    return [thread_id, *([] if ring.index is None else [tokens.pseudonym(thread_id)])]
+
+
+def stored_prefixes(ring: KeyRing, namespace: str) -> list[str]:
+    """Return what may stand for a namespace in a database, as `stored_ids` does for a thread."""
+    tokens, labels = Tokens(lambda: ring), namespace.split(".")
+    pseudonyms = [] if ring.index is None else [label_pseudonym(label, tokens) for label in labels]
+    return [namespace, *([".".join(pseudonyms)] if pseudonyms else [])]
 
 
 def plain(value: Any) -> Any:

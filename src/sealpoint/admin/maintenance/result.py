@@ -80,6 +80,7 @@ class Reason(AnyReason):
     LEDGER_DIFFERS = "ledger-differs", "the ledger does not continue the head that was pinned", True
     SIGNER_WRONG = "signer-wrong", "the ledger is not signed with the verifier key", True
     DOCUMENTS_MISSING = "documents-missing", "documents of the ledger are missing or were changed", True
+    CAME_BACK = "came-back", "rows that were erased are there again, or may be", True
     OVERDUE = "overdue", "erasures are not complete by their dates", True
     NOT_ASKED = "not-asked", ""
     NOT_APPLIED = "not-applied", "this is a plan: nothing was changed"
@@ -124,6 +125,7 @@ class Reason(AnyReason):
         "old-values-not-searched",
         "the file was searched for old tags, and not for old values",
     )
+    NOT_COMPARED = "not-compared", "the ledger does not name all ids that were erased"
     SIGNER_NOT_GIVEN = "signer-not-given", "no verifier key was given"
     PIN_NOT_GIVEN = "pin-not-given", "no earlier head was given to compare with"
     NO_ENTRIES = "no-entries", "the ledger has no entries"

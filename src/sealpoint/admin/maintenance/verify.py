@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
@@ -36,7 +37,7 @@ from sealpoint.admin.databases.rows import (
 from sealpoint.admin.maintenance.calls import WriteCheck
 from sealpoint.admin.maintenance.items import parse_item, read_item
 from sealpoint.admin.maintenance.result import Reason, applying
-from sealpoint.base.checkpoint import CheckpointMetadata, require_document
+from sealpoint.base.checkpoint import UUID, CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
@@ -47,6 +48,7 @@ from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
 from sealpoint.tokens import Tokens
+from sealpoint.utc import format_utc
 
 MAX_PLACES: Final = 100
 
@@ -199,6 +201,18 @@ def require_beside(table: str, names: Mapping[str, Any], parent: object, metadat
 
 # The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times.
 DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
+
+
+def time_of(checkpoint_id: object) -> str | None:
+    """Return the time that the id of a checkpoint names; ``None`` for one that LangGraph did not make."""
+    if not isinstance(checkpoint_id, str) or not DATED_ID.fullmatch(checkpoint_id):
+        return None
+    steps = UUID(checkpoint_id).time  # 100 ns since the Gregorian reform
+    try:
+        return format_utc(_GREGORIAN + timedelta(microseconds=steps // 10))
+    except OverflowError:
+        return None
 
 
 class Observer:

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,7 +31,7 @@ from sealpoint.admin.evidence.report.sources import (
 from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.audit import audit_reasons
 from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer, applying, failure_reasons
-from sealpoint.base.checkpoint import UUID
+from sealpoint.admin.maintenance.verify import time_of
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
@@ -257,9 +257,6 @@ def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
     )
 
 
-_GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
-
-
 def key_objects(report: Report) -> Iterator[dict[str, Any]]:
     """Yield the keys as JSON, in the order of the ring."""
     openings = [part.opening for part in report.parts if part.opening is not None]
@@ -285,7 +282,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
             "opened": sum(opening.run.opened[name] for opening in openings)
             if openings and name != LEGACY
             else None,
-            "last_use": _last_use([opening.run.newest.get(name, "") for opening in openings]),
+            "last_use": time_of(max((opening.run.newest.get(name, "") for opening in openings), default="")),
         }
 
 
@@ -297,18 +294,6 @@ def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
         return [LegacyAes.DESCRIPTION]
     suites = sorted({share.suite for share in shares if share.suite is not None})
     return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or ["AES-256-GCM"]
-
-
-def _last_use(ids: Sequence[str]) -> str | None:
-    """Return the time that the greatest of some ids of checkpoints names."""
-    newest = max(ids, default="")
-    if not newest:
-        return None
-    steps = UUID(newest).time  # 100 ns since the Gregorian reform
-    try:
-        return format_utc(_GREGORIAN + timedelta(microseconds=steps // 10))
-    except OverflowError:
-        return None
 
 
 _ALWAYS: Final = (
