@@ -42,13 +42,7 @@ _HMAC: Final = re.compile(r"hmac-sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ErasedThread:
-    """A thread, by the HMAC of its id; ``None`` without an index key.
-
-    Attributes:
-        id: As `sealpoint.admin.evidence.recorder.hmac_of` names it.
-        last: Greatest checkpoint id of the thread: rows after it were not there.
-        event: Number of the last event of the thread store.
-    """
+    """A thread: the HMAC of its id, its greatest checkpoint id, and the last event of the thread store."""
 
     id: str | None
     last: str | None = None
@@ -82,15 +76,11 @@ class Erasure:
     """The document of an erasure.
 
     Attributes:
-        erasure: Version of the form.
-        threads: What was erased.
-        namespaces: What was erased of LangGraph's Store.
         keys: Every key of the ring that was not destroyed.
-        counts: How many rows, by table and key id.
-        reason: What the operator gave as the reason.
+        counts: How many rows went, by table and key id.
         due: The date by which it is to be complete.
-        only_under: Ids of the only keys of older copies, as the operator declared; empty if not declared.
-        sealed_since: Since when the database was sealed, as the operator declared.
+        only_under: The only keys of older copies, as the operator declared; empty if not declared.
+        sealed_since: Since when the database is sealed, as the operator declared.
     """
 
     erasure: int = VERSION
@@ -104,12 +94,7 @@ class Erasure:
     sealed_since: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what types do not.
-
-        Raises:
-            ValueError: If it is of another version, a date is not written as 2026-01-31, a name is not an
-                HMAC, or `only_under` names a key that is not among `keys`.
-        """
+        """Raise a ValueError for what types do not tell."""
         if self.erasure != VERSION:
             raise ValueError("it is of another version")
         for day in (self.due, self.sealed_since):
@@ -130,11 +115,7 @@ class Erasure:
 
     @classmethod
     def parse(cls, data: bytes) -> Erasure:
-        """Parse a document, strictly: exactly these members, of exactly these types.
-
-        Raises:
-            LedgerTamperedError: If it is not one of this version.
-        """
+        """Parse a document, strictly: an attacker may edit it, and only its digest is signed."""
         try:
             parsed: Erasure = _read(cls, json.loads(data))
         except (ValueError, RecursionError):
@@ -183,6 +164,9 @@ NOT_COVERED: Final = (
 )
 
 
+_SHOWN: Final = ("document", "due", "is_overdue", "keys", "state", "why")
+
+
 @dataclass(slots=True)
 class Recorded:
     """An erasure of a ledger.
@@ -190,14 +174,11 @@ class Recorded:
     Attributes:
         begun: The members of the entry with which it began.
         document: The digest of its document.
-        erasure: Its document.
-        state: What is shown.
+        end: The members of the entry with which it ended as done.
+        due: The date by which it is to be complete, or of an erasure that it repeats, if that is earlier.
         keys: Ids of the keys that are still to be destroyed.
         why: Why it is not complete, as sentences.
-        is_overdue: Whether its date has passed.
         entries: Numbers of the entries that show it.
-        end: The members of the entry with which it ended as done.
-        due: The date by which it is to be complete: also that of an erasure that it repeats.
     """
 
     begun: Members
@@ -224,17 +205,14 @@ class Recorded:
             "seq": self.begun["seq"],
             "at": self.begun["at"],
             "databases": self.begun["subject"].get("database"),
-            "document": self.document,
             "threads": len(erasure.threads),
             "namespaces": len(erasure.namespaces),
-            "reason": erasure.reason,
-            "due": self.due,
-            "is_overdue": self.is_overdue,
+            **{name: getattr(erasure, name) for name in ("reason", "sealed_since")},
             "only_under": [*erasure.only_under],
-            "sealed_since": erasure.sealed_since,
-            "keys": self.keys,
-            "state": self.state.value,
-            "why": self.why,
+            **{
+                name: getattr(self, name)
+                for name in ("document", "due", "is_overdue", "keys", "state", "why")
+            },
         }
 
 
@@ -274,13 +252,7 @@ class History:
     def erasures(
         self, ok: bool | None, entries: Sequence[RingEntry], today: date | None = None
     ) -> list[Recorded]:
-        """Return the erasures, with what is shown of each.
-
-        Args:
-            ok: Whether the ledger verifies; ``None`` if that is not shown.
-            entries: The ring as it is now.
-            today: In UTC.
-        """
+        """Return the erasures, by what the ledger and the ring say today, in UTC; ``ok`` is of the ledger."""
         day = (today or datetime.now(UTC).date()).isoformat()
         found = [self._recorded(begun) for begun in self._begun.values()]
         for number, one in enumerate(found):
@@ -309,23 +281,23 @@ class History:
         later = [entry for entry in self._later if entry["seq"] > end["seq"]]
         searches = [each for each in later if one.document in _texts(each["subject"].get("erasure"))]
         one.entries += [each["seq"] for each in searches]
+        found = [_count(each, "found") for each in searches]
         returned = dict[str, int]()  # by the names of databases: the entry of the last search
-        for each in searches:
+        for each, number in zip(searches, found, strict=True):
             name = ", ".join(_texts(each["subject"].get("database")))
             returned.pop(name, None)
-            if _count(each, "found") > _count(each, "erased"):
+            if number > _count(each, "erased"):
                 returned[name] = each["seq"]
         groups = {
             State.CAME_BACK: [f"rows came back, in {name}: entry {seq}" for name, seq in returned.items()],
             State.NOT_BY_KEYS: [*self._not_by_keys(one, ring.values())],
-            State.NOT_SHOWN: [] if ok is not False else ["the ledger is not whole, or not of this ring"],
+            State.NOT_SHOWN: [
+                *(["the ledger is not whole, or not of this ring"] if ok is False else []),
+                *(["rows that came back were erased: erase the ids again"] if any(found) else []),
+                *self._changed(one, end, ring.values()),
+                *_not_destroyed(one, ring, [each for each in later if each["event"] == "key.destroy"]),
+            ],
         }
-        if any(_count(each, "found") for each in searches):
-            groups[State.NOT_SHOWN].append("rows that came back were erased: erase the ids again")
-        groups[State.NOT_SHOWN] += [
-            *self._changed(one, end, ring.values()),
-            *_not_destroyed(one, ring, [each for each in later if each["event"] == "key.destroy"]),
-        ]
         one.why = [sentence for group in groups.values() for sentence in group]
         left = State.DELETED if one.keys else State.COMPLETE
         one.state = next((state for state, group in groups.items() if group), left)
@@ -350,7 +322,7 @@ class History:
         if self._edits:
             yield f"keys of the ring were changed by hand: entry {self._edits[0]}"
         if one.begun["ring"] is None or one.begun["ring"] != end["ring"]:
-            yield "the ring was changed meanwhile"
+            yield "the ring was changed before it ended"
         for entry in ring:
             if entry.material == MATERIAL_LEFT:
                 yield f"key {entry.id} is marked as destroyed, and its material is left"
@@ -371,12 +343,12 @@ def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], runs: Sequence[
             yield f"key {key.id} is not in the ring with the check value that it had"
         elif not _is_destroyed(entry) or entry.check in alive:
             one.keys.append(key.id)
-        elif not done:
-            yield f"the ledger has no destruction of key {key.id} since"
         elif entry.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # that is said of all keys
             yield f"no run removed the material of key {key.id}"
         elif entry.waived or any(not _CHECKS.isdisjoint(map(str, each["waived"])) for each in own):
             yield f"a check was waived when key {key.id} was destroyed"
+        elif not done:
+            yield f"the ledger has no destruction of key {key.id} since"
 
 
 def _is_destroyed(entry: RingEntry) -> bool:
