@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from types import UnionType
@@ -28,6 +28,7 @@ from sealpoint.admin.keys.change import ring_digest
 from sealpoint.errors import LedgerTamperedError
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_LEFT, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
 from sealpoint.keys.state import LEGACY, KeyState
+from sealpoint.utc import now
 
 VERSION: Final = 1
 ERASE_BEGIN: Final = "erase.begin"
@@ -36,6 +37,7 @@ ERASE_AGAIN: Final = "erase.again"
 
 _UNSEALED: Final = frozenset({"plaintext", "legacy"})
 _CHECKS: Final = frozenset({DATABASE_CHECK, RELATION_CHECK})
+_GONE: Final = KeyState.DESTROYED
 _DAY: Final = len("2026-01-31")
 _HMAC: Final = re.compile(r"hmac-sha256:[0-9a-f]{64}")
 
@@ -68,7 +70,7 @@ class HeldKey:
     @classmethod
     def of(cls, entries: Iterable[RingEntry]) -> tuple[HeldKey, ...]:
         """Return the keys of a ring that are not destroyed."""
-        return tuple(cls(one.id, one.check, one.state.value) for one in entries if not _is_destroyed(one))
+        return tuple(cls(one.id, one.check, one.state.value) for one in entries if one.state is not _GONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +164,6 @@ NOT_COVERED: Final = (
     " the wrapping key is there, a copy of the ring file has the key.",
     "That no copy is older than the operator declared: sealed_since and only_under are declarations.",
 )
-
-
 _SHOWN: Final = ("document", "due", "is_overdue", "keys", "state", "why")
 
 
@@ -207,12 +207,10 @@ class Recorded:
             "databases": self.begun["subject"].get("database"),
             "threads": len(erasure.threads),
             "namespaces": len(erasure.namespaces),
-            **{name: getattr(erasure, name) for name in ("reason", "sealed_since")},
+            "reason": erasure.reason,
             "only_under": [*erasure.only_under],
-            **{
-                name: getattr(self, name)
-                for name in ("document", "due", "is_overdue", "keys", "state", "why")
-            },
+            "sealed_since": erasure.sealed_since,
+            **{name: getattr(self, name) for name in _SHOWN},
         }
 
 
@@ -249,11 +247,8 @@ class History:
         elif event in (ERASE_AGAIN, "key.destroy") and outcome != BEGUN:
             self._later.append(entry)
 
-    def erasures(
-        self, ok: bool | None, entries: Sequence[RingEntry], today: date | None = None
-    ) -> list[Recorded]:
-        """Return the erasures, by what the ledger and the ring say today, in UTC; ``ok`` is of the ledger."""
-        day = (today or datetime.now(UTC).date()).isoformat()
+    def erasures(self, ok: bool | None, entries: Sequence[RingEntry]) -> list[Recorded]:
+        """Return the erasures, by what ledger and ring say now; ``ok`` is whether the ledger verifies."""
         found = [self._recorded(begun) for begun in self._begun.values()]
         for number, one in enumerate(found):
             if one.end is not None and not one.is_overdue:
@@ -262,7 +257,7 @@ class History:
             if later is not None:
                 later.due = min(filter(None, (one.due, later.due)), default=None)
                 one.why.append(f"it was repeated: entry {later.begun['seq']}")
-            elif one.due is not None and one.due < day and one.state is not State.COMPLETE:
+            elif one.due is not None and one.due < now()[:_DAY] and one.state is not State.COMPLETE:
                 one.is_overdue = True
         return found
 
@@ -279,17 +274,15 @@ class History:
 
     def _set_state(self, one: Recorded, end: Members, ok: bool | None, ring: Mapping[str, RingEntry]) -> None:
         later = [entry for entry in self._later if entry["seq"] > end["seq"]]
-        searches = [each for each in later if one.document in _texts(each["subject"].get("erasure"))]
+        searches = [each for each in later if one.document in str(each["subject"].get("erasure"))]
         one.entries += [each["seq"] for each in searches]
         found = [_count(each, "found") for each in searches]
-        returned = dict[str, int]()  # by the names of databases: the entry of the last search
-        for each, number in zip(searches, found, strict=True):
-            name = ", ".join(_texts(each["subject"].get("database")))
-            returned.pop(name, None)
-            if number > _count(each, "erased"):
-                returned[name] = each["seq"]
+        left = {  # by the names of databases: the last search, if rows were left
+            str(each["subject"].get("database")): each["seq"] if number > _count(each, "erased") else None
+            for each, number in zip(searches, found, strict=True)
+        }
         groups = {
-            State.CAME_BACK: [f"rows came back, in {name}: entry {seq}" for name, seq in returned.items()],
+            State.CAME_BACK: [f"rows came back: entry {seq}" for seq in left.values() if seq is not None],
             State.NOT_BY_KEYS: [*self._not_by_keys(one, ring.values())],
             State.NOT_SHOWN: [
                 *(["the ledger is not whole, or not of this ring"] if ok is False else []),
@@ -299,8 +292,8 @@ class History:
             ],
         }
         one.why = [sentence for group in groups.values() for sentence in group]
-        left = State.DELETED if one.keys else State.COMPLETE
-        one.state = next((state for state, group in groups.items() if group), left)
+        best = State.DELETED if one.keys else State.COMPLETE
+        one.state = next((state for state, group in groups.items() if group), best)
 
     def _not_by_keys(self, one: Recorded, ring: Iterable[RingEntry]) -> Iterator[str]:
         """Yield why older copies may have rows that no key of the ring sealed."""
@@ -330,7 +323,7 @@ class History:
 
 def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], runs: Sequence[Members]) -> Iterator[str]:
     """Yield why it is not shown that a key is destroyed; one that is not is added to ``one.keys``."""
-    erasure, alive = one.erasure, {each.check for each in ring.values() if not _is_destroyed(each)}
+    erasure, alive = one.erasure, {each.check for each in ring.values() if each.state is not _GONE}
     needed = [key for key in erasure.keys if key.id in (erasure.only_under or (key.id,))]
     if not needed:
         yield "the ring had no key"
@@ -341,7 +334,7 @@ def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], runs: Sequence[
         one.entries += done
         if entry is None or entry.check is None or entry.check != key.check:
             yield f"key {key.id} is not in the ring with the check value that it had"
-        elif not _is_destroyed(entry) or entry.check in alive:
+        elif entry.state is not _GONE or entry.check in alive:
             one.keys.append(key.id)
         elif entry.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # that is said of all keys
             yield f"no run removed the material of key {key.id}"
@@ -349,14 +342,6 @@ def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], runs: Sequence[
             yield f"a check was waived when key {key.id} was destroyed"
         elif not done:
             yield f"the ledger has no destruction of key {key.id} since"
-
-
-def _is_destroyed(entry: RingEntry) -> bool:
-    return entry.state is KeyState.DESTROYED
-
-
-def _texts(found: object) -> list[str]:
-    return [*map(str, found)] if isinstance(found, list) else [str(found)]
 
 
 def _count(entry: Members, name: str) -> int:
