@@ -212,7 +212,7 @@ heads = typer.Typer(
     callback=require_command,
     invoke_without_command=True,
     rich_markup_mode=None,
-    help="Maintain the thread store that `verify` compares a database with.",
+    help="Maintain the thread store that a database is compared with.",
     epilog="A thread store remembers which checkpoints a database must have; docs/threads.md. Without"
     " --threads or STORE, it is that of [threads] in the ring file.",
 )

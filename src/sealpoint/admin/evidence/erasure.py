@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from types import UnionType
@@ -28,6 +28,7 @@ from sealpoint.admin.keys.change import ring_digest
 from sealpoint.errors import LedgerTamperedError
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_LEFT, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
 from sealpoint.keys.state import LEGACY, KeyState
+from sealpoint.utc import now
 
 VERSION: Final = 1
 ERASE_BEGIN: Final = "erase.begin"
@@ -36,19 +37,16 @@ ERASE_AGAIN: Final = "erase.again"
 
 _UNSEALED: Final = frozenset({"plaintext", "legacy"})
 _CHECKS: Final = frozenset({DATABASE_CHECK, RELATION_CHECK})
+_GONE: Final = KeyState.DESTROYED
 _DAY: Final = len("2026-01-31")
 _HMAC: Final = re.compile(r"hmac-sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedThread:
-    """A thread, by the HMAC of its id; ``None`` without an index key.
+    """A thread: its greatest checkpoint id, and the last event of the thread store.
 
-    Attributes:
-        id: As `sealpoint.admin.evidence.recorder.hmac_of` names it.
-        last: Greatest checkpoint id of the thread: rows after it were not there.
-        event: Number of the last event of the thread store.
-        pseudonym: The same for the pseudonym that stands for the id, or would.
+    ``id`` is the HMAC of its id, and ``pseudonym`` that of the pseudonym which may stand for it.
     """
 
     id: str | None
@@ -77,7 +75,7 @@ class HeldKey:
     @classmethod
     def of(cls, entries: Iterable[RingEntry]) -> tuple[HeldKey, ...]:
         """Return the keys of a ring that are not destroyed."""
-        return tuple(cls(one.id, one.check, one.state.value) for one in entries if not _is_destroyed(one))
+        return tuple(cls(one.id, one.check, one.state.value) for one in entries if one.state is not _GONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +83,11 @@ class Erasure:
     """The document of an erasure.
 
     Attributes:
-        erasure: Version of the form.
-        threads: What was erased.
-        namespaces: What was erased of LangGraph's Store.
         keys: Every key of the ring that was not destroyed.
-        counts: How many rows, by table and key id.
-        reason: What the operator gave as the reason.
+        counts: How many rows went, by table and key id.
         due: The date by which it is to be complete.
-        only_under: Ids of the only keys of older copies, as the operator declared; empty if not declared.
-        sealed_since: Since when the database was sealed, as the operator declared.
+        only_under: The only keys of older copies, as the operator declared; empty if not declared.
+        sealed_since: Since when the database is sealed, as the operator declared.
     """
 
     erasure: int = VERSION
@@ -107,12 +101,7 @@ class Erasure:
     sealed_since: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what types do not.
-
-        Raises:
-            ValueError: If it is of another version, a date is not written as 2026-01-31, a name is not an
-                HMAC, or `only_under` names a key that is not among `keys`.
-        """
+        """Raise a ValueError for what types do not tell."""
         if self.erasure != VERSION:
             raise ValueError("it is of another version")
         for day in (self.due, self.sealed_since):
@@ -133,11 +122,7 @@ class Erasure:
 
     @classmethod
     def parse(cls, data: bytes) -> Erasure:
-        """Parse a document, strictly: exactly these members, of exactly these types.
-
-        Raises:
-            LedgerTamperedError: If it is not one of this version.
-        """
+        """Parse a document, strictly: an attacker may edit it, and only its digest is signed."""
         try:
             parsed: Erasure = _read(cls, json.loads(data))
         except (ValueError, RecursionError):
@@ -184,6 +169,7 @@ NOT_COVERED: Final = (
     " the wrapping key is there, a copy of the ring file has the key.",
     "That no copy is older than the operator declared: sealed_since and only_under are declarations.",
 )
+_SHOWN: Final = ("document", "due", "is_overdue", "keys", "state", "why")
 
 
 @dataclass(slots=True)
@@ -193,14 +179,11 @@ class Recorded:
     Attributes:
         begun: The members of the entry with which it began.
         document: The digest of its document.
-        erasure: Its document.
-        state: What is shown.
+        end: The members of the entry with which it ended as done.
+        due: The date by which it is to be complete, or of an erasure that it repeats, if that is earlier.
         keys: Ids of the keys that are still to be destroyed.
         why: Why it is not complete, as sentences.
-        is_overdue: Whether its date has passed.
         entries: Numbers of the entries that show it.
-        end: The members of the entry with which it ended as done.
-        due: The date by which it is to be complete: also that of an erasure that it repeats.
     """
 
     begun: Members
@@ -227,17 +210,12 @@ class Recorded:
             "seq": self.begun["seq"],
             "at": self.begun["at"],
             "databases": self.begun["subject"].get("database"),
-            "document": self.document,
             "threads": len(erasure.threads),
             "namespaces": len(erasure.namespaces),
             "reason": erasure.reason,
-            "due": self.due,
-            "is_overdue": self.is_overdue,
             "only_under": [*erasure.only_under],
             "sealed_since": erasure.sealed_since,
-            "keys": self.keys,
-            "state": self.state.value,
-            "why": self.why,
+            **{name: getattr(self, name) for name in _SHOWN},
         }
 
 
@@ -274,17 +252,8 @@ class History:
         elif event in (ERASE_AGAIN, "key.destroy") and outcome != BEGUN:
             self._later.append(entry)
 
-    def erasures(
-        self, ok: bool | None, entries: Sequence[RingEntry], today: date | None = None
-    ) -> list[Recorded]:
-        """Return the erasures, with what is shown of each.
-
-        Args:
-            ok: Whether the ledger verifies; ``None`` if that is not shown.
-            entries: The ring as it is now.
-            today: In UTC.
-        """
-        day = (today or datetime.now(UTC).date()).isoformat()
+    def erasures(self, ok: bool | None, entries: Sequence[RingEntry]) -> list[Recorded]:
+        """Return the erasures, by what ledger and ring say now; ``ok`` is whether the ledger verifies."""
         found = [self._recorded(begun) for begun in self._begun.values()]
         for number, one in enumerate(found):
             if one.end is not None and not one.is_overdue:
@@ -293,7 +262,7 @@ class History:
             if later is not None:
                 later.due = min(filter(None, (one.due, later.due)), default=None)
                 one.why.append(f"it was repeated: entry {later.begun['seq']}")
-            elif one.due is not None and one.due < day and one.state is not State.COMPLETE:
+            elif one.due is not None and one.due < now()[:_DAY] and one.state is not State.COMPLETE:
                 one.is_overdue = True
         return found
 
@@ -310,28 +279,26 @@ class History:
 
     def _set_state(self, one: Recorded, end: Members, ok: bool | None, ring: Mapping[str, RingEntry]) -> None:
         later = [entry for entry in self._later if entry["seq"] > end["seq"]]
-        searches = [each for each in later if one.document in _texts(each["subject"].get("erasure"))]
+        searches = [each for each in later if one.document in str(each["subject"].get("erasure"))]
         one.entries += [each["seq"] for each in searches]
-        returned = dict[str, int]()  # by the names of databases: the entry of the last search
-        for each in searches:
-            name = ", ".join(_texts(each["subject"].get("database")))
-            returned.pop(name, None)
-            if _count(each, "found") > _count(each, "erased"):
-                returned[name] = each["seq"]
-        groups = {
-            State.CAME_BACK: [f"rows came back, in {name}: entry {seq}" for name, seq in returned.items()],
-            State.NOT_BY_KEYS: [*self._not_by_keys(one, ring.values())],
-            State.NOT_SHOWN: [] if ok is not False else ["the ledger is not whole, or not of this ring"],
+        found = [_count(each, "found") for each in searches]
+        left = {  # by the names of databases: the last search, if rows were left
+            str(each["subject"].get("database")): each["seq"] if number > _count(each, "erased") else None
+            for each, number in zip(searches, found, strict=True)
         }
-        if any(_count(each, "found") for each in searches):
-            groups[State.NOT_SHOWN].append("rows that came back were erased: erase the ids again")
-        groups[State.NOT_SHOWN] += [
-            *self._changed(one, end, ring.values()),
-            *_not_destroyed(one, ring, [each for each in later if each["event"] == "key.destroy"]),
-        ]
+        groups = {
+            State.CAME_BACK: [f"rows came back: entry {seq}" for seq in left.values() if seq is not None],
+            State.NOT_BY_KEYS: [*self._not_by_keys(one, ring.values())],
+            State.NOT_SHOWN: [
+                *(["the ledger is not whole, or not of this ring"] if ok is False else []),
+                *(["rows that came back were erased: erase the ids again"] if any(found) else []),
+                *self._changed(one, end, ring.values()),
+                *_not_destroyed(one, ring, [each for each in later if each["event"] == "key.destroy"]),
+            ],
+        }
         one.why = [sentence for group in groups.values() for sentence in group]
-        left = State.DELETED if one.keys else State.COMPLETE
-        one.state = next((state for state, group in groups.items() if group), left)
+        best = State.DELETED if one.keys else State.COMPLETE
+        one.state = next((state for state, group in groups.items() if group), best)
 
     def _not_by_keys(self, one: Recorded, ring: Iterable[RingEntry]) -> Iterator[str]:
         """Yield why older copies may have rows that no key of the ring sealed."""
@@ -353,7 +320,7 @@ class History:
         if self._edits:
             yield f"keys of the ring were changed by hand: entry {self._edits[0]}"
         if one.begun["ring"] is None or one.begun["ring"] != end["ring"]:
-            yield "the ring was changed meanwhile"
+            yield "the ring was changed before it ended"
         for entry in ring:
             if entry.material == MATERIAL_LEFT:
                 yield f"key {entry.id} is marked as destroyed, and its material is left"
@@ -361,7 +328,7 @@ class History:
 
 def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], runs: Sequence[Members]) -> Iterator[str]:
     """Yield why it is not shown that a key is destroyed; one that is not is added to ``one.keys``."""
-    erasure, alive = one.erasure, {each.check for each in ring.values() if not _is_destroyed(each)}
+    erasure, alive = one.erasure, {each.check for each in ring.values() if each.state is not _GONE}
     needed = [key for key in erasure.keys if key.id in (erasure.only_under or (key.id,))]
     if not needed:
         yield "the ring had no key"
@@ -372,22 +339,14 @@ def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], runs: Sequence[
         one.entries += done
         if entry is None or entry.check is None or entry.check != key.check:
             yield f"key {key.id} is not in the ring with the check value that it had"
-        elif not _is_destroyed(entry) or entry.check in alive:
+        elif entry.state is not _GONE or entry.check in alive:
             one.keys.append(key.id)
-        elif not done:
-            yield f"the ledger has no destruction of key {key.id} since"
         elif entry.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # that is said of all keys
             yield f"no run removed the material of key {key.id}"
         elif entry.waived or any(not _CHECKS.isdisjoint(map(str, each["waived"])) for each in own):
             yield f"a check was waived when key {key.id} was destroyed"
-
-
-def _is_destroyed(entry: RingEntry) -> bool:
-    return entry.state is KeyState.DESTROYED
-
-
-def _texts(found: object) -> list[str]:
-    return [*map(str, found)] if isinstance(found, list) else [str(found)]
+        elif not done:
+            yield f"the ledger has no destruction of key {key.id} since"
 
 
 def _count(entry: Members, name: str) -> int:
