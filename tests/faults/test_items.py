@@ -1,4 +1,4 @@
-"""Items of LangGraph's Store while keys are rotated and items bound: none is lost, whoever writes or is killed.
+"""Items of LangGraph's Store while keys are rotated and items bound: none is lost, in spite of kills.
 
 SEALPOINT_LIVE_PUTS says how many puts each process makes, SEALPOINT_KILLS how many processes are killed.
 """

@@ -261,7 +261,7 @@ class RowStore(Protocol):
         """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""
 
     def vectors(self) -> Vectors | None:
-        """Return how many embeddings there are; ``None`` if there is no table of them, and on Postgres."""
+        """Return how many embeddings there are; ``None`` if there is no table of them."""
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""
