@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from tests.postgres.test_schema import schema_of
-from tests.support.databases.postgres import set_up
+from tests.support.databases.postgres import make_store, set_up
 from tests.support.servers.postgres import schema, server
 
 Open = Callable[[], PostgresRows]
@@ -32,6 +32,14 @@ def shallow_url(pytestconfig: pytest.Config) -> Iterator[str]:
     """An empty database of `ShallowPostgresSaver`."""
     with schema(server(pytestconfig)) as dsn:
         set_up(ShallowPostgresSaver, dsn)
+        yield dsn
+
+
+@pytest.fixture
+def store_url(pytestconfig: pytest.Config) -> Iterator[str]:
+    """An empty database of `PostgresStore`, without a saver."""
+    with schema(server(pytestconfig)) as dsn:
+        make_store(dsn)
         yield dsn
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 import pytest
-from langgraph.store.postgres import PostgresStore
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import dict_row
 
 from sealpoint.errors import SchemaError
 from sealpoint.postgres import STORE_NAMES, TABLES, Row, require_tables
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
+from tests.support.databases.postgres import make_store
 from tests.support.servers.postgres import schema, server
 
 DIMS: Final = 3
@@ -103,12 +102,6 @@ REFUSED_VECTORS: Final = {
 }
 
 
-def make_store(url: str, **options: Any) -> None:
-    """Let LangGraph make the tables of its Store."""
-    with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-        PostgresStore(connection, **options).setup()
-
-
 def tables(url: str) -> set[str]:
     """The names of the tables of a Store, which pass the check."""
     name = schema_of(url)
@@ -118,14 +111,6 @@ def tables(url: str) -> set[str]:
             f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)".encode(), ([name], [*STORE_NAMES])
         ).fetchall()
         return require_tables([Row(*row) for row in rows])
-
-
-@pytest.fixture
-def store_url(pytestconfig: pytest.Config) -> Iterator[str]:
-    """An empty database of `PostgresStore`, without a saver."""
-    with schema(server(pytestconfig)) as dsn:
-        make_store(dsn)
-        yield dsn
 
 
 @pytest.fixture(scope="module")
