@@ -134,9 +134,9 @@ def has_task_path(cursor: sqlite3.Cursor) -> bool:
 
 
 def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
+    """Return the tables of LangGraph's Store; none if ``store`` is another program's, by its columns."""
     found = {row[1] for row in cursor.execute("PRAGMA main.table_xinfo(store)").fetchall()}
-    return STORE if {"prefix", "key", "value"} <= found else ()
+    return () if found and not {"prefix", "key"} <= found else STORE
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
