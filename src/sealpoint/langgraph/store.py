@@ -9,6 +9,7 @@ Where the results differ from those of the wrapped store alone:
   have refused or changed them.
 - Fields that are not plain are compared as `InMemoryStore` does; see `sealpoint.sealed.conditions`. A token
   tells true from 1, as Postgres does, and never stands for a missing field.
+- Each result is a new object: what a caller changes in one does not change an `InMemoryStore`.
 - A filter with a query finds all that match, also beyond those among which the wrapped store searches.
 - With pseudonyms, pages of namespaces come in the order of pseudonyms, and a namespace without an item, which
   `InMemoryStore` lists, has no name.
@@ -17,7 +18,7 @@ Where the results differ from those of the wrapped store alone:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Literal, Self
 
 from langgraph.store.base import (
@@ -93,6 +94,11 @@ class _Batched(AsyncBatchedBaseStore):
         return await type(self.inner).__aexit__(self.inner, *raised)
 
 
+@cache
+def _batched(kind: Any) -> Any:
+    return type(kind.__name__, (kind, _Batched), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
 class SealedStore(BaseStore):
     """A store that seals items, each bound to its namespace and key, and stores them in another.
 
@@ -108,10 +114,7 @@ class SealedStore(BaseStore):
 
     def __new__(cls, store: Any = None, **_: Any) -> Self:
         """Create an object of a class that collects operations into batches, if that of ``store`` does."""
-        kind: Any = cls
-        if isinstance(store, AsyncBatchedBaseStore):
-            kind = type(cls.__name__, (cls, _Batched), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-        made: Self = super().__new__(kind)
+        made: Self = super().__new__(_batched(cls) if isinstance(store, AsyncBatchedBaseStore) else cls)
         reset_in_child(made)
         return made
 
@@ -317,14 +320,11 @@ class SealedStore(BaseStore):
     def _opened(self, found: Item, stored: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
         name, value = self._items.open(stored or ItemName(tuple(found.namespace), found.key), found.value)
-        more = {"score": found.score} if isinstance(found, SearchItem) else {}
-        return type(found)(
-            value=value,
-            key=name.key,
-            namespace=name.namespace,
-            created_at=found.created_at,
-            updated_at=found.updated_at,
-            **more,
+        times = found.created_at, found.updated_at
+        if isinstance(found, SearchItem):
+            return SearchItem(name.namespace, name.key, value, *times, found.score)
+        return Item(
+            value=value, key=name.key, namespace=name.namespace, created_at=times[0], updated_at=times[1]
         )
 
     def _stored_search(self, op: SearchOp, conditions: Conditions) -> SearchOp:
