@@ -22,7 +22,7 @@ from sealpoint.sealed.rows import ItemName
 from sealpoint.threads.postgres import PostgresThreadStore
 from tests.postgres.test_rows import SELECTIONS
 from tests.postgres.test_schema import alter, schema_of
-from tests.postgres.test_store_schema import INDEX, vector_schema, vector_server
+from tests.postgres.test_store_schema import INDEX
 from tests.support.databases.items import VALUE, items_of
 from tests.support.databases.postgres import (
     K1,
@@ -35,8 +35,6 @@ from tests.support.databases.postgres import (
     store_at,
 )
 from tests.support.databases.sealed import make_cipher
-
-__all__ = ["vector_schema", "vector_server"]
 
 TAG: Final = "msgpack+cobblestone256.row@k1"
 FRAME: Final = make_frame(TAG, b"sealed")
