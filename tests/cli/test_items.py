@@ -358,3 +358,25 @@ def test_types_and_trial_name_namespaces(run: Run, path: Path, keys: Path) -> No
     assert [(each["thread"], each["values"]) for each in ended["threads"]] == [
         ("items of users.ada", ITEMS + 1)
     ]
+
+
+def test_a_store_can_be_left_or_changed_alone(run: Run, path: Path, keys: Path) -> None:
+    """A store that is not wrapped could not read its items any more; and back, only they are unbound."""
+    write(path, "plain", "t")
+    for words, sealed in ((["--no-items"], 0), (["--items"], ITEMS)):
+        ended = run("rebind", path, "--apply", *PLAIN, *words, "--json")
+        assert (ended.code, ended.document["left"]) == (Exit.DONE, 0)
+        assert sum(KEY in each for each in stored(path)) == sealed
+        plan = run("rebind", path, *words, "--json").document["plan"]
+        actions = {row["table"]: row["action"] for row in plan}
+        is_left = {table: action == "left as it is" for table, action in actions.items()}
+        assert is_left == {
+            "checkpoints": words == ["--items"],
+            "writes": words == ["--items"],
+            "store.value": words == ["--no-items"],
+        }
+    ended = run("rebind", path, "--apply", "--unbind", "--items", "--json")
+    assert (ended.code, ended.document["changed"], ended.document["left"]) == (Exit.DONE, ITEMS, 0)
+    assert not any(KEY in each for each in stored(path))
+    assert run("verify", path, *PLAIN, "--json").document["bound"] == VALUES
+    assert run("rebind", path, "--items", "--thread", "t").code == Exit.USAGE

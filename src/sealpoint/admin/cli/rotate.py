@@ -75,6 +75,7 @@ ACTIONS: Final = {
     Action.NEEDS_PLAINTEXT: "skipped: not sealed, add --allow-plaintext",
     Action.NEEDS_LEGACY: "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy",
     Action.NEEDS_REBIND: "skipped: not sealed, `sealpoint rebind` seals it",
+    Action.NOT_ASKED: "left as it is",
     Action.NEEDS_KEY: "skipped: the ring has no usable key for it",
     Action.PICKLE: "skipped: a pickle is never sealed unopened",
     Action.OTHER_TYPE: "skipped: its type is not sealed unopened",
@@ -415,9 +416,7 @@ def _warn_of_scrub(path: Path) -> None:
 def scrub(
     run: Run,
     database: DatabaseArgument = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Scrub; without it, only show what that takes.")
-    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Scrub; else only show what that takes.")] = False,
 ) -> None:
     """Clear old contents out of a SQLite file and its log.
 
@@ -510,13 +509,13 @@ def rebind(
     index_field: Annotated[
         list[str] | None, each_option("--index-field", "NAME", "A field of items that is searched by token.")
     ] = None,
+    items: Annotated[
+        bool | None,
+        typer.Option("--items/--no-items", help="Only items of LangGraph's Store, or all but these."),
+    ] = None,
     thread: Annotated[
         str | None,
-        id_option(
-            "--thread",
-            "ID",
-            "Only this thread, and no items: its id in the database, which may be a pseudonym.",
-        ),
+        id_option("--thread", "ID", "Only this thread, and no item: its id in the database, or pseudonym."),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,
@@ -533,15 +532,16 @@ def rebind(
 ) -> None:
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
 
-    First start every agent with SealedSaver(..., unbound="allow"): others refuse rows that are bound, or rows
-    that are not. For items of LangGraph's Store it is SealedStore: a store that is not wrapped takes what is
-    sealed for a value.
+    First start every agent with SealedSaver(..., unbound="allow"), and with SealedStore for items: others
+    refuse rows that are bound, or that are not. A store that is not wrapped takes what is sealed for a value.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
+    if items and thread is not None:
+        raise typer.BadParameter("items belong to no thread", param_hint="--items")
     require_storable(named, thread)
     options = RebindOptions(
         allow_plaintext=allow_plaintext,
@@ -559,6 +559,7 @@ def rebind(
         visible=Visible(frozenset(plain_metadata or ()), frozenset(index or ())),
         fields=Visible(frozenset(plain_field or ()), frozenset(index_field or ())),
         thread_id=thread,
+        items=items,
     )
     run.asks(
         allow_plaintext=allow_plaintext,
@@ -568,6 +569,7 @@ def rebind(
         unbind=unbind,
         allow_thread_store=allow_thread_store,
         thread=thread,
+        items=items,
         plain_metadata=sorted(options.visible.plain),
         index=sorted(options.visible.indexed),
         plain_field=sorted(options.fields.plain),
@@ -575,7 +577,7 @@ def rebind(
     )
     # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(run), suite, follow=False)
-    if unbind and not allow_thread_store and find_threads(None, cipher.ring.path) is not None:
+    if unbind and not (allow_thread_store or items) and find_threads(None, cipher.ring.path) is not None:
         raise remembered()
     Binder(cipher, options.visible, options.fields)  # which refuses names, and a ring without an index key
     change = Change(
