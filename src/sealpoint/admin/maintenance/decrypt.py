@@ -31,7 +31,7 @@ from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Progress
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys.lock import holding, is_held
-from sealpoint.admin.maintenance.items import format_item, read_item
+from sealpoint.admin.maintenance.items import format_item, name_of, read_item
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import has_frame
 from sealpoint.crypto import RingCipher
@@ -216,6 +216,13 @@ class Copy:
             self._ids[cell.where.names["thread_id"]] = str(parts.header["thread"])
         return parts
 
+    def item(self, cell: Cell, parts: Parts, *, allow_nul: bool = False) -> dict[str, str]:
+        """Return an item as LangGraph's Store has it: its name in place of a pseudonym, and its JSON."""
+        value, name = read_item(cell, parts, self._tokens), parts.name or name_of(cell)
+        require_unframed(value)
+        text = format_item(value, allow_nul=allow_nul)
+        return {"prefix": ".".join(name.namespace), "key": name.key, "value": text}
+
     def require_id(self, column: str) -> str:
         """Return the id of a thread in the copy: its own in place of a pseudonym."""
         thread_id = self._ids.get(column, column)
@@ -292,14 +299,8 @@ class _FileCopy(Copy):
         parts, row = self.parts(cell), {**cell.where.names, **cell.where.beside}
         if cell.is_item:
             del row["fields"]
-            value = read_item(cell, parts, self._tokens)
-            require_unframed(value)
-            if parts.name is not None:
-                row |= {"prefix": ".".join(parts.name.namespace), "key": parts.name.key}
-            return {
-                **row,
-                "value": format_item(value, allow_nul=True).encode(),
-            }  # a BLOB, as LangGraph stores
+            item = self.item(cell, parts, allow_nul=True)
+            return {**row, **item, "value": item["value"].encode()}  # a BLOB, as LangGraph stores
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
             row["metadata"] = encode_metadata(parts.header["metadata"])
