@@ -26,6 +26,7 @@ from sealpoint.base.sealing import arequire_sealing, require_sealing
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError
 from sealpoint.langgraph.cache import SealedCache
+from sealpoint.langgraph.store import SealedStore
 from sealpoint.serde.encrypted import PlaintextPolicy
 from sealpoint.sqlite import aio
 from sealpoint.threadpool import shared
@@ -41,6 +42,7 @@ __all__ = [
     "JsonPlusSerializer",
     "SealedCache",
     "SealedSaver",
+    "SealedStore",
     "SqliteSaver",
     "arequire_sealing",
     "encryption",
@@ -79,6 +81,7 @@ class SealedSaver(sealed.SealedSaver, _LangGraphSaver[Any]):  # type: ignore[mis
 
 SealedCache.__module__ = __name__
 SealedSaver.__doc__ = sealed.SealedSaver.__doc__  # what `help` is asked for
+SealedStore.__module__ = __name__
 
 
 def encryption(

@@ -544,7 +544,7 @@ _CLASSES: Final[dict[str, type[Rows]]] = {
 
 def layout_of(saver: Any, layout: str) -> type[Rows]:
     """Return the layout of a saver: by its class if ``layout`` is ``auto``, or by that name."""
-    _require_saver(saver)
+    require_instance(saver, "saver", ("get_tuple", "aget_tuple"), "SealedSaver(SqliteSaver(connection), ...)")
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
     if any("Shallow" in name for name in names):
         raise ConfigError(
@@ -581,18 +581,21 @@ def require_ring(serde: object) -> KeyRing:
     return serde.cipher.ring
 
 
-def _require_saver(saver: Any) -> None:
-    """Refuse what a first program often has in place of a saver, each with the line to write."""
-    if isinstance(saver, type):
-        problem = f"{saver.__name__} is a class, not a saver"
-    elif hasattr(saver, "get_tuple") or hasattr(saver, "aget_tuple"):
+def require_instance(wrapped: Any, kind: str, methods: Sequence[str], example: str) -> None:
+    """Refuse what a first program often has in place of a saver, each with the line to write.
+
+    ``kind`` is what is wanted, which has one of the methods, and ``example`` wraps one.
+    """
+    if isinstance(wrapped, type):
+        problem = f"{wrapped.__name__} is a class, not a {kind}"
+    elif any(hasattr(wrapped, name) for name in methods):
         return
-    elif type(saver).__module__ == "contextlib":
-        entered = "with" if isinstance(saver, AbstractContextManager) else "async with"
+    elif type(wrapped).__module__ == "contextlib":
+        entered = "with" if isinstance(wrapped, AbstractContextManager) else "async with"
         raise ConfigError(
-            "the saver is a context manager, as `from_conn_string` returns it, and has not been entered",
-            hint=f"enter it first: {entered} ... as saver: SealedSaver(saver, ...)",
+            f"the {kind} is a context manager, as `from_conn_string` returns it, and has not been entered",
+            hint=f"enter it first: {entered} ... as {kind}: {example.partition('(')[0]}({kind}, ...)",
         )
     else:
-        problem = f"{type(saver).__name__} is not a saver"
-    raise ConfigError(problem, hint="wrap a saver: SealedSaver(SqliteSaver(connection), ...)")
+        problem = f"{type(wrapped).__name__} is not a {kind}"
+    raise ConfigError(problem, hint=f"wrap a {kind}: {example}")
