@@ -402,3 +402,23 @@ def test_a_store_can_be_left_or_changed_alone(run: Run, path: Path, keys: Path) 
     assert not any(KEY in each for each in stored(path))
     assert run("verify", path, *PLAIN, "--json").document["bound"] == VALUES
     assert run("rebind", path, "--items", "--thread", "t").code == Exit.USAGE
+
+
+def test_a_decrypted_copy_says_what_it_lacks(run: Run, path: Path, keys: Path, tmp_path: Path) -> None:
+    """Embeddings; the rest LangGraph's own store reads."""
+    before, out = stored(path), tmp_path / "out.db"
+    assert run("rebind", path, "--apply", *PLAIN).code == Exit.DONE
+    ended = run("decrypt", path, "--out", out)
+    assert (ended.code, "embeddings" in ended.out) == (Exit.DONE, False)
+    assert stored(out) == before
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VECTOR_MIGRATIONS[0])
+    out.unlink()
+    ended = run("decrypt", path, "--out", out)
+    assert f"{ITEMS} values were decrypted" in ended.out
+    assert "embeddings were not copied" in ended.out
+    put(path, keys, "bytes", {"a": b"bytes"})
+    out.unlink()
+    ended = run("decrypt", path, "--out", out)
+    assert (ended.code, out.exists()) == (Exit.UNOPENED, False)
+    assert "no form in JSON" in ended.out + ended.err

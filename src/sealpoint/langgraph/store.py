@@ -9,6 +9,7 @@ Where the results differ from those of the wrapped store alone:
   have refused or changed them.
 - Fields that are not plain are compared as `InMemoryStore` does; see `sealpoint.sealed.conditions`. A token
   tells true from 1, as Postgres does, and never stands for a missing field.
+- Each result is a new object: what a caller changes in one does not change an `InMemoryStore`.
 - A filter with a query finds all that match, also beyond those among which the wrapped store searches.
 - With pseudonyms, pages of namespaces come in the order of pseudonyms, and a namespace without an item, which
   `InMemoryStore` lists, has no name.
@@ -17,7 +18,7 @@ Where the results differ from those of the wrapped store alone:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Literal, Self
 
 from langgraph.store.base import (
@@ -47,6 +48,7 @@ from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps, areply, reply
+from sealpoint.sealed.tables import checked, tables_of_store
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
 
@@ -93,6 +95,11 @@ class _Batched(AsyncBatchedBaseStore):
         return await type(self.inner).__aexit__(self.inner, *raised)
 
 
+@cache
+def _batched(kind: Any) -> Any:
+    return type(kind.__name__, (kind, _Batched), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
 class SealedStore(BaseStore):
     """A store that seals items, each bound to its namespace and key, and stores them in another.
 
@@ -108,10 +115,7 @@ class SealedStore(BaseStore):
 
     def __new__(cls, store: Any = None, **_: Any) -> Self:
         """Create an object of a class that collects operations into batches, if that of ``store`` does."""
-        kind: Any = cls
-        if isinstance(store, AsyncBatchedBaseStore):
-            kind = type(cls.__name__, (cls, _Batched), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-        made: Self = super().__new__(kind)
+        made: Self = super().__new__(_batched(cls) if isinstance(store, AsyncBatchedBaseStore) else cls)
         reset_in_child(made)
         return made
 
@@ -177,6 +181,7 @@ class SealedStore(BaseStore):
             self._require_reads_plain()
         self._paths: Any = config.get("__tokenized_fields") or [("$", "$")] if config else None
         self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
+        self._tables = tables_of_store(store, allow_schema=allow_schema)
         self._is_ordered = any(base.__module__.startswith(_ORDERED) for base in type(store).__mro__)
         super().__init__()
         self.inner = store
@@ -215,7 +220,8 @@ class SealedStore(BaseStore):
         """Return what only the wrapped store has, such as ``setup`` and ``sweep_ttl``."""
         if name.startswith("_") or name == "inner":
             raise AttributeError(name)
-        return getattr(self.inner, name)
+        found = getattr(self.inner, name)
+        return checked(self._tables, found, self.inner) if name == "setup" and self._tables else found
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations: first what reads, then what writes; of two writes to a key the last one.
@@ -226,10 +232,13 @@ class SealedStore(BaseStore):
         Raises:
             InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
             ConfigError: If a value has the field ``__sealpoint__``, or a filter an unknown operator.
+            SchemaError: If the store's tables have what LangGraph does not give them.
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.
         """
         try:
+            if self._tables is not None:
+                self._tables.require(self.inner)
             return run(self._batch([*ops]), partial(reply, self.inner))
         except SealpointError as error:
             self.serde.tally.refuse(error)
@@ -238,6 +247,8 @@ class SealedStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
         try:
+            if self._tables is not None:
+                await self._tables.arequire(self.inner)
             return await arun(self._batch([*ops]), partial(areply, self.inner))
         except SealpointError as error:
             self.serde.tally.refuse(error)
@@ -317,14 +328,11 @@ class SealedStore(BaseStore):
     def _opened(self, found: Item, stored: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
         name, value = self._items.open(stored or ItemName(tuple(found.namespace), found.key), found.value)
-        more = {"score": found.score} if isinstance(found, SearchItem) else {}
-        return type(found)(
-            value=value,
-            key=name.key,
-            namespace=name.namespace,
-            created_at=found.created_at,
-            updated_at=found.updated_at,
-            **more,
+        times = found.created_at, found.updated_at
+        if isinstance(found, SearchItem):
+            return SearchItem(name.namespace, name.key, value, *times, found.score)
+        return Item(
+            value=value, key=name.key, namespace=name.namespace, created_at=times[0], updated_at=times[1]
         )
 
     def _stored_search(self, op: SearchOp, conditions: Conditions) -> SearchOp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from sealpoint.errors import ConfigError, excerpt
@@ -17,6 +17,8 @@ from sealpoint.sealed.items import Items
 # Other names are paths on some stores, and are compared here
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
+_SEQUENCES: Final = (list, tuple)
+_EQUALITY: Final = ("$eq", "$ne")
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
@@ -56,6 +58,9 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
     """Divide the filter of a search.
 
     During a migration the wrapped store applies nothing: items lack fields that became readable later.
+
+    Raises:
+        ConfigError: If an operator is unknown; the wrapped store raises an error of its own.
     """
     stored, own, again = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for name, condition in wanted.items():
@@ -69,6 +74,8 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
             (again if is_one else own)[name] = condition
         else:
             own[name] = condition
+    for condition in own.values():
+        _require_known(condition)
     return Conditions(stored, own, again)
 
 
@@ -97,60 +104,72 @@ def matches(found: Any, condition: Any) -> bool:
     """Whether a field meets a condition, as `InMemoryStore` compares.
 
     Numbers are ordered as numbers, texts as texts, and a number is compared with a text that says one. What
-    has no order is not found, where `InMemoryStore` raises an error.
-
-    Raises:
-        ConfigError: If an operator is unknown.
+    has no order is not found, where `InMemoryStore` raises an error. A mapping without operators is a
+    condition on each of its fields. Lists and tuples are equal.
     """
-    return all(_applies(found, name, wanted) for name, wanted in _operators(condition))
+    if _is_operators(condition):
+        return all(_applies(found, name, wanted) for name, wanted in condition.items())
+    if isinstance(condition, Mapping):
+        return isinstance(found, Mapping) and all(
+            matches(found.get(name), wanted) for name, wanted in condition.items()
+        )
+    if isinstance(condition, _SEQUENCES):
+        return _is_paired(found, condition) and all(map(matches, found, condition))
+    return bool(found == condition)
 
 
 def _is_operators(condition: Any) -> bool:
     return isinstance(condition, Mapping) and any(str(name).startswith("$") for name in condition)
 
 
-def _operators(condition: Any) -> Iterator[tuple[str, Any]]:
-    yield from condition.items() if _is_operators(condition) else (("$eq", condition),)
+def _is_paired(found: Any, wanted: Any) -> bool:
+    return isinstance(found, _SEQUENCES) and len(found) == len(wanted)
+
+
+def _require_known(condition: Any) -> None:
+    """Refuse an unknown operator, before any item is opened."""
+    if _is_operators(condition):
+        for name in condition:
+            if name not in _EQUALITY and name not in _ORDERS:
+                raise ConfigError(
+                    f"a filter has the operator {excerpt(str(name))}",
+                    hint=f"the operators are {', '.join((*_EQUALITY, *_ORDERS))}",
+                )
+    elif isinstance(condition, Mapping):
+        for each in condition.values():
+            _require_known(each)
+    elif isinstance(condition, _SEQUENCES):
+        for each in condition:
+            _require_known(each)
 
 
 def _applies(found: Any, name: str, wanted: Any) -> bool:
-    if name == "$eq":
-        return _is_equal(found, wanted)
-    if name == "$ne":
-        return not _is_equal(found, wanted)
-    if name not in _ORDERS:
-        raise ConfigError(
-            f"a filter has the operator {excerpt(str(name))}",
-            hint=f"the operators are {', '.join(('$eq', '$ne', *_ORDERS))}",
-        )
+    if name in _EQUALITY:
+        return _is_equal(found, wanted) is (name == "$eq")
+    compare = _ORDERS[name]
     try:
-        return bool(_ORDERS[name](found, wanted))
+        return bool(compare(found, wanted))
     except TypeError:
         pass
     try:
-        return bool(_ORDERS[name](float(found), float(wanted)))
+        return bool(compare(float(found), float(wanted)))
     except (TypeError, ValueError, OverflowError):
         return False
 
 
 def _is_equal(found: Any, wanted: Any) -> bool:
-    """Whether a field is what is wanted: of a mapping, at least that; tuples and lists are equal."""
-    if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(
-            matches(found.get(name), each) for name, each in wanted.items()
-        )
-    if isinstance(wanted, list | tuple):
-        return (
-            isinstance(found, list | tuple) and len(found) == len(wanted) and all(map(matches, found, wanted))
-        )
+    if isinstance(wanted, _SEQUENCES):
+        return _is_paired(found, wanted) and all(map(_is_equal, found, wanted))
     return bool(found == wanted)
 
 
 def _is_refuted(found: Any, condition: Any) -> bool:
     """Whether no store would have found a field by what was sealed, by its equality."""
+    if not _is_operators(condition):
+        return not matches(found, condition)
     return any(
         not _is_equal(found, wanted)
         if name == "$eq"
         else name == "$ne" and type(found) is type(wanted) and _is_equal(found, wanted)
-        for name, wanted in _operators(condition)
+        for name, wanted in condition.items()
     )

@@ -184,7 +184,10 @@ def pseudonym_of(name: ItemName, tokens: Tokens) -> ItemName:
 
 def row_of(namespace: Sequence[str], key: str) -> Any:
     """Return the packed row of an item, from its name in the database."""
-    return _row(".".join(namespace), key)
+    try:
+        return _row(".".join(namespace), key)
+    except TypeError:
+        raise RowError("the name of an item is not text") from None
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:

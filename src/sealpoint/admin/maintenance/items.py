@@ -36,12 +36,15 @@ def parse_item(text: str | bytes) -> dict[str, Any]:
     return value
 
 
-def format_item(value: Mapping[str, Any]) -> str:
-    """Return the JSON of a value of `read_value`, or of a sealed one, if it reads back as the same."""
+def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:
+    """Return the JSON of a value of `read_value`, or of a sealed one, if it reads back as the same.
+
+    NUL characters, which Postgres does not store, are refused unless they are allowed.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        # Postgres stores no NUL characters. Without the escapes of backslashes, each begins another escape.
-        if parse_item(text) == value and "\\u0000" not in text.replace("\\\\", ""):
+        # Without the escapes of backslashes, each begins another escape.
+        if parse_item(text) == value and (allow_nul or "\\u0000" not in text.replace("\\\\", "")):
             return text
     except (TypeError, ValueError, RecursionError, SerdeError):
         pass

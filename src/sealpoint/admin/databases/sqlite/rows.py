@@ -106,10 +106,9 @@ class SqliteRows(CheckedFile):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """The tables that a saver creates and the file lacks; likewise the one of a Store."""
-        saver, store = map(self._present.intersection, (schema.SAVER, schema.STORE))
-        wanted = (*(schema.SAVER if saver else ()), *(("store",) if store else ()))
-        return tuple(name for name in wanted if name not in self._present)
+        """Which of the two tables of a saver the file lacks; a file of a Store alone lacks none."""
+        found = self._present.intersection(schema.SAVER)
+        return tuple(sorted(set(schema.SAVER) - found)) if found else ()
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
