@@ -368,7 +368,7 @@ class SealedStore(BaseStore):
             else:
                 offset, size = offset + len(page), min(2 * size, _LAST_PAGE) if page else 2 * size
         results = [*met.values()][op.offset : end]
-        if results and op.refresh_ttl and self.supports_ttl:
+        if results and op.refresh_ttl and (self.supports_ttl or self.ttl_config):
             names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
             yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name in names],))
         return results
