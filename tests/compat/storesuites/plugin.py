@@ -79,7 +79,7 @@ def wrapped(kind: Any) -> Any:
 def _patch() -> None:
     loadable = vector_connections()
     connect = sqlite3.connect
-    sqlite3.connect = lambda *args, **more: connect(*args, **{"factory": loadable, **more})  # type: ignore[assignment]
+    sqlite3.connect = lambda *args, **more: connect(*args, **{"factory": loadable, **more})
     if os.environ["SEALPOINT_FORM"] == "plain":
         return
     modules = (
@@ -87,7 +87,13 @@ def _patch() -> None:
         langgraph.store.postgres,
     )
     for module in modules:
-        for name in ("InMemoryStore", "SqliteStore", "AsyncSqliteStore", "PostgresStore", "AsyncPostgresStore"):
+        for name in (
+            "InMemoryStore",
+            "SqliteStore",
+            "AsyncSqliteStore",
+            "PostgresStore",
+            "AsyncPostgresStore",
+        ):
             if hasattr(module, name):
                 setattr(module, name, wrapped(getattr(module, name)))
 
