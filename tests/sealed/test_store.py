@@ -499,3 +499,37 @@ def test_a_connection_without_tables_raises_the_error_of_the_store() -> None:
     with pytest.raises(sqlite3.OperationalError):
         store.put(NS, "k", VALUE)
     store.inner.conn.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("AsyncSqliteStore", "aput"),  # a batch that is cancelled breaks it, also bare
+        ("AsyncPostgresStore", "aput"),
+        ("AsyncPostgresStore", "abatch"),
+        ("AsyncPostgresStore, pool", "abatch"),
+    ],
+)
+def test_a_store_works_on_after_calls_were_cancelled(name: str, method: str, place: Any) -> None:
+    with opened(name, place(STORES[name].kind)) as (store,):
+        sealed = store.sealed(**FORMS["fields"]).store
+
+        def call(n: int) -> Any:
+            value = {**VALUE, "n": n}
+            if method == "aput":
+                return sealed.aput(NS, f"k{n}", value)
+            return sealed.abatch([PutOp(NS, f"k{n}", value), SearchOp(NS, {"n": n}), GetOp(NS, "k1")])
+
+        async def cancelled() -> list[Any]:
+            for n in range(20):
+                task = asyncio.ensure_future(call(n))
+                for _ in range(n):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            await call(20)
+            return list(await sealed.asearch(NS, filter={"user": "u1"}, limit=100))
+
+        found = {each.key: each.value["n"] for each in store.runner.run(cancelled())}
+        assert found["k20"] == 20
+        assert all(key == f"k{n}" for key, n in found.items())
