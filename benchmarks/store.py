@@ -1,7 +1,7 @@
-"""SealedStore's methods on SQLite and Postgres, against the same store alone; and what a filter holds in memory.
+"""SealedStore on SQLite and Postgres, against the same store alone; and what a filter holds in memory.
 
-The items have 360 bytes of JSON. ``searchable`` has a plain field, an indexed field and pseudonyms. The filter is
-by the indexed field; without it, SealedStore opens and compares all items of the namespace.
+Items have 360 bytes of JSON. ``searchable`` has a plain field, an indexed field and pseudonyms. The filter
+is by the indexed field; without it, SealedStore opens and compares all items of the namespace.
 """
 
 from __future__ import annotations

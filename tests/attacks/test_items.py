@@ -260,8 +260,7 @@ ATTACKS: Final[dict[str, tuple[str, Callable[[Scene], None]]]] = {
     "older value put back": ("ooohooohhm", lambda scene: scene.rows.write(scene.stored[X], scene.older)),
 }
 
-# There a text keeps the last of two fields, a filter tells true from 1, and the store itself fails on what is no
-# object.
+# Of two fields the last one is kept, a filter tells true from 1, and the store fails on what is no object.
 ON_POSTGRES: Final = {
     "plain field twice": "hhhhhhhhhh",
     "token that is true": "rrrhrrmhhr",
