@@ -105,7 +105,9 @@ def init(
     listed = str(allowlist) if allowed else None
     # In a name with line breaks a line may stand that runs.
     has_rights = not found.is_file and found.schema.isprintable()
-    rights = "" if not has_rights else grants(found.schema, rebinds=found.kind is not None)
+    scopes = [part["scope"] for part in found.parts]
+    tables = [name for scope in scopes for name in (*scope["read"], *scope["not_read"])]
+    rights = grants(found.schema, tables, rebinds=found.kind is not None) if has_rights else ""
     members = {
         "ring_file": str(file),
         "is_new_ring": ring is None,
