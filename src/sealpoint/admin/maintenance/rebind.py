@@ -433,7 +433,13 @@ class RebindJob(Job):
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         options = replace(self._options, allow_thread_store=True)
-        return rebind(self._rows, self._cipher, options, before_change)
+
+        def add(cell: Cell) -> None:
+            # A fragment of an item may be of a field that stays readable.
+            if before_change is not None and not (cell.is_plain_item and options.fields.plain):
+                before_change(cell)
+
+        return rebind(self._rows, self._cipher, options, add)
 
     def _rotate(self) -> None:
         super()._rotate()

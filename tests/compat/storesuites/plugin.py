@@ -1,0 +1,95 @@
+"""A plugin of pytest for LangGraph's suites: their stores are wrapped in SealedStore, in one of the forms.
+
+The process runs in the folder of a suite, whose package is called ``tests``, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import langgraph.store.memory
+import langgraph.store.postgres
+import langgraph.store.sqlite
+import langgraph.store.sqlite.aio
+from vectors import vector_connections  # type: ignore[import-not-found]
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.langgraph import EncryptedSerializer, SealedStore
+
+FIELDS: Final = (
+    *("score", "color", "access", "value", "price", "data", "author", "x"),
+    *("tags", "tag", "even", "active", "title", "id", "text", "category"),
+)
+FORMS: Final[dict[str, dict[str, Any]]] = {
+    "plain": {},
+    "open": {"vectors": "open"},
+    "all": {"vectors": "open", "pseudonyms": True, "indexed_fields": FIELDS},
+}
+RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32, 64)))
+
+
+def wrapped(kind: Any) -> Any:
+    """A class that is made like one of LangGraph's, and is a SealedStore around it."""
+    options = FORMS[os.environ["SEALPOINT_FORM"]]
+    if "Postgres" in kind.__name__:  # their fixtures give the table another column
+        options = {**options, "allow_schema": True}
+
+    class Wrapped(SealedStore):
+        def __new__(cls, *args: Any, **keywords: Any) -> Any:
+            return wrap(kind(*args, **keywords))
+
+        @classmethod
+        def from_conn_string(cls, *args: Any, **keywords: Any) -> Any:
+            found = kind.from_conn_string(*args, **keywords)
+            return entered(found) if hasattr(found, "__enter__") else aentered(found)
+
+    class Sealed(SealedStore):
+        @property
+        def MIGRATIONS(self) -> Any:  # noqa: N802 -- LangGraph's name, which fixtures set
+            return self.inner.MIGRATIONS
+
+        @MIGRATIONS.setter
+        def MIGRATIONS(self, value: Any) -> None:  # noqa: N802
+            self.inner.MIGRATIONS = value
+
+        @property
+        def _cursor(self) -> Any:
+            return self.inner._cursor
+
+    def wrap(store: Any) -> Any:
+        return Sealed(store, serde=EncryptedSerializer(RingCipher(RING)), **options)
+
+    @contextmanager
+    def entered(manager: Any) -> Any:
+        with manager as store:
+            yield wrap(store)
+
+    @asynccontextmanager
+    async def aentered(manager: Any) -> Any:
+        async with manager as store:
+            yield wrap(store)
+
+    Wrapped.__name__ = kind.__name__
+    return Wrapped
+
+
+def _patch() -> None:
+    loadable = vector_connections()
+    connect = sqlite3.connect
+    sqlite3.connect = lambda *args, **more: connect(*args, **{"factory": loadable, **more})  # type: ignore[assignment]
+    if os.environ["SEALPOINT_FORM"] == "plain":
+        return
+    modules = (
+        *(langgraph.store.memory, langgraph.store.sqlite, langgraph.store.sqlite.aio),
+        langgraph.store.postgres,
+    )
+    for module in modules:
+        for name in ("InMemoryStore", "SqliteStore", "AsyncSqliteStore", "PostgresStore", "AsyncPostgresStore"):
+            if hasattr(module, name):
+                setattr(module, name, wrapped(getattr(module, name)))
+
+
+_patch()
