@@ -47,7 +47,7 @@ class Conditions(NamedTuple):
         damaged index, may lead it to another item. So equality (``$eq``, ``$ne`` and a value alone) is
         compared again with what was sealed. The four orders are not: stores compare text with numbers in
         ways of their own, and none could be refuted for certain. Who can write to the database may add an
-        item to such a search, or hide one from any, but never change what it says.
+        item to such a search, hide one from any, or have a page begin too early, but not change an item.
         """
         return all(matches(field_of(value, name), wanted) for name, wanted in self.own.items()) and not any(
             _is_refuted(field_of(value, name), wanted) for name, wanted in self.again.items()

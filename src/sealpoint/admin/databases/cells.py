@@ -272,7 +272,9 @@ class Opener(NamedTuple):
         if is_sealed(cell.tag) or not isinstance(cell.tag, str):
             return self.cipher.open(cell.tag, cell.value, row=cell.row)
         if not self.allow_plaintext:
-            hint = _READ_FIRST if cell.tag == PICKLE else _SEAL_ITEM if cell.is_item else _SEAL
+            if cell.is_item:
+                raise PlaintextError("the item is not sealed", hint=_SEAL_ITEM)
+            hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
             raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
         return Opened(cell.tag, cell.value, authenticated=False, key_id=None)
 

@@ -170,6 +170,8 @@ class SqliteRows(CheckedFile):
         return [TagCount(table, tag, rows, int(size)) for tag, rows, size in found]
 
     def _count_items(self, column: Column) -> list[TagCount]:
+        # Refuses rows that share pages: each query below reads fewer bytes than the file has.
+        self._tally(column.table, "NULL", column.name)
         rows, sizes = Counter[Any](), Counter[Any]()
         for page in pages(self, column):
             rows.update(cell.tag for cell in page.cells)
