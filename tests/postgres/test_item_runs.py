@@ -14,12 +14,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.databases.cells import ITEMS, Selection
+from sealpoint.admin.databases.cells import ITEMS, Selection, parse_item
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch
-from sealpoint.admin.maintenance.items import parse_item
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.errors import DatabaseCorruptError, DecodeError, MaintenanceError, RowError, SealpointError
