@@ -204,6 +204,24 @@ def test_a_plain_item_is_replaced_as_a_whole_row_only(store: PostgresRows, store
     assert items(store_url)["p", "1"] == (json.loads(document), before["p", "1"][1])
 
 
+def test_a_whole_item_that_is_not_what_was_read_is_not_overwritten(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_items(store_url, [sealed(1), ("p", "1", "{}")])
+    before = items(store_url)
+    with closing(PostgresWholeRows(store_url, writable=True)) as whole:
+        read = whole._fetch
+
+        def stale(*arguments: Any) -> list[Cell]:
+            beside = {"value": '{"a": 1}'}
+            return [cell._replace(where=cell.where._replace(beside=beside)) for cell in read(*arguments)]
+
+        monkeypatch.setattr(whole, "_fetch", stale)
+        done = whole.rewrite(ITEMS, None, lambda cell: Replacement(None, None, document="{}"))
+    assert (done.seen, done.changed, done.raced) == (2, 0, 2)
+    assert items(store_url) == before
+
+
 def test_rows_that_others_have_locked_are_skipped(store: PostgresRows, store_url: str) -> None:
     put_items(store_url, [*map(sealed, range(4))])
     with psycopg.connect(store_url) as writer:
