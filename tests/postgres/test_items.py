@@ -77,6 +77,24 @@ def test_a_database_with_a_store_alone_has_items_alone(store: PostgresRows) -> N
     assert [table for table in store.tables() if table.is_read] == [Table("store", True)]
 
 
+def test_tables_that_were_there_are_missed(url: str) -> None:
+    """Else a database would be in order while they have another name."""
+    make_store(url)
+    for gone, missing in {
+        "ALTER TABLE store RENAME TO away": ("store",),
+        "ALTER TABLE away RENAME value TO v; ALTER TABLE away RENAME TO store": ("store",),
+        "ALTER TABLE store RENAME v TO value; DROP TABLE checkpoints, checkpoint_blobs, checkpoint_writes": (
+            "checkpoint_blobs",
+            "checkpoint_writes",
+            "checkpoints",
+        ),
+        "DROP TABLE checkpoint_migrations": (),
+    }.items():
+        alter(url, gone)
+        with closing(PostgresRows(url)) as store:
+            assert store.missing_tables == missing
+
+
 def test_items_are_the_last_column(url: str) -> None:
     make_store(url)
     with closing(PostgresRows(url)) as store:
