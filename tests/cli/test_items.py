@@ -422,3 +422,20 @@ def test_a_decrypted_copy_says_what_it_lacks(run: Run, path: Path, keys: Path, t
     ended = run("decrypt", path, "--out", out)
     assert (ended.code, out.exists()) == (Exit.UNOPENED, False)
     assert "no form in JSON" in ended.out + ended.err
+
+
+def answers(run: Run, path: Path) -> dict[str, str]:
+    return {each["id"]: each["verdict"] for each in run("report", path, "--json").document["questions"]}
+
+
+def test_a_report_knows_items(run: Run, path: Path, keys: Path) -> None:
+    found = answers(run, path)
+    assert (found["opens"], found["sealed"], found["active-key"]) == ("refuted",) * 3
+    run("rebind", path, "--apply", *PLAIN)
+    found = answers(run, path)
+    assert [found[question] for question in ("opens", "sealed", "active-key", "bound")] == ["shown"] * 4
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VECTOR_MIGRATIONS[0])
+    assert answers(run, path)["sealed"] == "refuted"
+    change(path, "UPDATE store SET value = json_set(value, '$.more', 1) WHERE key = 'item-1'")
+    assert answers(run, path)["opens"] == "refuted"

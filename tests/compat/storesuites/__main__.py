@@ -2,9 +2,9 @@
 
     python -m tests.compat.storesuites [FORM ...]
 
-Downloads the source packages of the installed versions, and two plugins of pytest, into a temporary folder; with
-$SEALPOINT_SUITES that is the folder, and what is there is not downloaded again. Ends with 1 if a test fails that
-`DEVIATIONS` does not name, or none of those fails that it names.
+Downloads the source packages of the installed versions, and plugins of pytest, into a temporary folder; with
+$SEALPOINT_SUITES that is the folder, and what is there is not downloaded again. Ends with 1 if a test fails
+that `DEVIATIONS` does not name, or none fails that it names.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def fetch(folder: Path) -> None:
         if not (folder / package).is_dir():
             wanted = f"{package}=={version(package)}"
             subprocess.run(
-                [*PIP, "download", "--no-deps", "--no-binary", ":all:", "--dest", str(folder), wanted], check=True
+                [*PIP, "download", "--no-deps", "--no-binary", ":all:", "--dest", str(folder), wanted],
+                check=True,
             )
             name = wanted.replace("==", "-").replace("-", "_", package.count("-"))
             with tarfile.open(folder / f"{name}.tar.gz") as archive:
@@ -54,7 +55,9 @@ def fetch(folder: Path) -> None:
             shutil.copytree(folder / "sources" / name / "tests", suite / "tests")
             shutil.copy(folder / "sources" / name / "pyproject.toml", suite)
     if not (folder / "plugins").is_dir():
-        subprocess.run([*PIP, "install", "--no-deps", "--target", str(folder / "plugins"), *PLUGINS], check=True)
+        subprocess.run(
+            [*PIP, "install", "--no-deps", "--target", str(folder / "plugins"), *PLUGINS], check=True
+        )
 
 
 def point(suite: Path, dsn: str) -> None:
@@ -64,8 +67,9 @@ def point(suite: Path, dsn: str) -> None:
     assert host is not None, dsn
     uri = f"postgresql://postgres@{quote(host[1], safe='')}/"
     text = place.read_text(encoding="utf-8")
-    text = re.sub(r'(?m)^DEFAULT_POSTGRES_URI = .*$', f'DEFAULT_POSTGRES_URI = "{uri}"', text)
-    place.write_text(re.sub(r'(?m)^DEFAULT_URI = .*$', f'DEFAULT_URI = "{uri}postgres"', text), encoding="utf-8")
+    for name, value in (("DEFAULT_POSTGRES_URI", uri), ("DEFAULT_URI", f"{uri}postgres")):
+        text = re.sub(f"(?m)^{name} = .*$", f'{name} = "{value}"', text)
+    place.write_text(text, encoding="utf-8")
 
 
 def run(folder: Path, package: str, form: str) -> tuple[int, set[str]]:
@@ -75,7 +79,18 @@ def run(folder: Path, package: str, form: str) -> tuple[int, set[str]]:
     paths = [str(folder / "plugins"), str(HERE), str(VECTORS)]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "plugin", "-p", "no:randomly", "-p", "no:cacheprovider"),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "plugin",
+                "-p",
+                "no:randomly",
+                "-p",
+                "no:cacheprovider",
+            ),
             *("-n", "2", "--dist", "loadfile", "--timeout", "120", "--junitxml", str(report)),
             *(f"tests/{name}" for name in SUITES[package]),
         ],
@@ -87,7 +102,7 @@ def run(folder: Path, package: str, form: str) -> tuple[int, set[str]]:
     )
     if not report.is_file():
         raise SystemExit(f"{package}, {form}: pytest ended with {done.returncode}: see {folder}")
-    cases = list(ElementTree.parse(report).iter("testcase"))
+    cases = list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 -- our own report
     failed = {
         f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
         for case in cases

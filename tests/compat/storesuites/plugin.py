@@ -32,54 +32,65 @@ RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=byte
 
 
 def wrapped(kind: Any) -> Any:
-    """A class that is made like one of LangGraph's, and is a SealedStore around it."""
+    """Return a class that is made like one of LangGraph's, and is a SealedStore around it."""
     options = FORMS[os.environ["SEALPOINT_FORM"]]
     if "Postgres" in kind.__name__:  # their fixtures give the table another column
         options = {**options, "allow_schema": True}
 
+    def seal(made: Any, store: Any) -> Any:
+        SealedStore.__init__(made, store, serde=EncryptedSerializer(RingCipher(RING)), **options)
+        return made
+
     class Wrapped(SealedStore):
         def __new__(cls, *args: Any, **keywords: Any) -> Any:
-            return wrap(kind(*args, **keywords))
+            store = kind(*args, **keywords)
+            made = super().__new__(cls, store)
+            made.__dict__["given"] = store
+            return made
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            seal(self, self.__dict__.pop("given"))
 
         @classmethod
         def from_conn_string(cls, *args: Any, **keywords: Any) -> Any:
+            def wrap(store: Any) -> Any:
+                return seal(SealedStore.__new__(cls, store), store)
+
             found = kind.from_conn_string(*args, **keywords)
-            return entered(found) if hasattr(found, "__enter__") else aentered(found)
-
-    class Sealed(SealedStore):
-        @property
-        def MIGRATIONS(self) -> Any:  # noqa: N802 -- LangGraph's name, which fixtures set
-            return self.inner.MIGRATIONS
-
-        @MIGRATIONS.setter
-        def MIGRATIONS(self, value: Any) -> None:  # noqa: N802
-            self.inner.MIGRATIONS = value
+            return entered(found, wrap) if hasattr(found, "__enter__") else aentered(found, wrap)
 
         @property
         def _cursor(self) -> Any:
             return self.inner._cursor
 
-    def wrap(store: Any) -> Any:
-        return Sealed(store, serde=EncryptedSerializer(RingCipher(RING)), **options)
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set an attribute; their fixtures set the migrations, which are the store's."""
+            setattr(self.inner, name, value) if name == "MIGRATIONS" else super().__setattr__(name, value)
 
-    @contextmanager
-    def entered(manager: Any) -> Any:
-        with manager as store:
-            yield wrap(store)
+    shared = {
+        name: getattr(kind, name) for name in ("MIGRATIONS", "VECTOR_MIGRATIONS") if hasattr(kind, name)
+    }
+    return type(kind.__name__, (Wrapped,), shared)
 
-    @asynccontextmanager
-    async def aentered(manager: Any) -> Any:
-        async with manager as store:
-            yield wrap(store)
 
-    Wrapped.__name__ = kind.__name__
-    return Wrapped
+@contextmanager
+def entered(manager: Any, wrap: Any) -> Any:
+    """Enter what ``from_conn_string`` returns."""
+    with manager as store:
+        yield wrap(store)
+
+
+@asynccontextmanager
+async def aentered(manager: Any, wrap: Any) -> Any:
+    """Async version of `entered`."""
+    async with manager as store:
+        yield wrap(store)
 
 
 def _patch() -> None:
     loadable = vector_connections()
     connect = sqlite3.connect
-    sqlite3.connect = lambda *args, **more: connect(*args, **{"factory": loadable, **more})  # type: ignore[assignment]
+    sqlite3.connect = lambda *args, **more: connect(*args, **{"factory": loadable, **more})
     if os.environ["SEALPOINT_FORM"] == "plain":
         return
     modules = (
@@ -87,7 +98,13 @@ def _patch() -> None:
         langgraph.store.postgres,
     )
     for module in modules:
-        for name in ("InMemoryStore", "SqliteStore", "AsyncSqliteStore", "PostgresStore", "AsyncPostgresStore"):
+        for name in (
+            "InMemoryStore",
+            "SqliteStore",
+            "AsyncSqliteStore",
+            "PostgresStore",
+            "AsyncPostgresStore",
+        ):
             if hasattr(module, name):
                 setattr(module, name, wrapped(getattr(module, name)))
 

@@ -11,7 +11,8 @@ from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.errors import DecodeError, RowError, SerdeError
 from sealpoint.sealed.items import pseudonym_of, require_same_fields
 from sealpoint.sealed.rows import ItemName, Parts
-from sealpoint.serde.inert import decode_inert
+from sealpoint.serde.catalogue import SAFE_TYPES
+from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
@@ -64,6 +65,16 @@ def read_value(cell: Cell, parts: Parts, limits: Limits = DEFAULT_LIMITS) -> Any
     return value
 
 
+def in_json(field: Any) -> Any:
+    """Return what is readable as it is stored in JSON: of an enumeration of texts or numbers the value."""
+    if isinstance(field, Inert):
+        is_enum = field.kind == "single" and isinstance(field.payload, str | int)
+        return field.payload if is_enum and (field.module, field.name) not in SAFE_TYPES else field
+    if isinstance(field, dict):
+        return {name: in_json(each) for name, each in field.items()}
+    return [*map(in_json, field)] if isinstance(field, list) else field
+
+
 def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
     """Return the value of an item, compared with what is readable beside it.
 
@@ -72,7 +83,8 @@ def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
     value: dict[str, Any] = read_value(cell, parts)
     beside = cell.where.beside
     if parts.is_bound:
-        require_same_fields(parse_item(beside.get("fields", beside.get("value"))), value, tokens)
+        found = parse_item(beside.get("fields", beside.get("value")))
+        require_same_fields(found, in_json(value), tokens)
     if parts.name and tokens.are_available and pseudonym_of(parts.name, tokens) != name_of(cell):
         raise RowError("the item was stored under another name")
     return value

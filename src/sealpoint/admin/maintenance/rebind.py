@@ -29,7 +29,7 @@ from sealpoint.admin.databases.rows import (
     RowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.items import format_item, name_of, parse_item, read_item
+from sealpoint.admin.maintenance.items import format_item, in_json, name_of, parse_item, read_item
 from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
@@ -171,7 +171,8 @@ class Binder:
         header = parts.header
         if cell.is_item:
             found = parse_item(beside["value"])
-            more = {**self._items.readable(read_item(cell, parts, self._rows.tokens)), **found}
+            value = in_json(read_item(cell, parts, self._rows.tokens))
+            more = {**self._items.readable(value), **found}
             return None if more == found else Replacement(None, None, document=format_item(more))
         if header is None:
             raise TypeError("only checkpoints have metadata")
@@ -346,7 +347,7 @@ def rebind(
     yield from run.events(asked(binder.bind), selection, before_change)
     if revised := options.revised:
         with store.narrowed(revised):
-            yield from run.events(binder.revise, bound)  # the sealed bytes stay
+            yield from run.events(asked(binder.revise), bound)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
