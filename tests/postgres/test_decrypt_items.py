@@ -90,6 +90,9 @@ def test_langgraphs_plain_store_reads_the_copy_and_goes_on(
     assert sorted(str(rest) for _, rest in _times(leading_to(store_url, out))) == before
     assert description(store_url, out) == description(store_url, schema_of(store_url))
     assert tables(leading_to(store_url, out)) == {"store", "store_migrations"}
+    with psycopg.connect(store_url) as connection:
+        both = f"SELECT v FROM store_migrations EXCEPT SELECT v FROM {out}.store_migrations"
+        assert not connection.execute(both.encode()).fetchall()
     with store_at(leading_to(store_url, out)) as store:
         store.setup()
         assert sorted(store.list_namespaces()) == [("a", "é"), ("b",)]
