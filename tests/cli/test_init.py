@@ -462,14 +462,17 @@ def test_a_plain_store_is_migrated_step_by_step(run: Run, has_saver: bool) -> No
     if has_saver:
         with closing(sqlite3.connect("state.db", check_same_thread=False)) as connection:
             talk(SqliteSaver(connection))
-    with SqliteStore.from_conn_string("state.db") as store:
+    with (
+        SqliteStore.from_conn_string("state.db") as store,
+        closing(sqlite3.connect("state.db")) as connection,
+    ):
         store.setup()
         store.put(("users",), "ada", {"allergy": "penicillin"})
         ended = run("init", "state.db", "--json")
         assert ended.code == Exit.DONE
         python = "\n".join(ended.document["python"])
         assert ("SealedSaver" in python) is has_saver
-        names: dict[str, Any] = {"store": store, "saver": SqliteSaver(sqlite3.connect("state.db"))}
+        names: dict[str, Any] = {"store": store, "saver": SqliteSaver(connection)}
         exec(python, names)  # noqa: S102 -- what our own command prints
         item = names["store"].get(("users",), "ada")
         assert item is not None
