@@ -28,6 +28,7 @@ SUBJECTS: Final = (
     "rotation",
     "imports",
     "size",
+    "store",
 )
 
 

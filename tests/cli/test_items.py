@@ -15,6 +15,9 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.base import VECTOR_MIGRATIONS
 
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.calls import cells_of
+from sealpoint.admin.maintenance.scrub import Traces
 from sealpoint.base.place import KEY
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.sealed.rows import ItemName
@@ -247,10 +250,29 @@ def test_a_scrub_finds_no_old_item(run: Run, path: Path, keys: Path) -> None:
     assert (done["scrubbed"]["fragments"], done["scrubbed"]["found"]) == (ITEMS, [])
     assert b"penicillin" not in path.read_bytes()
     run("keys", "promote", "k2", "--db", path)
-    old = [each[KEY]["value"] for each in stored(path)]
     done = run("rotate", path, "--apply", "--scrub", "--json").document
     assert (done["scrubbed"]["fragments"], done["scrubbed"]["found"]) == (ITEMS, [])
-    assert not any(value[8:40].encode() in path.read_bytes() for value in old)
+
+
+def test_a_scrub_looks_for_items_as_they_stand_in_the_file(path: Path, keys: Path) -> None:
+    put(path, keys, "sealed", VALUE)
+    traces = Traces()
+    with closing(SqliteRows(path)) as rows:
+        for cell in cells_of(rows, rows.columns):
+            traces.add(cell)
+    assert len(traces.fragments) == ITEMS + 1
+    content = path.read_bytes()
+    assert all(fragment in content for fragment in traces.fragments)
+
+
+def test_a_field_that_stays_readable_is_no_old_value(run: Run, path: Path, keys: Path) -> None:
+    """What is not sealed any more cannot be told from it: the search is left out, and that is said."""
+    with langgraph(path) as store:
+        for number in range(ITEMS):
+            store.put(NAMESPACE, f"item-{number}", {"note": "a text that is longer than all others " * 3})
+    ended = run("rebind", path, "--apply", *PLAIN, "--plain-field", "note", "--scrub", "--json").document
+    assert ended["scrubbed"]["found"] == []
+    assert "old-values-not-searched" in ended["reasons"]
 
 
 # --- read -----------------------------------------------------------------------------------------
@@ -358,3 +380,62 @@ def test_types_and_trial_name_namespaces(run: Run, path: Path, keys: Path) -> No
     assert [(each["thread"], each["values"]) for each in ended["threads"]] == [
         ("items of users.ada", ITEMS + 1)
     ]
+
+
+def test_a_store_can_be_left_or_changed_alone(run: Run, path: Path, keys: Path) -> None:
+    """A store that is not wrapped could not read its items any more; and back, only they are unbound."""
+    write(path, "plain", "t")
+    for words, sealed in ((["--no-items"], 0), (["--items"], ITEMS)):
+        ended = run("rebind", path, "--apply", *PLAIN, *words, "--json")
+        assert (ended.code, ended.document["left"]) == (Exit.DONE, 0)
+        assert sum(KEY in each for each in stored(path)) == sealed
+        plan = run("rebind", path, *words, "--json").document["plan"]
+        actions = {row["table"]: row["action"] for row in plan}
+        is_left = {table: action == "left as it is" for table, action in actions.items()}
+        assert is_left == {
+            "checkpoints": words == ["--items"],
+            "writes": words == ["--items"],
+            "store.value": words == ["--no-items"],
+        }
+    ended = run("rebind", path, "--apply", "--unbind", "--items", "--json")
+    assert (ended.code, ended.document["changed"], ended.document["left"]) == (Exit.DONE, ITEMS, 0)
+    assert not any(KEY in each for each in stored(path))
+    assert run("verify", path, *PLAIN, "--json").document["bound"] == VALUES
+    assert run("rebind", path, "--items", "--thread", "t").code == Exit.USAGE
+
+
+def test_a_decrypted_copy_says_what_it_lacks(run: Run, path: Path, keys: Path, tmp_path: Path) -> None:
+    """Embeddings; the rest LangGraph's own store reads."""
+    before, out = stored(path), tmp_path / "out.db"
+    assert run("rebind", path, "--apply", *PLAIN).code == Exit.DONE
+    ended = run("decrypt", path, "--out", out)
+    assert (ended.code, "embeddings" in ended.out) == (Exit.DONE, False)
+    assert stored(out) == before
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VECTOR_MIGRATIONS[0])
+    out.unlink()
+    ended = run("decrypt", path, "--out", out)
+    assert f"{ITEMS} values were decrypted" in ended.out
+    assert "embeddings were not copied" in ended.out
+    put(path, keys, "bytes", {"a": b"bytes"})
+    out.unlink()
+    ended = run("decrypt", path, "--out", out)
+    assert (ended.code, out.exists()) == (Exit.UNOPENED, False)
+    assert "no form in JSON" in ended.out + ended.err
+
+
+def answers(run: Run, path: Path) -> dict[str, str]:
+    return {each["id"]: each["verdict"] for each in run("report", path, "--json").document["questions"]}
+
+
+def test_a_report_knows_items(run: Run, path: Path, keys: Path) -> None:
+    found = answers(run, path)
+    assert (found["opens"], found["sealed"], found["active-key"]) == ("refuted",) * 3
+    run("rebind", path, "--apply", *PLAIN)
+    found = answers(run, path)
+    assert [found[question] for question in ("opens", "sealed", "active-key", "bound")] == ["shown"] * 4
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VECTOR_MIGRATIONS[0])
+    assert answers(run, path)["sealed"] == "refuted"
+    change(path, "UPDATE store SET value = json_set(value, '$.more', 1) WHERE key = 'item-1'")
+    assert answers(run, path)["opens"] == "refuted"

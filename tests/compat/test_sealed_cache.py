@@ -322,6 +322,23 @@ def test_a_moved_value_is_refused(raw: Raw, cache: SealedCache[Any], other: Full
     assert refused(cache) == {"IntegrityError": 1}
 
 
+_names: Final = st.tuples(st.lists(st.text("ab,:", min_size=1), max_size=3).map(tuple), st.text("ab,:"))
+
+
+@given(one=_names, other=_names)
+def test_no_name_opens_the_value_of_another(one: FullKey, other: FullKey) -> None:
+    """However close they are: with joined labels, one would often be the other."""
+    raw = Memory()
+    cache: SealedCache[Any] = SealedCache(raw.cache, serde=make_serde())
+    put(cache, one)
+    raw.write(other, *raw.read(one))
+    if one == other:
+        assert cache.get([other])
+    else:
+        with pytest.raises(IntegrityError):
+            cache.get([other])
+
+
 def test_without_the_wrapper_a_moved_value_is_accepted(raw: Raw) -> None:
     """What it adds to LangGraph's argument ``serde``."""
     raw.cache.serde = make_serde()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -51,3 +51,17 @@ def open_(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Open]:
             return Sync(saver, runner, awaited=entry.awaited)
 
         yield open_
+
+
+@pytest.fixture
+def place(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Makes empty databases for stores of a kind."""
+    numbers = count()
+    with ExitStack() as stack:
+        yield (
+            lambda kind: (
+                stack.enter_context(schema(server(pytestconfig)))
+                if kind == "postgres"
+                else str(tmp_path / f"store{next(numbers)}.db")
+            )
+        )

@@ -28,7 +28,7 @@ from sealpoint.errors import (
 )
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.carrier import Carrier, Sealable
-from sealpoint.sealed.layout import require_ring
+from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import is_bound, require_sealed
 from sealpoint.sealed.saver import InheritedSaver
 from sealpoint.serde import EncryptedSerializer
@@ -67,10 +67,7 @@ class SealedCache(BaseCache[ValueT]):
             ConfigError: If ``cache`` is not a cache, or is wrapped already.
             SealingError: If the cipher cannot bind rows.
         """
-        if not isinstance(cache, BaseCache):
-            raise ConfigError(
-                f"{excerpt(cache)} is not a cache", hint="wrap a cache: SealedCache(InMemoryCache(), ...)"
-            )
+        require_instance(cache, "cache", ("aget",), "SealedCache(InMemoryCache(), ...)")
         if isinstance(cache, SealedCache) or isinstance(cache.serde, Carrier):
             raise ConfigError(
                 f"this {type(cache).__name__} is wrapped already",
@@ -84,8 +81,9 @@ class SealedCache(BaseCache[ValueT]):
 
     def reset_after_fork(self) -> None:
         """Refuse every later use if the wrapped cache has a connection to SQLite, which is the parent's."""
-        if "_conn" in getattr(self.inner, "__dict__", {}):
-            self.inner = InheritedSaver(self.inner)
+        inner = vars(self).get("inner")
+        if "_conn" in getattr(inner, "__dict__", {}):
+            self.inner = InheritedSaver(inner)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.inner).__name__})"

@@ -48,6 +48,7 @@ from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps, areply, reply
+from sealpoint.sealed.tables import checked, tables_of_store
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
 
@@ -180,6 +181,7 @@ class SealedStore(BaseStore):
             self._require_reads_plain()
         self._paths: Any = config.get("__tokenized_fields") or [("$", "$")] if config else None
         self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
+        self._tables = tables_of_store(store, allow_schema=allow_schema)
         self._is_ordered = any(base.__module__.startswith(_ORDERED) for base in type(store).__mro__)
         super().__init__()
         self.inner = store
@@ -218,7 +220,8 @@ class SealedStore(BaseStore):
         """Return what only the wrapped store has, such as ``setup`` and ``sweep_ttl``."""
         if name.startswith("_") or name == "inner":
             raise AttributeError(name)
-        return getattr(self.inner, name)
+        found = getattr(self.inner, name)
+        return checked(self._tables, found, self.inner) if name == "setup" and self._tables else found
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations: first what reads, then what writes; of two writes to a key the last one.
@@ -229,10 +232,13 @@ class SealedStore(BaseStore):
         Raises:
             InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
             ConfigError: If a value has the field ``__sealpoint__``, or a filter an unknown operator.
+            SchemaError: If the store's tables have what LangGraph does not give them.
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.
         """
         try:
+            if self._tables is not None:
+                self._tables.require(self.inner)
             return run(self._batch([*ops]), partial(reply, self.inner))
         except SealpointError as error:
             self.serde.tally.refuse(error)
@@ -241,6 +247,8 @@ class SealedStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
         try:
+            if self._tables is not None:
+                await self._tables.arequire(self.inner)
             return await arun(self._batch([*ops]), partial(areply, self.inner))
         except SealpointError as error:
             self.serde.tally.refuse(error)
@@ -360,7 +368,7 @@ class SealedStore(BaseStore):
             else:
                 offset, size = offset + len(page), min(2 * size, _LAST_PAGE) if page else 2 * size
         results = [*met.values()][op.offset : end]
-        if results and op.refresh_ttl and self.supports_ttl:
+        if results and op.refresh_ttl and (self.supports_ttl or self.ttl_config):
             names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
             yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name in names],))
         return results

@@ -582,10 +582,7 @@ def require_ring(serde: object) -> KeyRing:
 
 
 def require_instance(wrapped: Any, kind: str, methods: Sequence[str], example: str) -> None:
-    """Refuse what a first program often has in place of a saver, each with the line to write.
-
-    ``kind`` is what is wanted, which has one of the methods, and ``example`` wraps one.
-    """
+    """Refuse what is often passed in place of a ``kind`` with one of the methods; ``example`` wraps one."""
     if isinstance(wrapped, type):
         problem = f"{wrapped.__name__} is a class, not a {kind}"
     elif any(hasattr(wrapped, name) for name in methods):

@@ -1,9 +1,9 @@
-"""The tables of the wrapped saver: what is looked at before the saver is used.
+"""The tables of the wrapped saver or Store: what is looked at before it is used.
 
 What hangs on a table runs in the session of the saver that writes it: a trigger could drop or copy rows, a
-view could answer with other ones. The savers of LangGraph take a schema as it comes. So it is checked here,
-by the functions that `SqliteSaver` and the commands of this package use: on Postgres at the first use, on
-SQLite also whenever it has changed. A change while a call runs is noticed by the next call.
+view could answer with other ones. LangGraph takes a schema as it comes. So it is checked here, by the
+functions that `SqliteSaver` and the commands of this package use: on Postgres at the first use, on SQLite
+also whenever it has changed. A change while a call runs is noticed by the next call.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
-from collections.abc import Callable, Generator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sealpoint.base.saver import arun, run
 from sealpoint.errors import (
@@ -26,7 +26,7 @@ from sealpoint.errors import (
     ThreadStoreError,
     excerpt,
 )
-from sealpoint.postgres import NAMES, TABLES, Row, refuse_schema, require_tables
+from sealpoint.postgres import NAMES, STORE_NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.steps import is_watched
 from sealpoint.sqlite import schema
@@ -35,9 +35,11 @@ from sealpoint.sqlitefile.opening import inspect, require_whole
 from sealpoint.threadpool import shared
 from sealpoint.threads.store import ThreadStore
 
+R = TypeVar("R")
+
 ALLOW_HINT: Final = (
-    "if you have put it there yourself, and trust what it does: SealedSaver(..., allow_schema=True);"
-    " otherwise find out who did before you use the database"
+    "if you have put it there yourself, and trust what it does: pass allow_schema=True to SealedSaver or"
+    " SealedStore; otherwise find out who did before you use the database"
 )
 
 
@@ -68,9 +70,8 @@ def _run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
 
 
 # Before the search path is set, all is qualified: an operator could be one from another role's schema.
-_RESOLVE: Final = f"""
-    SELECT pg_catalog.current_schemas(true),
-        ARRAY[{", ".join(f"pg_catalog.to_regclass('{name}')::pg_catalog.oid" for name in NAMES)}]"""
+_RESOLVE: Final = "SELECT pg_catalog.current_schemas(true), ARRAY[{}]"
+_OID: Final = "pg_catalog.to_regclass('{}')::pg_catalog.oid"
 _SETTLE: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 _FOUND: Final = f"{TABLES} c.oid = ANY(%s::oid[])"
 # The statements of the saver would call one whose types fit better, though pg_catalog is searched first.
@@ -81,10 +82,15 @@ _SHADOWS: Final = """
         AND proname IN (SELECT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace)
         UNION ALL SELECT 'an operator', oprname, oid, 'pg_operator'::regclass FROM pg_operator
         WHERE oprnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY(%s::text[]))
-        AND oprname IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)
+        AND (oprname IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)
+            OR oprname = ANY(%s::text[]))
+        UNION ALL SELECT 'a type', typname, oid, 'pg_type'::regclass FROM pg_type
+        WHERE typnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY(%s::text[]))
+        AND typname = ANY(%s::text[])
     ) AS found(what, name, oid, class) WHERE NOT EXISTS (
         SELECT FROM pg_depend WHERE classid = class AND objid = found.oid AND deptype = 'e'
     ) LIMIT 1"""
+_OF_PGVECTOR: Final = ["<=>", "<#>", "<->", "vector", "halfvec"]  # what the statements of a Store name
 # A session can return to the role that it was authenticated as; only a superuser can be another.
 _WHO: Final = """
     SELECT pg_try_advisory_xact_lock(%s), ARRAY[session_user::text, current_user::text,
@@ -98,13 +104,26 @@ Ask = Callable[[int, Sequence[str]], bool]
 
 
 # Yields statements, each with its values, and functions; see `_PostgresTables.require`
-_Look = Generator[tuple[str, Sequence[Any]] | Callable[[], Any], Any, bool]
+_Look = Generator[tuple[str, Sequence[Any]] | Callable[[], Any], Any, R]
 
 
 class _PostgresTables:
-    def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
-        self._has_schema, self._ask = has_schema, ask
+    def __init__(self, names: Sequence[str] = NAMES, *, has_schema: bool, ask: Ask | None = None) -> None:
+        """Create an object for one database, with tables of these names; the first one is needed."""
+        self._names, self._has_schema, self._ask = names, has_schema, ask
         self._is_checked = not has_schema and ask is None
+
+    @contextmanager
+    def _connected(self, saver: Any) -> Iterator[Any]:
+        """Give a connection that no other call uses meanwhile."""
+        if self._names is not STORE_NAMES:
+            with saver._cursor() as cursor:
+                yield cursor.connection
+            return
+        # The cursor of a Store locks nothing. The connection comes first, as in its methods: no deadlock.
+        given = saver.conn.connection() if hasattr(saver.conn, "getconn") else nullcontext(saver.conn)
+        with given as connection, saver.lock:
+            yield connection
 
     def require(self, saver: Any) -> None:
         if self._is_checked:
@@ -114,10 +133,9 @@ class _PostgresTables:
         def reply(request: Any) -> Any:
             return own.execute(*request).fetchall() if isinstance(request, tuple) else request()
 
-        with saver._cursor() as cursor:
+        with self._connected(saver) as connection:
             if self._is_checked:  # another thread has used the saver meanwhile
                 return
-            connection = cursor.connection
             with connection.transaction(force_rollback=True), connection.cursor(row_factory=tuple_row) as own:
                 self._is_checked = run(self._look(), reply)
 
@@ -125,14 +143,15 @@ class _PostgresTables:
         if not self._is_checked:
             await shared.run(self.require, saver)
 
-    def _look(self) -> _Look:
+    def _look(self) -> _Look[bool]:
         """Look at the tables and the rights; return whether that was all.
 
         It takes place in a transaction that is rolled back.
         """
-        ((path, oids),) = yield _RESOLVE, ()
+        ((path, oids),) = yield _RESOLVE.format(", ".join(map(_OID.format, self._names))), ()
         yield _SETTLE, ()
-        has_tables = not self._has_schema or (yield from _schema(path, oids))
+        more = _OF_PGVECTOR if self._names is STORE_NAMES else []
+        has_tables = not self._has_schema or self._names[0] in (yield from _schema(path, oids, more))
         if self._ask is None:
             return has_tables
         # The store sees the lock of this transaction if both are in one cluster.
@@ -142,13 +161,33 @@ class _PostgresTables:
 
 
 class _AioPostgresTables(_PostgresTables):
+    @asynccontextmanager
+    async def _aconnected(self, saver: Any) -> AsyncIterator[Any]:
+        if self._names is not STORE_NAMES:
+            async with saver._cursor() as cursor:
+                yield cursor.connection
+            return
+        given = saver.conn.connection() if hasattr(saver.conn, "getconn") else nullcontext(saver.conn)
+        async with given as connection, saver.lock:
+            yield connection
+
     def require(self, saver: Any) -> None:
         if not self._is_checked:
             _run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
+        """Check the tables, to the end also if the task is cancelled: its transaction must not stay open."""
         if self._is_checked:
             return
+        work = asyncio.ensure_future(self._check(saver))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            work.exception()  # the task was cancelled, so what was found is not used
+            raise
+
+    async def _check(self, saver: Any) -> None:
         from psycopg.rows import tuple_row
 
         async def reply(request: Any) -> Any:
@@ -157,10 +196,9 @@ class _AioPostgresTables(_PostgresTables):
             await own.execute(*request)
             return await own.fetchall()
 
-        async with saver._cursor() as cursor:
+        async with self._aconnected(saver) as connection:
             if self._is_checked:  # another task has used the saver meanwhile
                 return
-            connection = cursor.connection
             async with (
                 connection.transaction(force_rollback=True),
                 connection.cursor(row_factory=tuple_row) as own,
@@ -168,24 +206,23 @@ class _AioPostgresTables(_PostgresTables):
                 self._is_checked = await arun(self._look(), reply)
 
 
-def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
-    """Check the tables to which the saver's statements lead, and return whether there are any.
+def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]) -> _Look[set[str]]:
+    """Check the tables to which the saver's statements lead, and return those that there are.
 
-    Also whether a function or an operator of a schema of the search path may come before the server's, unless
-    an extension has made it.
+    Also whether a function, an operator or a type in a schema of the path may come before the server's,
+    or has one of the names in ``more``, unless an extension has made it.
     """
     rows = yield _FOUND, ([oid for oid in oids if oid is not None],)
     others = [schema for schema in path if schema != "pg_catalog"]
-    shadows = yield _SHADOWS, (others, others)
+    shadows = yield _SHADOWS, (others, others, more, others, more)
     try:
         if next(schema for schema in path if not schema.startswith("pg_temp")) != "pg_catalog":
             raise refuse_schema("the search path of the session names another schema before pg_catalog")
         for what, name in shadows:
             raise refuse_schema(f"the search path leads to {what} {excerpt(name)} that is not the server's")
-        tables = require_tables([Row(*row) for row in rows])
+        return require_tables([Row(*row) for row in rows])
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
-    return "checkpoints" in tables  # else the saver has to create them
 
 
 def _ask(
@@ -207,8 +244,9 @@ _SCHEMA: Final = """
     SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
     FROM main.sqlite_schema"""
 _REFERRING: Final = """
-    SELECT found.name FROM main.sqlite_schema AS found, pragma_foreign_key_list(found.name, 'main') AS key
-    WHERE found.type = 'table' AND lower(key."table") IN ('checkpoints', 'writes') LIMIT 1"""
+    SELECT found.name, key."table"
+    FROM main.sqlite_schema AS found, pragma_foreign_key_list(found.name, 'main') AS key
+    WHERE found.type = 'table'"""
 
 _PARTIAL_HINT: Final = (
     "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True, and a"
@@ -217,11 +255,15 @@ _PARTIAL_HINT: Final = (
 
 
 class _SqliteTables:
-    def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
-        """Create an object for one database; without ``has_schema`` only the files next to it are checked.
+    def __init__(
+        self, names: Collection[str] = schema.SAVER, *, has_schema: bool, allow_partial: bool
+    ) -> None:
+        """Create an object for one database, with tables of these names.
 
-        With ``allow_partial`` the saver may store the writes of a call one by one.
+        Without ``has_schema`` only the files next to it are checked. With ``allow_partial`` the saver may
+        store the writes of a call one by one.
         """
+        self._names = names
         self._has_schema, self._allow_partial = has_schema, allow_partial
         self._schema: list[Any] | None = None  # that was checked
         self._cursor: sqlite3.Cursor | None = None
@@ -252,7 +294,7 @@ class _SqliteTables:
             if begins:  # what is remembered is what was checked, whatever is changed meanwhile
                 cursor.execute("BEGIN")
             schema = cursor.execute(_SCHEMA).fetchall()
-            _require_known(connection, cursor)
+            _require_known(connection, cursor, self._names)
         finally:
             if begins and connection.in_transaction:
                 cursor.execute("ROLLBACK")
@@ -260,14 +302,15 @@ class _SqliteTables:
         self._schema = schema
 
 
-def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names: Collection[str]) -> None:
     theirs = connection.text_factory
     connection.text_factory = str
     try:
-        schema.require_unhidden(cursor)
-        schema.require_tables(cursor)
-        for (name,) in cursor.execute(_REFERRING).fetchall():
-            raise SchemaError(f"table {excerpt(name)} refers to a table of the saver, and acts with it")
+        schema.require_unhidden(cursor, names)
+        schema.require_tables(cursor, names)
+        for name, other in cursor.execute(_REFERRING).fetchall():
+            if other.lower() in names and name.lower() not in names:  # which are checked already
+                raise SchemaError(f"table {excerpt(name)} refers to {excerpt(other)}, and acts with it")
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
     finally:
@@ -302,9 +345,6 @@ def _connection_of(saver: Any) -> Any:
     return connection.plain if is_watched(connection) else connection
 
 
-_PACKAGE: Final = "langgraph.checkpoint"
-
-
 Tables = _SqliteTables | _PostgresTables
 
 
@@ -325,14 +365,40 @@ def tables_of(
     require_apart = None if allow_shared_role else getattr(threads, "require_apart", None)
     if require_apart is not None and heads is not None:
         ask = partial(_ask, require_apart, heads.report)
-    for base in type(saver).__mro__:
-        match f"{base.__module__}.{base.__qualname__}".removeprefix(f"{_PACKAGE}."):
-            case "sqlite.SqliteSaver":
-                return _SqliteTables(has_schema=has_schema, allow_partial=allow_partial)
-            case "sqlite.aio.AsyncSqliteSaver":
-                return _AioSqliteTables(has_schema=has_schema, allow_partial=allow_partial)
-            case "postgres.PostgresSaver":
-                return _PostgresTables(has_schema=has_schema, ask=ask)
-            case "postgres.aio.AsyncPostgresSaver":
-                return _AioPostgresTables(has_schema=has_schema, ask=ask)
-    return None
+    kind = _kind_of(saver)
+    if kind is None:
+        return None
+    if issubclass(kind, _PostgresTables):
+        return kind(has_schema=has_schema, ask=ask)
+    return kind(has_schema=has_schema, allow_partial=allow_partial)
+
+
+def tables_of_store(store: Any, *, allow_schema: bool) -> Tables | None:
+    """Return what looks at the tables of a Store, like `tables_of`; InMemoryStore has none.
+
+    The stores begin their transactions themselves: a connection in autocommit mode is theirs.
+    """
+    kind = _kind_of(store)
+    if kind is None:
+        return None
+    if issubclass(kind, _PostgresTables):
+        return kind(STORE_NAMES, has_schema=not allow_schema)
+    return kind(schema.STORE, has_schema=not allow_schema, allow_partial=True)
+
+
+_KINDS: Final[dict[str, type[Tables]]] = {
+    "langgraph.checkpoint.sqlite.SqliteSaver": _SqliteTables,
+    "langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver": _AioSqliteTables,
+    "langgraph.checkpoint.postgres.PostgresSaver": _PostgresTables,
+    "langgraph.checkpoint.postgres.aio.AsyncPostgresSaver": _AioPostgresTables,
+    "langgraph.store.sqlite.base.SqliteStore": _SqliteTables,
+    "langgraph.store.sqlite.aio.AsyncSqliteStore": _AioSqliteTables,
+    "langgraph.store.postgres.base.PostgresStore": _PostgresTables,
+    "langgraph.store.postgres.aio.AsyncPostgresStore": _AioPostgresTables,
+}
+
+
+def _kind_of(wrapped: Any) -> type[Tables] | None:
+    """Return the class that looks at the tables of a saver or Store; ``None`` if its class is not known."""
+    names = (f"{base.__module__}.{base.__qualname__}" for base in type(wrapped).__mro__)
+    return next((_KINDS[name] for name in names if name in _KINDS), None)

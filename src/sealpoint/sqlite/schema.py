@@ -130,13 +130,18 @@ def require_unhidden(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> 
 
 def has_task_path(cursor: sqlite3.Cursor) -> bool:
     """Whether ``writes`` has the column ``task_path``, which older databases lack."""
-    return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
+    return "task_path" in columns_of(cursor, "writes")
+
+
+def columns_of(cursor: sqlite3.Cursor, table: str) -> set[str]:
+    """Return the names of the columns of a table; none if there is no such table."""
+    return {row[1] for row in cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall()}
 
 
 def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    """Return the tables of LangGraph's Store; none if ``store`` is another program's, by its columns."""
-    found = {row[1] for row in cursor.execute("PRAGMA main.table_xinfo(store)").fetchall()}
-    return () if found and not {"prefix", "key"} <= found else STORE
+    """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
+    found = set(map(_lower, columns_of(cursor, "store")))  # a store would use them in any case of letters
+    return STORE if {"prefix", "key", "value"} <= found else ()
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
@@ -316,6 +321,20 @@ CREATE_WRITES: Final = """
         PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
     )"""
 ADD_TASK_PATH: Final = "ALTER TABLE main.writes ADD COLUMN task_path TEXT NOT NULL DEFAULT ''"
+
+# As LangGraph's Store has them after its migrations, which are numbered from 0.
+CREATE_STORE: Final = (
+    """
+    CREATE TABLE main.store (
+        prefix TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,
+        created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        expires_at TIMESTAMP, ttl_minutes REAL, PRIMARY KEY (prefix, key)
+    )""",
+    "CREATE INDEX main.store_prefix_idx ON store (prefix)",
+    _EXPIRY,
+    "CREATE TABLE main.store_migrations (v INTEGER PRIMARY KEY)",
+    "INSERT INTO main.store_migrations VALUES (0), (1), (2), (3), (4)",
+)
 
 # No other index is ever read: one of a hostile file may lead to other rows than the table has.
 _CHECKPOINTS: Final = "main.checkpoints INDEXED BY sqlite_autoindex_checkpoints_1"

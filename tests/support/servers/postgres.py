@@ -28,7 +28,7 @@ def server(config: pytest.Config) -> str:
     if _RUNNING not in config.stash:
         stack = ExitStack()
         config.add_cleanup(stack.close)
-        config.stash[_RUNNING] = stack.enter_context(_started())
+        config.stash[_RUNNING] = stack.enter_context(started())
     return config.stash[_RUNNING]
 
 
@@ -47,7 +47,7 @@ def schema(dsn: str) -> Iterator[str]:
 
 
 @contextmanager
-def _started() -> Iterator[str]:
+def started() -> Iterator[str]:
     # Not in pytest's own folder: for root the server runs as another user, who must be let in
     # there, and every pytest that starts shuts the folders above again.
     with tempfile.TemporaryDirectory(prefix="sealpoint-") as folder:

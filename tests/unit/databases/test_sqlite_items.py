@@ -151,7 +151,7 @@ def test_maintenance_refuses_an_altered_table(tmp_path: Path, statements: list[s
     write(path, "k2", "thread")
     for statement in statements:
         change(path, statement)
-    found = {name for (name,) in query(path, "SELECT name FROM pragma_table_xinfo('store')")}
+    found = {name.lower() for (name,) in query(path, "SELECT name FROM pragma_table_xinfo('store')")}
     if {"prefix", "key", "value"} <= found:
         with pytest.raises(SchemaError):
             SqliteRows(path)
@@ -431,6 +431,31 @@ def test_a_run_over_one_thread_takes_no_item(path: Path) -> None:
     assert raw(path) == before
     with closing(SqliteRows(path)) as store:
         assert store.read(ITEMS, None, Selection(thread_id="thread")) == Page((), None)
+
+
+def test_more_tags_than_an_agent_could_make_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealpoint.admin.databases.rows.MAX_TAGS", 20)
+    for number in range(20):
+        insert(path, json.dumps({KEY: {**FRAME, "type": f"x{number}+rot13.row@k1"}}))
+    with closing(SqliteRows(path)) as store, pytest.raises(RowError, match=r"'store\.value' has over 20"):
+        store.count()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_a_file_of_another_encoding_is_read_and_rotated(tmp_path: Path, encoding: str) -> None:
+    """LangGraph stores the bytes of UTF-8 in it; a text has the encoding of the file."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA encoding = '{encoding}'")
+        connection.execute(LOG)
+    put(path, "a", "é")
+    items = items_of(OLD, plain=("dose",), indexed=("user",))
+    insert(path, json.dumps(items.seal(ItemName(("users", "ada"), "text"), VALUE)), "text")
+    with closing(SqliteRows(path, writable=True)) as store:
+        assert not failures_of(rotate(store, NEW, batch=Batch(1)))
+        assert [(count.tag, count.rows) for count in store.count()] == [(SEALED.format("k2"), 3)]
+        assert [*store.key_texts("key")] == [("key", "a"), ("key", "text"), ("key", "é")]
+    assert [get(path, key) for key in ("a", "é", "text")] == [VALUE] * 3
 
 
 # --- the order of rows ----------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -166,6 +168,27 @@ def test_an_item_is_compared_with_what_is_beside_it() -> None:
     other = items_of(CIPHER, indexed=("user",)).seal(NAME, {**VALUE, "user": "eve"})
     token = next(key for key in other if key.startswith("sp"))
     for edited in ({"dose": 2}, {"more": 1}, {token: 1}, {"user": "eve"}):
+        with pytest.raises(RowError):
+            read(NAME, found | edited)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_an_enumeration_is_readable_as_its_value() -> None:
+    value = {"dose": Colour.RED, "user": [Colour.RED], "name": Colour.RED, "id": UUID(int=1)}
+    items = items_of(CIPHER, plain=("dose", "user"), indexed=("name", "id"))
+    found = items.seal(NAME, value)
+    assert read(NAME, found).keys() == value.keys()
+    completed = Binder(CIPHER, fields=Visible(items.plain, items.indexed)).revise(
+        cell_of(NAME, items_of(CIPHER).seal(NAME, value))
+    )
+    assert completed is not None
+    assert stored(completed.document).keys() == found.keys()
+    token = items.tokens.token("id", UUID(int=1).hex)
+    assert token is not None
+    for edited in ({"dose": "blue"}, {"user": ["blue"]}, {token: 1}):
         with pytest.raises(RowError):
             read(NAME, found | edited)
 

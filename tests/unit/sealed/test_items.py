@@ -43,7 +43,7 @@ def items(plaintext: Any = "refuse", **options: Any) -> Items:
     return Items(serde, **{**fields, "tokens": Tokens(lambda: RING), **options})
 
 
-TOKEN: Final = items().tokens.token("user", "u1")
+TOKEN: Final = str(items().tokens.token("user", "u1"))
 
 
 @pytest.mark.parametrize("pseudonyms", [False, True])

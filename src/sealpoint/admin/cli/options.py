@@ -22,7 +22,7 @@ from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
-from sealpoint.admin.maintenance.result import Check, describe_ring
+from sealpoint.admin.maintenance.result import Check, Compress, describe_ring
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.suites import SUITES
@@ -97,6 +97,13 @@ ApplyOption = Annotated[bool, typer.Option("--apply", help="Apply the plan; with
 CheckOption = Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")]
 BatchOption = Annotated[
     int, typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most.")
+]
+CompressOption = Annotated[
+    Compress | None,
+    typer.Option(
+        "--compress",
+        help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
+    ),
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")]
 NoKeyCheckOption = Annotated[

@@ -94,11 +94,11 @@ def inspect_items(
     stored = [wanted]
     if opener.cipher.ring.index is not None:  # without an index key there are no pseudonyms
         stored.append(pseudonym_of(wanted, tokens))
-    places = {(".".join(name.namespace), key and name.key) for name in stored}
+    places = {(".".join(name.namespace), None if key is None else name.key) for name in stored}
     columns = [column.widened for column in store.columns if column == ITEMS]
     for cell in cells_of(store, columns):
         prefix, stored_key = cell.where.key
-        if (prefix, key and stored_key) in places:
+        if (prefix, None if key is None else stored_key) in places:
             yield _shown(cell, opener, DEFAULT_LIMITS, tokens)
 
 

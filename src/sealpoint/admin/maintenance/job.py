@@ -50,6 +50,7 @@ class Action(StrEnum):
     NEEDS_LEGACY = "needs allow_legacy"
     NEEDS_KEY = "needs key"
     NEEDS_REBIND = "needs rebind"
+    NOT_ASKED = "not asked"
     PICKLE = "pickle"
     OTHER_TYPE = "other type"
     UNRECOGNISED = "unrecognised"

@@ -17,18 +17,20 @@ from sealpoint.admin.databases.cells import (
     Cell,
     Opener,
     Selection,
+    parse_item,
     require_decodable,
     require_readable,
 )
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
+    Change,
     Events,
     Replacement,
     RowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.items import format_item, name_of, parse_item, read_item
+from sealpoint.admin.maintenance.items import format_item, in_json, name_of, read_item
 from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
@@ -170,7 +172,8 @@ class Binder:
         header = parts.header
         if cell.is_item:
             found = parse_item(beside["value"])
-            more = {**self._items.readable(read_item(cell, parts, self._rows.tokens)), **found}
+            value = in_json(read_item(cell, parts, self._rows.tokens))
+            more = {**self._items.readable(value), **found}
             return None if more == found else Replacement(None, None, document=format_item(more))
         if header is None:
             raise TypeError("only checkpoints have metadata")
@@ -279,6 +282,7 @@ class RebindOptions(Options):
         visible: Which metadata stays readable in bound rows.
         fields: Which fields of items of LangGraph's Store stay readable.
         thread_id: Only this thread, by its id in the database, and no item.
+        items: Only items, or with false everything else.
         allow_thread_store: Unbind although a thread store remembers the rows: no saver that has it reads them
             then, before `heads adopt`.
     """
@@ -288,6 +292,11 @@ class RebindOptions(Options):
     visible: Visible = NOTHING_MORE
     fields: Visible = NOTHING_MORE
     thread_id: str | None = None
+    items: bool | None = None
+
+    def leaves(self, *, is_item: bool) -> bool:
+        """Whether a value is left as it is, bound or not."""
+        return self.items is not None and self.items is not is_item
 
     @property
     def revised(self) -> frozenset[Coordinates]:
@@ -327,20 +336,24 @@ def rebind(
     cipher.ring.require_active()
     binder = Binder(cipher, options.visible, options.fields, allow_plaintext=options.allow_plaintext)
     run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
+
+    def asked(change: Change) -> Change:
+        return lambda cell: None if options.leaves(is_item=cell.is_item) else change(cell)
+
     if options.unbind:
         require_not_remembered(store, cipher, options)
-        yield from run.events(binder.unbind, bound, before_change)
+        yield from run.events(asked(binder.unbind), bound, before_change)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
-    yield from run.events(binder.bind, selection, before_change)
+    yield from run.events(asked(binder.bind), selection, before_change)
     if revised := options.revised:
         with store.narrowed(revised):
-            yield from run.events(binder.revise, bound)  # the sealed bytes stay
+            yield from run.events(asked(binder.revise), bound)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
     """Check that no checkpoint that is to be unbound was stored with a thread store."""
-    if not options.unbind or options.allow_thread_store:
+    if not options.unbind or options.allow_thread_store or options.items:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
     for cell in cells_of(store, [column for column in store.columns if column.has_headers], selection):
@@ -410,6 +423,8 @@ class RebindJob(Job):
 
     def _action(self, share: Share) -> Action:
         options = self._options
+        if options.leaves(is_item=share.table == ITEMS.label):
+            return Action.NOT_ASKED
         if is_bound(share) is not options.unbind:
             tables = {"checkpoints": CHECKPOINT, ITEMS.label: ITEM}
             examined = is_bound(share) and tables.get(share.table) in options.revised
@@ -420,7 +435,13 @@ class RebindJob(Job):
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         options = replace(self._options, allow_thread_store=True)
-        return rebind(self._rows, self._cipher, options, before_change)
+
+        def add(cell: Cell) -> None:
+            # A fragment of an item may be of a field that stays readable.
+            if before_change is not None and not (cell.is_plain_item and options.fields.plain):
+                before_change(cell)
+
+        return rebind(self._rows, self._cipher, options, add)
 
     def _rotate(self) -> None:
         super()._rotate()
@@ -428,6 +449,7 @@ class RebindJob(Job):
             self._rows.remove_sentinels()
 
     def _count_left(self) -> None:
-        wrong = [step for step in self.plan() if is_bound(step.share) is self._options.unbind]
+        asked = (step for step in self.plan() if step.action is not Action.NOT_ASKED)
+        wrong = [step for step in asked if is_bound(step.share) is self._options.unbind]
         self._outcome.left = sum(step.share.rows for step in wrong)
         self._outcome.remaining = wrong

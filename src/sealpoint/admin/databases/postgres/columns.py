@@ -172,15 +172,17 @@ def access_to(column: Column) -> Access:
             " AND sha256(old.blob) IS NOT DISTINCT FROM new.digest",
         )
     name, found = column.name, f"{column.name} -> '{place.KEY}'"
-    tag, value, old = f"({found} ->> 'type')", f"({found} ->> 'value')", f"old.{found}"
-    frame_tag = (
-        f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
-        f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)"
-    )
-    access = Access(
+    old, holds = f"old.{found}", f"jsonb_exists({name}, '{place.KEY}')"
+    tag, value = _sealed_tag(f"({found} ->> 'type')"), f"({found} ->> 'value')"
+    if column.coordinates == place.ITEM:
+        is_frame = "frame = jsonb_build_object('type', frame -> 'type', 'value', frame -> 'value')"
+        sealed = _sealed_tag("(frame ->> 'type')")
+        tag = _of_item(f"CASE WHEN {is_frame} THEN {sealed} END", f"'{JSON}'")
+        value, holds = _of_item("frame ->> 'value'", "value::text"), "true"
+    return Access(
         column,
-        holds=f"jsonb_exists({name}, '{place.KEY}')",
-        tag=frame_tag,
+        holds=holds,
+        tag=tag,
         value=value,
         size=f"octet_length({value})",
         beside=beside,
@@ -189,17 +191,25 @@ def access_to(column: Column) -> Access:
         same=f"{old} ->> 'type' = new.type AND sha256(convert_to({old} ->> 'value', 'UTF8')) = new.digest",
         is_text=True,
     )
-    if column.coordinates != place.ITEM:
-        return access
-    is_plain = f"jsonb_typeof({name}) = 'object' AND NOT {access.holds}"
-    is_frame = f"{found} = jsonb_build_object('type', {found} -> 'type', 'value', {found} -> 'value')"
-    value = f"(CASE WHEN {is_plain} THEN {name}::text ELSE {value} END)"
-    return replace(
-        access,
-        holds="true",
-        tag=f"(CASE WHEN {is_plain} THEN '{JSON}' WHEN {is_frame} THEN {frame_tag} END)",
-        value=value,
-        size=f"octet_length({value})",
+
+
+def _sealed_tag(tag: str) -> str:
+    """Return, in SQL, a tag if it is that of a sealed value, of which LangGraph's own are none in JSON."""
+    return (
+        f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
+        f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)"
+    )
+
+
+def _of_item(framed: str, plain: str) -> str:
+    """Return, in SQL, what is wanted of an item with a ``frame``, and of any other object in JSON.
+
+    Each function over a large value decompresses all of it: the frame is taken out once.
+    """
+    return (
+        f"(SELECT CASE WHEN frame IS NOT NULL THEN {framed}"
+        f" WHEN jsonb_typeof(value) = 'object' THEN {plain} END"
+        f" FROM (SELECT value -> '{place.KEY}' AS frame OFFSET 0) AS item)"
     )
 
 

@@ -236,6 +236,7 @@ class CheckedFile:
         connection: To the file.
         encoding: Of its texts.
         has_task_path: Whether ``writes`` has the column, which older databases lack.
+        store_columns: The columns of ``store``, of which older databases lack those of expiry.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
@@ -357,6 +358,7 @@ class CheckedFile:
         with suppress(SchemaError):  # a table of this name may be another program's: it is not read
             self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
+        self.store_columns = schema.columns_of(cursor, "store")
         if self._present.isdisjoint(NAMED):
             raise SchemaError(
                 f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",

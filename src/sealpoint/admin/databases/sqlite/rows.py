@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Column, InlineValue, Record, Selection
+from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Column, InlineValue, Record, Selection, unframe
 from sealpoint.admin.databases.rows import (
     BATCH,
     CACHE,
@@ -42,7 +42,7 @@ from sealpoint.admin.databases.sqlite.checked import (
     require_rising,
     tally,
 )
-from sealpoint.admin.databases.sqlite.items import ItemAccess, tag_of
+from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
 from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import SEALED_MARK
@@ -182,6 +182,8 @@ class SqliteRows(CheckedFile):
         return [TagCount(table, tag, rows, int(size)) for tag, rows, size in found]
 
     def _count_items(self, column: Column) -> list[TagCount]:
+        # Refuses rows that share pages: each query below reads fewer bytes than the file has.
+        self._tally(column.table, "NULL", column.name)
         rows, sizes = Counter[Any](), Counter[Any]()
         for page in pages(self, column):
             rows.update(cell.tag for cell in page.cells)
@@ -273,7 +275,7 @@ class SqliteRows(CheckedFile):
             found, more = self.page(statement, (first, *parameters), BATCH)
             require_rising(first, [row[-1] for row in found])
             for *name, when, stored, row_id in found:
-                shown = tag_of(stored) if table == ITEMS.table else stored
+                shown = unframe(stored)[0] if table == ITEMS.table else stored
                 yield OwnedRow(tuple(name), shown, when, (row_id, stored))
             if more:
                 self.require_order(table)
