@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from sealpoint.admin.evidence.erasure import Erasure
 from sealpoint.admin.evidence.recorder import hmac_of
 from sealpoint.admin.maintenance import erase
 from sealpoint.base import uuid6
+from sealpoint.errors import ThreadStoreDownError
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.threads import SqliteThreadStore
 from sealpoint.threads.store import Kind
@@ -296,6 +300,122 @@ def test_looks_until_nothing_is_left(run: Run, agents: Agents, monkeypatch: pyte
     assert (ended.code, ended.document["ok"], ended.document["looks"]) == (Exit.STOPPED, None, 5)
     assert "end the runs" in ended.err
     assert entries()[-1]["outcome"] == "stopped"
+
+
+def test_ctrl_c_ends_it_where_it_is(run: Run, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch after it is deleted, the ledger does not say that it is done, and the next run completes it."""
+    genuine, before = erase.Deletion._delete, agents.rows()
+
+    def delete(self: erase.Deletion, table: str, key: str, rows: Any) -> None:
+        genuine(self, table, key, rows)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(erase.Deletion, "_delete", delete)
+    ended = run("erase", agents.database, "--thread", ALICE, *APPLY)
+    assert (ended.code, ended.document["ok"], ended.document["reasons"]) == (7, None, ["ended-early"])
+    assert 0 < before.total() - agents.rows().total() == ended.document["erased"]
+    assert (entries()[-1]["outcome"], entries()[-1]["counts"]["erased"]) == (
+        "stopped",
+        ended.document["erased"],
+    )
+    assert run("erasures", "--json", "--allow-unproven").document["erasures"][0]["state"] == "not ended"
+    monkeypatch.setattr(erase.Deletion, "_delete", genuine)
+    assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
+    assert ALICE not in {name for table, name in agents.rows()}
+
+
+def test_a_thread_store_that_fails_ends_it_before_any_row_goes(
+    run: Run, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = filled(make(threads=True))
+    before = agents.rows()
+
+    def fail(*_: object) -> None:
+        raise ThreadStoreDownError("it is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteThreadStore, "delete_thread", fail)
+        assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.STOPPED
+    assert (agents.rows(), entries()[-1]["outcome"]) == (before, "stopped")
+    ended = run("erase", agents.database, "--thread", ALICE, "--apply")
+    assert (ended.code, "until `sealpoint heads trim`" in ended.err) == (Exit.DONE, True)
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def copy_of(agents: Agents, tmp_path: Path) -> str:
+    """A copy of the database as it is: of a file with the log that is not yet in it, or of a schema."""
+    if agents.is_file:
+        copy = tmp_path / "copy.db"
+        with agents.connected() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("UPDATE checkpoints SET type = type WHERE 1")
+            connection.commit()
+            for suffix in ("", "-wal"):
+                shutil.copyfile(f"{agents.database}{suffix}", f"{copy}{suffix}")
+        return str(copy)
+    with agents.connected() as connection:
+        (name,) = connection.execute("SELECT current_schema() AS name").fetchone().values()
+        connection.execute(f"CREATE SCHEMA {name}_threads")  # which the fixture drops, too
+        for table in ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "checkpoint_migrations"):
+            new = f"{name}_threads.{table}"
+            connection.execute(f"CREATE TABLE {new} (LIKE {table} INCLUDING ALL)")
+            connection.execute(f"INSERT INTO {new} SELECT * FROM {table}")
+    return agents.database.replace(name, f"{name}_threads")
+
+
+def rotate(run: Run, agents: Agents, old: str, new: str) -> None:
+    for words in (
+        ("keys", "promote", new, "--db", agents.database),
+        ("rotate", agents.database, "--apply"),
+        ("keys", "disable", old, "--db", agents.database),
+    ):
+        assert run(*words).code == Exit.DONE, words
+
+
+def test_a_backup_two_rotations_back(run: Run, make: Make, tmp_path: Path) -> None:
+    """It opens until every key of the time of the erasure is destroyed; then with a copy of one."""
+    agents = make()
+    agents.talk(ALICE)
+    agents.talk("bob")
+    backup = copy_of(agents, tmp_path)
+    forgotten = tmp_path / "forgotten"
+    forgotten.mkdir()
+    shutil.copyfile(agents.ring, forgotten / "keys.toml")
+    for name in ("k1", "index"):
+        shutil.copyfile(tmp_path / f"{name}.key", forgotten / f"{name}.key")
+    text = (forgotten / "keys.toml").read_text().partition("[ledger]")[0]
+    (forgotten / "keys.toml").write_text(re.sub(r"\[\[key\]\]\nid = \"k2\"(.*\n){4}", "", text))
+    for file in forgotten.iterdir():
+        file.chmod(0o600)
+    rotate(run, agents, "k1", "k2")
+    words = ("--thread", ALICE, "--sealed-since", datetime.now(UTC).date().isoformat(), "--due", "30")
+    assert run("erase", agents.database, *words, "--apply").code == Exit.DONE
+
+    def state() -> tuple[str, list[str]]:
+        (found,) = run("erasures", "--json", "--allow-unproven").document["erasures"]
+        return found["state"], found["keys"]
+
+    assert state() == ("deleted", ["k1", "k2"])
+    assert run("keys", "generate", "k3").code == Exit.DONE
+    rotate(run, agents, "k2", "k3")
+    assert run("keys", "destroy", "k2", "--yes", "--db", agents.database).code == Exit.DONE
+    assert state() == ("deleted", ["k1"])
+    assert run("keys", "enable", "k1").code == Exit.DONE
+    assert run("verify", backup).code == Exit.DONE  # it opens, so it is not complete
+    assert run("keys", "disable", "k1", "--db", agents.database).code == Exit.DONE
+    assert run("keys", "destroy", "k1", "--yes", "--db", agents.database).code == Exit.DONE
+    assert state() == ("complete", [])
+    ended = run("verify", backup, "--json")
+    assert (ended.code, ended.document["opened"]) == (Exit.KEYS, [])
+    assert ended.document["failed"] == ended.document["rows"]
+    opened = run("verify", backup, "--keys", forgotten / "keys.toml", "--json")
+    assert (opened.code, opened.document["failed"]) == (Exit.DONE, 0)
+    assert agents.values("bob") == [[f"bob {step}"] for step in reversed(range(STEPS))]
+    assert run("erasures", "--again", backup, "--allow-unproven").code == Exit.FOUND
+    assert state()[0] == "came back"
 
 
 # --- again ----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from sealpoint.admin.cli.options import (
     require_reason,
     require_storable,
 )
-from sealpoint.admin.cli.output import Document, count, put, quoted, say, show_table
+from sealpoint.admin.cli.output import Document, put, quoted, say, show_table
 from sealpoint.admin.maintenance.erase import Erasing, Owner, by_table
 from sealpoint.admin.maintenance.result import Reason, describe_ring
 from sealpoint.admin.maintenance.workers import Stop
@@ -204,6 +204,8 @@ def erase(
         },
         _show,
     )
+    if apply and heads is not None and names:
+        say("the ids stay in the thread store until `sealpoint heads trim`")
     if apply and not (is_done or run.is_stopping):
         say(f"rows were still found after {erasing.looks} looks: {_AGAIN}")
 
@@ -281,7 +283,6 @@ def _show(document: Document) -> None:
         put("this would be deleted; --apply deletes it")
         return
     put(f"deleted {document['erased']} rows; looked {document['looks']} times")
-    count(document["threads"], "the ids stay in a thread store until `sealpoint heads trim`")
     if document["recorded"] is None:
         put("nothing records this: the ring file names no ledger")
     else:

@@ -257,10 +257,9 @@ class Search(Deletion):
             if not apply:
                 continue
             spots = [Spot(*row.key) for row in back.get("checkpoints", ())]
-            if self.heads is not None and spots:
-                heads = [head for part in _parts(spots, _NAMES) for head in self.heads.find(part).heads]
-                gone = [Head(head.spot, Kind.DELETED, b"") for head in heads if head.kind is not Kind.DELETED]
-                self.heads.append(gone)
+            for part in _parts(spots, _NAMES) if self.heads is not None else ():
+                live = [head.spot for head in self.heads.find(part).heads if head.kind is not Kind.DELETED]
+                self.heads.append([Head(spot, Kind.DELETED, b"") for spot in live])
             # What a checkpoint names goes first: while it is there, a run that was ended can be repeated.
             for table in self.store.owned_tables:
                 self.delete(table, back.get(table, ()), stop)
