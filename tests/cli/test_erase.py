@@ -303,7 +303,7 @@ def test_looks_until_nothing_is_left(run: Run, agents: Agents, monkeypatch: pyte
 
 
 def test_ctrl_c_ends_it_where_it_is(run: Run, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch after it is deleted, the ledger does not say that it is done, and the next run completes it."""
+    """No batch after it goes, the ledger does not say that it is done, and the next run completes it."""
     genuine, before = erase.Deletion._delete, agents.rows()
 
     def delete(self: erase.Deletion, table: str, key: str, rows: Any) -> None:

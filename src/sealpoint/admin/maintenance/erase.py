@@ -256,10 +256,7 @@ class Search(Deletion):
             back = self._rows_of(dict(some))
             if not apply:
                 continue
-            spots = [Spot(*row.key) for row in back.get("checkpoints", ())]
-            for part in _parts(spots, _NAMES) if self.heads is not None else ():
-                live = [head.spot for head in self.heads.find(part).heads if head.kind is not Kind.DELETED]
-                self.heads.append([Head(spot, Kind.DELETED, b"") for spot in live])
+            self._record_rows(back.get(_CHECKPOINTS, ()))
             # What a checkpoint names goes first: while it is there, a run that was ended can be repeated.
             for table in self.store.owned_tables:
                 self.delete(table, back.get(table, ()), stop)
@@ -267,6 +264,13 @@ class Search(Deletion):
             for table in set(self.store.owned_tables).intersection(_OF_STORE):
                 for row in self.store.owned(table, [prefix]):
                     self._add(erased, erased.is_back_by_time(row.beside))
+
+    def _record_rows(self, checkpoints: Sequence[OwnedRow]) -> None:
+        """Record in the thread store that checkpoints are deleted, if it remembers them."""
+        if self.heads is not None:
+            for part in _parts([Spot(*row.key) for row in checkpoints], _NAMES):
+                live = [head.spot for head in self.heads.find(part).heads if head.kind is not Kind.DELETED]
+                self.heads.append([Head(spot, Kind.DELETED, b"") for spot in live])
 
     def _names(self, column: str) -> dict[str, Erased]:
         """Return what was erased of what the database has in a column of names."""
