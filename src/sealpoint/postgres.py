@@ -1,9 +1,12 @@
-"""How a Postgres server is reached, and what the tables of LangGraph's savers must be.
+"""How a Postgres server is reached, and what the tables of LangGraph's savers and its Store must be.
 
 A trigger, a rule or an expression on the tables would run with the rights of the account that reads or writes
 them, including an expression of an index or of extended statistics: the planner evaluates its constant parts.
 A view or a partition could lead to other data. The check reads only the server's catalogs. The shallow savers
 store one checkpoint per thread: their keys are shorter.
+
+The Store's tables may have a default, a partial index and a foreign key, exactly as LangGraph makes them, by
+the text that the server prints of each. The type of its vectors is one that only a superuser can create.
 """
 
 from __future__ import annotations
@@ -221,7 +224,7 @@ def watched_connection() -> Any:
     return WatchedConnection
 
 
-# --- the tables of LangGraph's savers ----------------------------------------------------------
+# --- the tables of LangGraph's savers and its Store ---------------------------------------------
 
 _SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust them"
 
@@ -234,7 +237,7 @@ class Layout:
     primary: tuple[str, ...]
     types: dict[str, str]  # of the columns that are not text
     other: tuple[str, ...] = ("type",)  # further columns that are text
-    optional: tuple[str, ...] = ()  # text columns that older tables lack
+    optional: tuple[str, ...] = ()  # further columns, which older tables lack
 
     @property
     def columns(self) -> dict[str, str]:
@@ -247,7 +250,7 @@ CHECKPOINT: Final = (*THREAD, "checkpoint_id")
 _JSON: Final = {"checkpoint": "jsonb", "metadata": "jsonb"}
 _BLOB: Final = {"blob": "bytea"}
 
-LAYOUTS: Final = (
+_SAVERS: Final = (
     Layout("checkpoints", CHECKPOINT, _JSON, ("type", "parent_checkpoint_id")),
     Layout("checkpoints", THREAD, _JSON),
     Layout("checkpoint_blobs", (*THREAD, "channel", "version"), _BLOB),
@@ -261,9 +264,27 @@ LAYOUTS: Final = (
     ),
     Layout("checkpoint_migrations", ("v",), {"v": "integer"}, ()),
 )
-NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
+ITEM: Final = ("prefix", "key")
+_TIME: Final = "timestamp with time zone"
+_TIMES: Final = {"created_at": _TIME, "updated_at": _TIME}
+_STORE: Final = (
+    Layout(
+        "store",
+        ITEM,
+        {"value": "jsonb", **_TIMES, "expires_at": _TIME, "ttl_minutes": "integer"},
+        (),
+        ("expires_at", "ttl_minutes"),
+    ),
+    Layout("store_vectors", (*ITEM, "field_name"), {"embedding": "vector", **_TIMES}, ()),
+    Layout("store_migrations", ("v",), {"v": "integer"}, ()),
+    Layout("vector_migrations", ("v",), {"v": "integer"}, ()),
+)
+LAYOUTS: Final = _SAVERS + _STORE
+NAMES: Final = tuple(dict.fromkeys(layout.name for layout in _SAVERS))  # of a saver's tables
+STORE_NAMES: Final = tuple(layout.name for layout in _STORE)
 
-# Built-in types have an oid below 16384. Before Postgres 14 statistics have no `stxexprs`.
+# Built-in types have an oid below 16384. The owner of an extension may add types to it, but only a superuser
+# creates base types. Before Postgres 14 statistics have no `stxexprs`.
 # Selects the rows of `Row`; the condition follows. The search path must begin with pg_catalog.
 TABLES: Final = """
     SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
@@ -277,24 +298,39 @@ TABLES: Final = """
                 WHERE EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
             UNION ALL SELECT 'has a check', conname FROM pg_constraint
                 WHERE conrelid = c.oid AND contype IN ('c', 'x')
-            UNION ALL SELECT 'has a foreign key', conname FROM pg_constraint
+            UNION ALL SELECT 'has a foreign key', conname
+                FROM pg_constraint AS f JOIN pg_class AS v ON v.oid = conrelid
                 WHERE contype = 'f' AND c.oid IN (conrelid, confrelid)
+                AND (v.relname, v.relnamespace, pg_get_constraintdef(f.oid)) <> ('store_vectors', n.oid,
+                    'FOREIGN KEY (prefix, key) REFERENCES ' || quote_ident(n.nspname)
+                    || '.store(prefix, key) ON DELETE CASCADE')
             UNION ALL SELECT 'has an index over an expression', i.relname
                 FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid
                 WHERE indrelid = c.oid AND (indexprs IS NOT NULL OR indpred IS NOT NULL)
+                AND pg_get_indexdef(indexrelid) <> 'CREATE INDEX idx_store_expires_at ON '
+                    || quote_ident(n.nspname)
+                    || '.store USING btree (expires_at) WHERE (expires_at IS NOT NULL)'
             UNION ALL SELECT 'has statistics over an expression', stxname FROM pg_statistic_ext AS s
                 WHERE s.stxrelid = c.oid AND to_jsonb(s) ->> 'stxexprs' IS NOT NULL
             UNION ALL SELECT 'has a default that LangGraph does not give it, for', attname
                 FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
                 WHERE adrelid = c.oid AND attgenerated = ''
-                AND pg_get_expr(adbin, adrelid) NOT IN ('''''::text', '''{}''::jsonb')
+                AND pg_get_expr(adbin, adrelid) NOT IN ('''''::text', '''{}''::jsonb',
+                    CASE WHEN c.relname IN ('store', 'store_vectors')
+                    AND attname IN ('created_at', 'updated_at') THEN 'CURRENT_TIMESTAMP' ELSE '' END)
         ) AS flaw(what, name)),
         (SELECT jsonb_agg(name) FROM (
             SELECT polname FROM pg_policy WHERE polrelid = c.oid
             UNION ALL SELECT '' WHERE c.relrowsecurity OR c.relforcerowsecurity
         ) AS policy(name)),
         (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname,
-                CASE WHEN a.atttypid < 16384 THEN format_type(a.atttypid, a.atttypmod) END,
+                CASE WHEN a.atttypid < 16384 THEN format_type(a.atttypid, a.atttypmod)
+                WHEN c.relname = 'store_vectors' AND a.attname = 'embedding' THEN (
+                    SELECT extname FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid
+                    JOIN pg_type AS t ON t.oid = objid
+                    WHERE objid = a.atttypid AND classid = 'pg_type'::regclass
+                    AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'vector'
+                    AND typtype = 'b' AND typname IN ('vector', 'halfvec')) END,
                 a.attgenerated <> '' OR a.attidentity <> '', a.attcollation NOT IN (0, 100))
                 ORDER BY a.attnum), '[]')
             FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
@@ -315,7 +351,7 @@ class Row(NamedTuple):
     schema_version: str  # differs after each change of the schema, such as a new name
     flaws: list[tuple[str, str | None]] | None  # what it must not have: a sentence, and a name
     policies: list[str] | None  # an empty name if policies are on
-    # name, built-in type, whether it is generated, whether it has a collation
+    # name, type if it is built in or that of vectors, whether it is generated, whether it has a collation
     columns: list[tuple[str, str | None, bool, bool]]
     primary: list[str]
 
@@ -326,7 +362,7 @@ def refuse_schema(what: str) -> SchemaError:
 
 
 def require_tables(rows: Sequence[Row]) -> set[str]:
-    """Check the tables to which the statements of a saver lead."""
+    """Check the tables to which the statements of a saver or of a Store lead."""
     for row in rows:
         require_plain(row)
         if row.policies is not None:  # it would hide rows, or refuse new ones
@@ -355,7 +391,7 @@ def layout_of(row: Row) -> Layout:
     columns = {column: kind or "" for column, kind, *_ in row.columns}
     forms = [layout for layout in LAYOUTS if layout.name == row.name]
     for layout in forms:
-        given = dict.fromkeys(set(layout.optional) - columns.keys(), "text") | columns
+        given = {name: layout.columns[name] for name in layout.optional} | columns
         if given == layout.columns and tuple(row.primary) == layout.primary:
             return layout
     known = {item for layout in forms for item in layout.columns.items()}

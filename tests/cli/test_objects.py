@@ -56,6 +56,8 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "decrypt DB --out NEW": True,
     "verify DB --threads STORE": None,
     "heads adopt DB --threads STORE --reason x": None,
+    "erase DB --thread a": None,
+    "erase DB --thread a --apply": True,
     "heads seal STORE": True,
     "heads trim STORE --before 2026-01-01 --yes": True,
     "keys list": None,

@@ -52,7 +52,7 @@ class Rotator:
         assert words[1:] == ["0"] * len(acts)
         return said
 
-    def kill(self, act: str, path: Path, argument: str, batches: int, seconds: float) -> bool:
+    def kill(self, act: str, path: Path | str, argument: str, batches: int, seconds: float) -> bool:
         """Kill an act so long after so many batches; return whether it had not come to its end."""
         said = self.run(f"doomed {path} {batches} {seconds} {act} {argument}")
         assert said[-1][0] == "killed"

@@ -22,21 +22,25 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.sqlite import SqliteStore
 
+from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Batch, Event, Failure
-from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
-from sealpoint.admin.maintenance.rebind import RebindOptions, rebind
+from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealpointError
+from sealpoint.langgraph import SealedStore
 from sealpoint.sealed import SealedSaver
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
@@ -88,7 +92,7 @@ def tell(events: Iterator[Event]) -> None:
 
 def rotating(path: str, name: str) -> None:
     """Put everything under the key ``name``."""
-    with closing(SqliteRows(path, writable=True)) as store, store.hold():
+    with closing(kind_of(path).open(path, writable=True)) as store, store.hold():
         tell(rotate(store, make_cipher(name), batch=BATCH))
 
 
@@ -108,9 +112,16 @@ def unbinding(path: str, name: str) -> None:
     _rebinding(path, name, RebindOptions(batch=BATCH, unbind=True))
 
 
+def sealing_items(path: str, name: str) -> None:
+    """Bind everything, also items that are not sealed, under the key ``name``."""
+    _rebinding(path, name, RebindOptions(batch=BATCH, allow_plaintext=True))
+
+
 def _rebinding(path: str, name: str, options: RebindOptions) -> None:
-    with closing(SqliteWholeRows(path, writable=True)) as store, store.hold():
-        tell(rebind(store, make_cipher(name), options))
+    cipher = make_cipher(name)
+    opened = kind_of(path).open_whole(path, writable=True, sentinel=sealing_sentinels(cipher))
+    with closing(opened) as store, store.hold():
+        tell(rebind(store, cipher, options))
 
 
 def decrypting(path: str, name: str) -> None:
@@ -240,6 +251,50 @@ def _found(saver: Any, name: str, checkpoint_id: str) -> tuple[int, int | None]:
     return found.checkpoint["channel_values"]["n"], written[-1] if written else None
 
 
+# --- agents that remember -------------------------------------------------------------------------
+
+
+@contextmanager
+def open_memory(database: str, name: str, unbound: str = "allow") -> Iterator[Any]:
+    """LangGraph's store of a file or a URL, sealed under the key after the dash; or written as it is."""
+    kind, _, key = name.partition("-")
+    serde = EncryptedSerializer(make_cipher(key), plaintext="allow")
+    is_plain = kind.startswith("plain")
+    with ExitStack() as stack:
+        if "://" in database:
+            store: Any = stack.enter_context(PostgresStore.from_conn_string(database))
+        else:
+            connection = sqlite3.connect(database, check_same_thread=False, timeout=60, isolation_level=None)
+            stack.enter_context(closing(connection))
+            connection.execute("PRAGMA synchronous = OFF")
+            store = SqliteStore(connection)
+        yield SealedStore(store, serde=serde, unbound=unbound, allow_write_plain=is_plain)  # type: ignore[arg-type]
+
+
+def remembering(database: str, name: str, count: str) -> None:
+    """Put, overwrite and delete items without a pause; what was done last must stand."""
+    moments, lost = random.Random(name), 0
+    last = dict[str, int | None]()
+    with open_memory(database, name) as store:
+        namespace = "memories", name
+        for number in range(int(count)):
+            key = str(moments.randrange(HOT if number % 2 else 10 * HOT))
+            lost += key in last and _remembered(store.get(namespace, key)) != last[key]
+            if last.get(key) is not None and number % 7 == 0:
+                store.delete(namespace, key)
+                last[key] = None
+            else:
+                store.put(namespace, key, {"n": number, "text": "x" * 500})
+                last[key] = number
+        found = {item.key: _remembered(item) for item in store.search(namespace, limit=1000)}
+    kept = {key: number for key, number in last.items() if number is not None}
+    say("end", name, count, lost + (found != kept))
+
+
+def _remembered(item: Any) -> int | None:
+    return None if item is None else item.value["n"]
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 ACTS: dict[str, Callable[..., None]] = {
@@ -247,12 +302,14 @@ ACTS: dict[str, Callable[..., None]] = {
     "seal": sealing,
     "bind": binding,
     "unbind": unbinding,
+    "seal-items": sealing_items,
     "decrypt": decrypting,
     "cramped": cramped,
     "full": full,
     "stealthy": stealthy,
     "doomed": doomed,
     "write": writing,
+    "remember": remembering,
 }
 
 

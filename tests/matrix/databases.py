@@ -337,10 +337,10 @@ def address(path: Path) -> None:
     _truncate(path)
 
 
-def store(path: Path) -> None:
-    """LangGraph's store beside the checkpoints."""
+def vectors(path: Path) -> None:
+    """Embeddings of LangGraph's Store beside the checkpoints."""
     good(path)
-    _change(path, f"CREATE TABLE store (value TEXT); INSERT INTO store VALUES ('{_TEXT}')")
+    _change(path, f"CREATE TABLE store_vectors (value TEXT); INSERT INTO store_vectors VALUES ('{_TEXT}')")
     _truncate(path)
 
 
@@ -465,7 +465,7 @@ SQLITE: Final[dict[str, Callable[[Path], None]]] = {
         no_bytes, other_file, other_tables, moved_ids, swapped, relabelled, relabelled_key, forged,
         lost, unknown_suite, untagged, bytes_id, number_id, no_id, metadata_nan, metadata_list,
         metadata_number, metadata_team, sealed_metadata, forged_metadata, no_parent, parent_number,
-        address, store, cache, own_table, free_pages, old_space, kept_journal, full_log, compact,
+        address, vectors, cache, own_table, free_pages, old_space, kept_journal, full_log, compact,
         types, no_document, zeroed_page, cut, flipped,
     )
 }  # fmt: skip
@@ -609,9 +609,11 @@ def pg_no_parent(url: str) -> None:
     _pg_change(url, f"DELETE FROM checkpoints WHERE checkpoint_id = '{_ID}0'")
 
 
-def pg_store(url: str) -> None:
+def pg_vectors(url: str) -> None:
     _pg_thread(url, "k2")
-    _pg_change(url, "CREATE TABLE store (value TEXT)", f"INSERT INTO store VALUES ('{_TEXT}')")
+    _pg_change(
+        url, "CREATE TABLE store_vectors (value TEXT)", f"INSERT INTO store_vectors VALUES ('{_TEXT}')"
+    )
 
 
 def pg_own_table(url: str) -> None:
@@ -635,7 +637,7 @@ POSTGRES: Final[dict[str, Callable[[str], None]]] = {
         pg_good, pg_bound, pg_bound_half, pg_bound_moved, pg_bound_edited, pg_bound_lost,
         pg_bound_stripped, pg_old, pg_half, pg_third, pg_plain, pg_mixed, pg_empty, pg_no_writes,
         pg_relabelled,
-        pg_forged, pg_metadata, pg_sealed_metadata, pg_no_parent, pg_store, pg_own_table, pg_inline,
+        pg_forged, pg_metadata, pg_sealed_metadata, pg_no_parent, pg_vectors, pg_own_table, pg_inline,
     )
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ names of tables. All are text. After a value has been sealed with them, they nev
     value        table=values                        thread_id checkpoint_ns channel version
     write        table=writes                        thread_id checkpoint_ns checkpoint_id task_id channel
     item         table=store                         prefix key
+    cached       table=cache                         namespace key
 
 A frame is a sealed value and its tag in a JSON object with readable keys: metadata, or an item's value.
 
@@ -135,6 +136,7 @@ METADATA: Final = Coordinates((("table", "checkpoints"), ("column", "metadata"))
 VALUE: Final = Coordinates((("table", "values"),), (*_THREAD, "channel", "version"))
 WRITE: Final = Coordinates((("table", "writes"),), (*_CHECKPOINT, "task_id", "channel"))
 ITEM: Final = Coordinates((("table", "store"),), ("prefix", "key"))  # of LangGraph's Store
+CACHED: Final = Coordinates((("table", "cache"),), ("namespace", "key"))  # of its caches
 
 
 KEY: Final = "__sealpoint__"  # the key of a frame

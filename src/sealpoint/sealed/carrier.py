@@ -1,4 +1,4 @@
-"""The serializer of a wrapped saver, and the objects that pass through it.
+"""The serializer of a wrapped saver or cache, and the objects that pass through it.
 
 A wrapped saver never sees a value: it is given objects that seal themselves when its serializer is asked for
 their bytes, and gets back what is stored, unopened. The serializer has no key. Only with `allow_write_with`
@@ -101,7 +101,13 @@ class Carrier:
             return value.dump()
         if self._stores_mappings and isinstance(obj, dict) and KEY in obj:
             return OPEN, dump_mapping(obj)
-        raise SealingError(f"the saver serializes {type(obj).__name__}, which SealedSaver did not prepare")
+        raise SealingError(
+            f"{type(obj).__name__} was passed to a wrapped saver or cache without being sealed",
+            hint=(
+                "use it through its SealedSaver or SealedCache alone; otherwise it stores what was not"
+                " passed to it, and cannot be sealed"
+            ),
+        )
 
     def loads_typed(self, data: tuple[str, Any]) -> Any:
         """Return what is stored: `Sealed`, or the mapping or the list that `dumps_typed` was given."""

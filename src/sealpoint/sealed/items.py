@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 from sealpoint.base.place import ITEM, KEY, make_frame, read_frame
@@ -26,6 +27,7 @@ from sealpoint.errors import (
     PlaintextError,
     RowError,
     UnboundValueError,
+    UnsupportedTypeError,
     excerpt,
 )
 from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
@@ -73,14 +75,11 @@ class Items:
 
     def stored_label(self, label: str) -> str:
         """Return what stands for a label of namespaces in the database."""
-        return self.tokens.pseudonym(f"label\0{label}") if self.has_pseudonyms else label
+        return label_pseudonym(label, self.tokens) if self.has_pseudonyms else label
 
     def stored_name(self, name: ItemName) -> ItemName:
         """Return what stands for the name of an item in the database."""
-        if not self.has_pseudonyms:
-            return name
-        key = "\0".join(("key", *name.namespace, name.key))
-        return ItemName(tuple(map(self.stored_label, name.namespace)), self.tokens.pseudonym(key))
+        return pseudonym_of(name, self.tokens) if self.has_pseudonyms else name
 
     # --- values -------------------------------------------------------------------------------
 
@@ -98,8 +97,12 @@ class Items:
         return {**self.readable(value), KEY: make_frame(tag, blob)}
 
     def readable(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields and tokens of a value that stay readable."""
-        found = {field: value[field] for field in self.plain if field in value}
+        """Return the fields and tokens of a value that stay readable; nothing of the value is kept.
+
+        Raises:
+            UnsupportedTypeError: If JSON has no form for a field, or one that reads as another value.
+        """
+        found = {field: _copied(field, value[field]) for field in self.plain if field in value}
         for field in self.indexed:
             if field in value and (token := self.tokens.token(field, value[field])):
                 found[token] = 1
@@ -114,6 +117,8 @@ class Items:
             RowError: If it is not as it was sealed.
             SealpointError: What the serializer raises.
         """
+        if not isinstance(found, dict):
+            raise RowError(f"the value of an item is {type(found).__name__}, not an object of JSON")
         if KEY not in found:
             if not self.allow_unbound:
                 raise PlaintextError("the item is not sealed", hint=_SEAL)
@@ -132,17 +137,57 @@ class Items:
         value = self.serde.decode(opened.inner, data)
         if not isinstance(value, dict):
             raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
-        require_same_fields(found, value, self.tokens)
-        if not self.allow_unbound:
-            for field in self.readable(value):
-                if field not in found:
-                    raise RowError("a readable field of the item is missing", hint=_FIELDS)
+        self._require_readable(found, value)
         return name or stored, value
+
+    def _require_readable(self, found: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+        """Compare what is readable of an item; without it, the wrapped store would not find the item."""
+        names = [field for field in self.plain if field in value]
+        tokens = [self.tokens.token(field, value[field]) for field in self.indexed if field in value]
+        if not self.allow_unbound:
+            for name in (*names, *tokens):
+                if name is not None and name not in found:
+                    raise RowError("a readable field of the item is missing", hint=_FIELDS)
+        # Usually all tokens are among these: to compare others, one is made of each field.
+        others = {name: each for name, each in found.items() if name not in tokens or _is_not_one(each)}
+        require_same_fields(others, value, self.tokens)
+
+
+def _copied(field: str, value: Any) -> Any:
+    """Return a copy of a plain field, of values that JSON gives back as they are."""
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
+        return value
+    if isinstance(value, list):
+        return [_copied(field, each) for each in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _copied(field, each) for name, each in value.items()}
+    raise UnsupportedTypeError(
+        f"plain field {excerpt(field)} holds {type(value).__name__}, which JSON has no form for"
+        if not isinstance(value, float | dict)
+        else f"plain field {excerpt(field)} holds a number or a key that JSON has no form for",
+        hint="plain fields hold text, finite numbers, true, false, null, lists and dicts of these:"
+        " store such a form, or take the field out of plain_fields",
+    )
+
+
+def label_pseudonym(label: str, tokens: Tokens) -> str:
+    """Return what stands for a label of namespaces with pseudonyms."""
+    return tokens.pseudonym(f"label\0{label}")
+
+
+def pseudonym_of(name: ItemName, tokens: Tokens) -> ItemName:
+    """Return what stands for the name of an item with pseudonyms."""
+    key = "\0".join(("key", *name.namespace, name.key))
+    labels = (label_pseudonym(label, tokens) for label in name.namespace)
+    return ItemName(tuple(labels), tokens.pseudonym(key))
 
 
 def row_of(namespace: Sequence[str], key: str) -> Any:
     """Return the packed row of an item, from its name in the database."""
-    return _row(".".join(namespace), key)
+    try:
+        return _row(".".join(namespace), key)
+    except TypeError:
+        raise RowError("the name of an item is not text") from None
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:
@@ -151,14 +196,24 @@ def require_unframed(value: Mapping[str, Any]) -> None:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
 
 
+def _is_not_one(mark: Any) -> bool:
+    return type(mark) is not int or mark != 1
+
+
 def require_frame(found: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return the tag and the sealed bytes of an item's frame, which are bound to its row by the tag."""
+    tag, blob = require_form(found)
+    if not is_bound(tag):
+        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
+    return tag, blob
+
+
+def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the tag and the sealed bytes of an item's frame, whether or not they are bound."""
     frame = found[KEY]
     tag, blob = read_frame(frame)
     if tag is None or blob is None or frame.keys() != {"type", "value"}:
         raise RowError("the sealed part of the item is not one")
-    if not is_bound(tag):
-        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
     return tag, blob
 
 

@@ -19,7 +19,7 @@ from sealpoint.base import (
 )
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, make_frame
-from sealpoint.crypto import Opened, PackedRow, RingCipher
+from sealpoint.crypto import KeyRing, Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
@@ -122,15 +122,9 @@ class Rows:
     allow_partial: bool = False  # whether a part of the writes of one call is read
     before: SerializerProtocol | None = None  # writes rows as before this wrapper: nothing is bound then
 
-    def with_serde(self, serde: object) -> Self:
+    def with_serde(self, serde: Any) -> Self:
         """Return the same with another serializer."""
-        if not isinstance(serde, EncryptedSerializer):
-            raise ConfigError(
-                f"serde is {type(serde).__name__}, not an EncryptedSerializer",
-                hint="create one: EncryptedSerializer.from_key_file(PATH)",
-            )
-        if not isinstance(serde.cipher, RingCipher):
-            raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
+        require_ring(serde)
         return replace(self, serde=serde)
 
     # --- what a layout says -------------------------------------------------------------------
@@ -550,7 +544,7 @@ _CLASSES: Final[dict[str, type[Rows]]] = {
 
 def layout_of(saver: Any, layout: str) -> type[Rows]:
     """Return the layout of a saver: by its class if ``layout`` is ``auto``, or by that name."""
-    _require_saver(saver)
+    require_instance(saver, "saver", ("get_tuple", "aget_tuple"), "SealedSaver(SqliteSaver(connection), ...)")
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
     if any("Shallow" in name for name in names):
         raise ConfigError(
@@ -575,18 +569,33 @@ def layout_of(saver: Any, layout: str) -> type[Rows]:
     )
 
 
-def _require_saver(saver: Any) -> None:
-    """Refuse what a first program often has in place of a saver, each with the line to write."""
-    if isinstance(saver, type):
-        problem = f"{saver.__name__} is a class, not a saver"
-    elif hasattr(saver, "get_tuple") or hasattr(saver, "aget_tuple"):
-        return
-    elif type(saver).__module__ == "contextlib":
-        entered = "with" if isinstance(saver, AbstractContextManager) else "async with"
+def require_ring(serde: object) -> KeyRing:
+    """Return the ring of a serializer that can bind a value to its row."""
+    if not isinstance(serde, EncryptedSerializer):
         raise ConfigError(
-            "the saver is a context manager, as `from_conn_string` returns it, and has not been entered",
-            hint=f"enter it first: {entered} ... as saver: SealedSaver(saver, ...)",
+            f"serde is {type(serde).__name__}, not an EncryptedSerializer",
+            hint="create one: EncryptedSerializer.from_key_file(PATH)",
+        )
+    if not isinstance(serde.cipher, RingCipher):
+        raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
+    return serde.cipher.ring
+
+
+def require_instance(wrapped: Any, kind: str, methods: Sequence[str], example: str) -> None:
+    """Refuse what a first program often has in place of a saver, each with the line to write.
+
+    ``kind`` is what is wanted, which has one of the methods, and ``example`` wraps one.
+    """
+    if isinstance(wrapped, type):
+        problem = f"{wrapped.__name__} is a class, not a {kind}"
+    elif any(hasattr(wrapped, name) for name in methods):
+        return
+    elif type(wrapped).__module__ == "contextlib":
+        entered = "with" if isinstance(wrapped, AbstractContextManager) else "async with"
+        raise ConfigError(
+            f"the {kind} is a context manager, as `from_conn_string` returns it, and has not been entered",
+            hint=f"enter it first: {entered} ... as {kind}: {example.partition('(')[0]}({kind}, ...)",
         )
     else:
-        problem = f"{type(saver).__name__} is not a saver"
-    raise ConfigError(problem, hint="wrap a saver: SealedSaver(SqliteSaver(connection), ...)")
+        problem = f"{type(wrapped).__name__} is not a {kind}"
+    raise ConfigError(problem, hint=f"wrap a {kind}: {example}")

@@ -21,12 +21,12 @@ from sealpoint.base import (
 )
 from sealpoint.base.place import KEY
 from sealpoint.base.saver import arun, run
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto import KeyRing
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealingError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.heads import Heads, Policy
-from sealpoint.sealed.layout import Rows, layout_of
+from sealpoint.sealed.layout import Rows, layout_of, require_ring
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
@@ -56,6 +56,17 @@ class InheritedSaver:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise ForkedError(self._name)
+
+
+def usable_in_child(inner: Any) -> Any:
+    """Return what a child process may use of a wrapped saver: nothing if its connection is the parent's.
+
+    A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
+    """
+    connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
+    if connection is None or getattr(connection, "closed", False):
+        return inner
+    return InheritedSaver(inner)
 
 
 _OPTIONAL: Final = tuple(
@@ -160,7 +171,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
         if heads not in ("require", "warn"):
             raise ConfigError(f"heads is 'require' or 'warn', not {excerpt(str(heads))}")
-        plain, indexed = _names(plain_metadata), _names(indexed_metadata)
+        plain, indexed = names_of(plain_metadata), names_of(indexed_metadata)
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
         found = layout_of(saver, layout)
@@ -190,7 +201,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
         has_live = None if compared is None else compared.has_live
         named = Pseudonyms(tokens, has_live) if pseudonyms else None
-        self._parts = Parts(rows, named, compared, sorted(_names(pass_through)))
+        self._parts = Parts(rows, named, compared, sorted(names_of(pass_through)))
         if indexed or pseudonyms or compared is not None:
             self._require_ring().index_key("metadata")  # raises now, not at the first write
         self._tables = tables_of(
@@ -207,14 +218,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             watch(self.inner)
 
     def reset_after_fork(self) -> None:
-        """Refuse every later use if the wrapped saver's connection belongs to the parent.
-
-        A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
-        """
-        inner = vars(self).get("inner")  # which a copy does not have at first
-        connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
-        if connection is not None and not getattr(connection, "closed", False):
-            self.inner = InheritedSaver(inner)
+        """Refuse every later use if the wrapped saver's connection belongs to the parent."""
+        if "inner" in vars(self):  # which a copy does not have at first
+            self.inner = usable_in_child(self.inner)
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -261,10 +267,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             raise
 
     def _require_ring(self) -> KeyRing:
-        cipher = self._parts.rows.serde.cipher
-        if not isinstance(cipher, RingCipher):
-            raise SealingError(f"needs a RingCipher, got {type(cipher).__name__}", hint="use RingCipher")
-        return cipher.ring
+        return require_ring(self._parts.rows.serde)
 
     def __repr__(self) -> str:
         before = self.allow_write_with
@@ -464,7 +467,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         await self._arun(copy_thread(self._parts, source_thread_id, target_thread_id))
 
 
-def _names(names: Collection[str]) -> frozenset[str]:
+def names_of(names: Collection[str]) -> frozenset[str]:
+    """Return names that a caller gave, and not those of the letters of a text."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)

@@ -1,4 +1,4 @@
-"""The two tables, as LangGraph's checkpoint-sqlite lays them out: their check, and every statement on them.
+"""The tables, as LangGraph's checkpoint-sqlite lays them out: their check, and the statements of the saver.
 
 A database is refused otherwise: a trigger, a view or a generated column in the place of a table
 would run SQL of the file's author with our statements.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from sealpoint.serde.jsontext import parse
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import REQUIRE_CHECK
 
+_TIMES: Final = {"created_at": ("TIMESTAMP", 0), "updated_at": ("TIMESTAMP", 0)}
 # Columns of each table by name, type and place in the primary key: needed ones and optional ones
 _COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]]] = {
     "checkpoints": (
@@ -50,7 +51,35 @@ _COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[s
         },
         {"task_path": ("TEXT", 0)},
     ),
+    "store": (
+        {"prefix": ("TEXT", 1), "key": ("TEXT", 2), "value": ("TEXT", 0), **_TIMES},
+        {"expires_at": ("TIMESTAMP", 0), "ttl_minutes": ("REAL", 0)},
+    ),
+    "store_vectors": (
+        {
+            "prefix": ("TEXT", 1),
+            "key": ("TEXT", 2),
+            "field_name": ("TEXT", 3),
+            "embedding": ("BLOB", 0),
+            **_TIMES,
+        },
+        {},
+    ),
+    "cache": (
+        {
+            "ns": ("TEXT", 1),
+            "key": ("TEXT", 2),
+            "expiry": ("REAL", 0),
+            "encoding": ("TEXT", 0),
+            "val": ("BLOB", 0),
+        },
+        {},
+    ),
+    "store_migrations": ({"v": ("INTEGER", 1)}, {}),
+    "vector_migrations": ({"v": ("INTEGER", 1)}, {}),
 }
+SAVER: Final = ("checkpoints", "writes")
+STORE: Final = ("store", "store_vectors", "store_migrations", "vector_migrations")  # of LangGraph's Store
 
 _MASTER: Final = """
     SELECT typeof(type) = 'text' AND typeof(name) = 'text' AND typeof(tbl_name) = 'text',
@@ -66,6 +95,10 @@ _STARTS: Final = {  # what SQLite writes there, whatever the statement was
 # No pragma lists the checks of a table: only its statement shows them.
 _ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
 _DEFAULTS: Final = (None, "''", "NULL")
+# What LangGraph's Store has of all that is refused elsewhere, besides the defaults of `_TIMES`.
+_REFERENCE: Final = "FOREIGN KEY (prefix, key) REFERENCES store(prefix, key) ON DELETE CASCADE )"
+_EXPIRY: Final = "CREATE INDEX idx_store_expires_at ON store (expires_at) WHERE expires_at IS NOT NULL"
+_SPACES: Final = re.compile(r"\s+", re.ASCII)
 
 
 class _Object(NamedTuple):
@@ -75,16 +108,21 @@ class _Object(NamedTuple):
     sql: str | None
     root: int
 
+    @property
+    def statement(self) -> str:
+        """The statement, with one space in the place of each run of white space."""
+        return _SPACES.sub(" ", self.sql or "")
+
 
 def table_names(cursor: sqlite3.Cursor) -> list[str]:
     """Return the names of all tables, virtual ones too."""
     return sorted(each.name for each in _objects(cursor) if each.type == "table")
 
 
-def require_unhidden(cursor: sqlite3.Cursor) -> None:
+def require_unhidden(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> None:
     """Check that no temporary object of the connection hides one of the tables, or acts on it."""
     for name, table in cursor.execute("SELECT name, tbl_name FROM temp.sqlite_master").fetchall():
-        if {_lower(name), _lower(table)} & _COLUMNS_OF.keys():
+        if not {_lower(name), _lower(table)}.isdisjoint(names):
             raise SchemaError(
                 f"a temporary table, view or trigger {excerpt(name)} is in front of {excerpt(table)}"
             )
@@ -95,19 +133,34 @@ def has_task_path(cursor: sqlite3.Cursor) -> bool:
     return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
 
 
-def require_tables(cursor: sqlite3.Cursor) -> set[str]:
-    """Check the schema, and that those of the tables that exist are what LangGraph or this package made."""
+def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
+    """Return the tables of LangGraph's Store; none if ``store`` is another program's, by its columns."""
+    found = {row[1] for row in cursor.execute("PRAGMA main.table_xinfo(store)").fetchall()}
+    return () if found and not {"prefix", "key"} <= found else STORE
+
+
+def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
+    """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
+
+    Args:
+        cursor: On the database.
+        names: The tables to check, of `SAVER` and `STORE`, or `cache`. Others are not looked at.
+
+    Returns:
+        Those that exist.
+    """
     objects = _objects(cursor)
-    for table, (needed, optional) in _COLUMNS_OF.items():
+    for table in names:
+        needed, optional = _COLUMNS_OF[table]
         related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
         if any(_lower(each.name) == table for each in related):
             _require_plain(related, table)
             _require_columns(cursor, table, needed, optional)
             _require_row_ids(cursor, table)
-            _require_indexes(cursor, table, needed)
+            _require_indexes(cursor, table, needed, related)
         elif related:
             raise SchemaError(f"the schema names a table {table!r} that it does not have")
-    return {_lower(each.name) for each in objects} & _COLUMNS_OF.keys()
+    return {_lower(each.name) for each in objects}.intersection(names)
 
 
 def _lower(name: str) -> str:
@@ -166,7 +219,10 @@ def _require_plain(related: Iterable[_Object], table: str) -> None:
             continue
         if each.type != "table" or each.root == 0 or _lower(each.table) != table:
             raise SchemaError(f"{table!r} is not a real table")
-        if _ACTING.search(each.sql or ""):
+        sql = each.statement
+        if table == "store_vectors":
+            sql = sql.removesuffix(_REFERENCE)
+        if _ACTING.search(sql):
             raise SchemaError(f"table {table!r} has a collation, a check, a reference or a generated column")
 
 
@@ -181,7 +237,8 @@ def _require_columns(
     for _, name, kind, _, default, place, hidden in rows:
         if hidden:
             raise SchemaError(f"table {table!r} has a generated or hidden column {excerpt(name)}")
-        if default not in _DEFAULTS:  # an older release of LangGraph leaves a column out
+        # An older release of LangGraph leaves a column out.
+        if default not in _DEFAULTS and not (name in _TIMES and default == "CURRENT_TIMESTAMP"):
             raise SchemaError(
                 f"table {table!r} has a default that LangGraph does not give it, for {excerpt(name)}"
             )
@@ -207,16 +264,19 @@ def _require_row_ids(cursor: sqlite3.Cursor, table: str) -> None:
         raise SchemaError(f"table {table!r} is made WITHOUT ROWID") from None
 
 
-def _require_indexes(cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple[str, int]]) -> None:
+def _require_indexes(
+    cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple[str, int]], related: Iterable[_Object]
+) -> None:
     """Check that the primary key has its index, and that all others are plain ones, which nothing reads."""
     key = [name for place, name in sorted((place, name) for name, (_, place) in needed.items() if place)]
+    expiry = {each.name for each in related if each.statement == _EXPIRY}
     primary = []
     for _, name, unique, origin, partial in cursor.execute(f"PRAGMA main.index_list({table})").fetchall():
         quoted = name.replace('"', '""')
         columns = cursor.execute(f'PRAGMA main.index_xinfo("{quoted}")').fetchall()
         # In PRAGMA index_xinfo the column number of an expression is -2, and that of the row id -1.
         names = [column for _, place, column, *_, is_key in columns if is_key and place >= 0]
-        if partial or any(place == -2 for _, place, *_ in columns):
+        if (partial and name not in expiry) or any(place == -2 for _, place, *_ in columns):
             raise SchemaError(f"table {table!r} has an index {excerpt(name)} over expressions")
         if any(collation not in (None, "BINARY") for *_, collation, _ in columns):
             raise SchemaError(f"table {table!r} has an index {excerpt(name)} with a collation")
@@ -224,7 +284,8 @@ def _require_indexes(cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple
             primary.append((_lower(name), names, any(descending for *_, descending, _, _ in columns)))
         elif unique:  # rows would displace each other, or be left out
             raise SchemaError(f"table {table!r} has a unique index {excerpt(name)}")
-    if primary != [(f"sqlite_autoindex_{table}_1", key, False)]:
+    is_row_id = [needed[name] for name in key] == [("INTEGER", 1)]  # which has no index of its own
+    if primary != ([] if is_row_id else [(f"sqlite_autoindex_{table}_1", key, False)]):
         raise SchemaError(f"table {table!r} has no proper index of its primary key")
 
 

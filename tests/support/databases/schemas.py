@@ -1,4 +1,4 @@
-"""Tables as LangGraph's savers make them, and with one thing changed, for which a database is refused."""
+"""Tables as LangGraph's savers and its Store make them; and with one thing changed, which is refused."""
 
 from __future__ import annotations
 
@@ -25,6 +25,108 @@ def altered(old: str, new: str, table: str = CHECKPOINTS) -> list[str]:
     """Both tables, with one thing changed in one of them."""
     assert table.count(old) == 1
     return [table.replace(old, new), WRITES if table is CHECKPOINTS else CHECKPOINTS]
+
+
+# LangGraph's Store, in the words of `sqlite_master` after its migrations.
+STORE = """
+    CREATE TABLE store (
+        prefix text NOT NULL, key text NOT NULL, value text NOT NULL,
+        created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        expires_at TIMESTAMP, ttl_minutes REAL,
+        PRIMARY KEY (prefix, key))"""
+OLDER_STORE = STORE.replace("expires_at TIMESTAMP, ttl_minutes REAL,", "")
+VECTORS = """
+    CREATE TABLE store_vectors (
+        prefix text NOT NULL, key text NOT NULL, field_name text NOT NULL, embedding BLOB,
+        created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        PRIMARY KEY (prefix, key, field_name),
+        FOREIGN KEY (prefix, key) REFERENCES store(prefix, key) ON DELETE CASCADE
+    )"""
+MIGRATIONS = "CREATE TABLE store_migrations (v INTEGER PRIMARY KEY)"
+EXPIRY = "CREATE INDEX idx_store_expires_at ON store (expires_at)\nWHERE expires_at IS NOT NULL"
+
+
+def _store(old: str, new: str) -> list[str]:
+    assert STORE.count(old) == 1
+    return [STORE.replace(old, new)]
+
+
+def _vectors(old: str, new: str) -> list[str]:
+    assert VECTORS.count(old) == 1
+    return [STORE, VECTORS.replace(old, new)]
+
+
+_INDEX = "CREATE INDEX {} ON store ({}) WHERE {}"
+REFUSED_STORES: dict[str, list[str]] = {
+    "view": [STORE.replace("store", "hidden"), "CREATE VIEW store AS SELECT * FROM hidden"],
+    "virtual table": ["CREATE VIRTUAL TABLE store USING fts5(prefix, key, value)"],
+    "trigger": [STORE, LOG, "CREATE TRIGGER spy AFTER UPDATE ON store BEGIN INSERT INTO log VALUES (1); END"],
+    "trigger on vectors": [
+        STORE, VECTORS, "CREATE TRIGGER spy AFTER DELETE ON store_vectors BEGIN DELETE FROM store; END"
+    ],
+    "trigger on migrations": [
+        MIGRATIONS, LOG,
+        "CREATE TRIGGER spy AFTER INSERT ON store_migrations BEGIN INSERT INTO log VALUES (1); END",
+    ],
+    "generated column": _store("ttl_minutes REAL,", "ttl_minutes REAL, more TEXT AS (hex(value)),"),
+    "generated in place of one": _store("expires_at TIMESTAMP", "expires_at TIMESTAMP AS (created_at)"),
+    "extra column": _store("ttl_minutes REAL,", "ttl_minutes REAL, more TEXT,"),
+    "missing column": _store("key text NOT NULL, value text NOT NULL,", "key text NOT NULL,"),
+    "value of another type": _store("value text", "value BLOB"),
+    "ttl of another type": _store("ttl_minutes REAL", "ttl_minutes TEXT"),
+    "other primary key": _store("(prefix, key)", "(key, prefix)"),
+    "collation": _store("key text NOT NULL,", "key text NOT NULL COLLATE NOCASE,"),
+    "check": _store("value text NOT NULL", "value text NOT NULL CHECK (json_valid(value))"),
+    "other default of a time": _store(
+        "updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP", "updated_at TIMESTAMP DEFAULT (hex(zeroblob(9)))"
+    ),
+    "default of another column": _store(
+        "expires_at TIMESTAMP", "expires_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP"
+    ),
+    "default of the value": _store("value text NOT NULL", "value text NOT NULL DEFAULT CURRENT_TIMESTAMP"),
+    "reference of the store": _store("key text NOT NULL,", "key text NOT NULL REFERENCES log (what),"),
+    "clause of the vectors on the store": _store(
+        "(prefix, key))",
+        "(prefix, key), FOREIGN KEY (prefix, key) REFERENCES store(prefix, key) ON DELETE CASCADE )",
+    ),
+    "WITHOUT ROWID": [f"{STORE} WITHOUT ROWID"],
+    "unique index": [STORE, "CREATE UNIQUE INDEX one ON store (key)"],
+    "unique column": _store("value text NOT NULL", "value text NOT NULL UNIQUE"),
+    "partial index with another condition": [
+        STORE, _INDEX.format("idx_store_expires_at", "expires_at", "expires_at IS NULL")
+    ],
+    "partial index with a longer condition": [STORE, f"{EXPIRY} AND length(value) > 9"],
+    "partial index on another column": [
+        STORE, _INDEX.format("idx_store_expires_at", "value", "expires_at IS NOT NULL")
+    ],
+    "partial index of another name": [STORE, _INDEX.format("quick", "expires_at", "expires_at IS NOT NULL")],
+    "unique partial index": [STORE, EXPIRY.replace("INDEX", "UNIQUE INDEX")],
+    "descending partial index": [STORE, EXPIRY.replace("(expires_at)", "(expires_at DESC)")],
+    "index over an expression": [STORE, "CREATE INDEX quick ON store (length(value))"],
+    "index with a collation": [STORE, "CREATE INDEX folded ON store (key COLLATE NOCASE)"],
+    "vectors that refer to another table": _vectors("REFERENCES store(", "REFERENCES hidden("),
+    "vectors that refer to other columns": _vectors("store(prefix, key)", "store(prefix, value)"),
+    "vectors that act on an update": _vectors("ON DELETE CASCADE", "ON DELETE CASCADE ON UPDATE SET NULL"),
+    "vectors with another action": _vectors("ON DELETE CASCADE", "ON DELETE SET DEFAULT"),
+    "vectors that refer twice": _vectors("embedding BLOB", "embedding BLOB REFERENCES store(value)"),
+    "vectors with a check": _vectors("embedding BLOB", "embedding BLOB CHECK (length(embedding))"),
+    "vectors with a default": _vectors("embedding BLOB", "embedding BLOB DEFAULT (randomblob(9))"),
+    "vectors without row ids": [STORE, f"{VECTORS} WITHOUT ROWID"],
+    "migrations with a reference": [MIGRATIONS.replace("KEY", "KEY REFERENCES log (what)")],
+    "migrations with another column": [MIGRATIONS.replace("v INTEGER", "w TEXT, v INTEGER")],
+    "migrations with an index of the key": [MIGRATIONS.replace("PRIMARY KEY", "PRIMARY KEY DESC")],
+    "migrations without row ids": [f"{MIGRATIONS} WITHOUT ROWID"],
+}  # fmt: skip
+ACCEPTED_STORES: dict[str, list[str]] = {
+    "nothing": [],
+    "store": [STORE, EXPIRY, "CREATE INDEX store_prefix_idx ON store (prefix)", MIGRATIONS],
+    "vectors": [STORE, VECTORS, MIGRATIONS, MIGRATIONS.replace("store_", "vector_")],
+    "older": [OLDER_STORE],
+    "without the times of expiry": [STORE.replace(" ttl_minutes REAL,", "")],
+    "in capitals": [STORE.replace("store", "STORE"), EXPIRY],
+    "a plain index": [STORE, "CREATE INDEX quick ON store (updated_at)"],
+    "vectors alone": [VECTORS],
+}
 
 
 REFUSED: dict[str, list[str]] = {

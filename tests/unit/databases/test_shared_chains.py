@@ -14,7 +14,7 @@ from fuzz.sqlitefile import honest
 from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, TABLE_LEAF, SqliteFile, Value, encode_record, write_varint
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.maintenance.inspect import inspect, threads
+from sealpoint.admin.maintenance.inspect import inspect, names
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, SealpointError
@@ -71,7 +71,7 @@ def inner(file: SqliteFile, number: int, children: list[tuple[int, int]]) -> tup
 ROWS_OF: dict[str, Callable[[SqliteRows], Iterable[object]]] = {
     "count": lambda store: store.count(),
     "verify": lambda store: verify(store, RingCipher(honest.ring()), allow_plaintext=True),
-    "threads": threads,
+    "threads": lambda store: names(store, "thread_id"),
     "inspect": lambda store: inspect(store, None, "t"),
     "metadata": lambda store: store.records(),
 }

@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, erasures, init, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import decrypt, erase, erasures, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run, explain
@@ -98,6 +98,7 @@ for command in (
     verify.verify,
     status.audit,
     report.report,
+    erase.erase,
     erasures.erasures,
     values.types,
     values.trial,
@@ -121,6 +122,8 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "heads trim": ("heads.trim", "heads.trim"),
     "inspect": ("inspect", "inspect"),
     "decrypt": ("decrypt", "decrypt"),
+    "erase": ("erase.begin", "erase.end"),
+    "erasures": ("erase.again", "erase.again"),  # with a search of a database
     "init": ("init", "init"),  # of a ring that is there: a new one names no ledger yet
     "keys init": ("ring.create", "ring.create"),
     "keys generate": ("key.stage", "key.stage"),
@@ -138,6 +141,8 @@ SEVERAL: Final = frozenset({"verify", "audit", "types", "rotate", "rebind", "scr
 _FOR_ONE: Final = ("thread", "threads", "pin", "emit")
 _PLURAL: Final = {"database": DatabasesArgument, "variable": VariablesOption}
 
+# Commands that record their beginning themselves, when they know what they will do.
+_BEGINNING_LATER: Final = ("erase", "erasures")
 _WITHOUT_RING: Final = ("heads seal", "heads trim")
 _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}
 
@@ -149,7 +154,9 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
         run: Run = context.obj
         run.command, run.keys, run.as_json = command, options["keys"], options["as_json"]
         run.asks()
-        if command in EVENTS and options.get("apply", True):  # a plan changes nothing
+        if command in _BEGINNING_LATER:
+            run.begin = partial(_begin, run, options)
+        elif command in EVENTS and options.get("apply", True):  # a plan changes nothing
             _begin(run, options)
         asked = {name: options[name] for name in own}
         if command in SEVERAL:
@@ -216,7 +223,7 @@ def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -
     run.run_each([(name, partial(work, place)) for name, place in places])
 
 
-def _begin(run: Run, options: Mapping[str, Any]) -> None:
+def _begin(run: Run, options: Mapping[str, Any], documents: Sequence[bytes] = ()) -> None:
     """Record that a command begins, and let its run record the end; without a ledger do nothing."""
     try:
         ring = RingFile(run.ring_file)
@@ -229,9 +236,8 @@ def _begin(run: Run, options: Mapping[str, Any]) -> None:
         return
     from sealpoint.admin.evidence.recorder import Act, Recorder
 
-    recorder = Recorder(
-        ring, ring.ledger, run.result, Act(*EVENTS[run.command], _subject(ring, options), _waived(options))
-    )
+    act = Act(*EVENTS[run.command], _subject(ring, options), _waived(options), documents)
+    recorder = Recorder(ring, ring.ledger, run.result, act)
     recorder.begin()
     run.recorder = recorder
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from sealpoint.admin.cli.frame import Run
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.ledger import (
     PinsOption,
     VkeyOption,
@@ -11,9 +18,27 @@ from sealpoint.admin.cli.ledger import (
     find_folder,
     read_key,
 )
-from sealpoint.admin.cli.options import AllowUnprovenOption, read_entries
-from sealpoint.admin.cli.output import Document, put, show_table
+from sealpoint.admin.cli.options import (
+    AllowUnprovenOption,
+    ThreadsOption,
+    find_threads,
+    one_database,
+    open_store,
+    opened_threads,
+    read_entries,
+)
+from sealpoint.admin.cli.output import Document, count, put, show_table
+from sealpoint.admin.maintenance.erase import Erased, Search, by_table
 from sealpoint.admin.maintenance.result import Reason, answer
+from sealpoint.errors import LedgerTamperedError
+from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.ringfile import RingFile
+
+if TYPE_CHECKING:
+    from sealpoint.admin.evidence.erasure import History, Recorded
+    from sealpoint.admin.evidence.verify import Verdict
+
+_MAX_NAMED: Final = 800  # erasures in one entry
 
 
 def erasures(
@@ -21,22 +46,35 @@ def erasures(
     pins: PinsOption = None,
     vkey: VkeyOption = None,
     allow_unproven: AllowUnprovenOption = False,
+    database: Annotated[
+        str | None,
+        typer.Option("--again", metavar="DB", help="Also look for what was erased in a restored database."),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="With --again: erase what its ids show to be from before.")
+    ] = False,
+    threads: ThreadsOption = None,
 ) -> None:
     """Show erasures, and which keys are still to be destroyed.
 
     An erasure is complete when all keys that the ring had at that time are destroyed, so that no copy of the
     database can be read with them. Exits with 3 if one is not complete by its date, or if the ledger is not
-    shown to be whole: see `sealpoint ledger verify`. No database is read.
+    shown to be whole: see `sealpoint ledger verify`. No database is read but that of --again: it exits with 3
+    if rows of what was erased are there again. Rows that are newer stay.
     """
-    from sealpoint.admin.evidence.erasure import NOT_COVERED, History
-    from sealpoint.admin.evidence.verify import make_proof, read_verified
+    from sealpoint.admin.evidence.erasure import NOT_COVERED
+    from sealpoint.admin.evidence.verify import make_proof
 
     entries, folder = read_entries(run, run.ring_file), find_folder(run, None)
     verdict = check_ledger(folder, None if vkey is None else read_key(vkey), pins)
-    history = History(folder)
-    for entry in read_verified(folder, verdict):
-        history.take(entry)
-    found = history.erasures(answer(verdict.reasons), entries)
+    found = read_history(folder, verdict).erasures(answer(verdict.reasons), entries)
+    search = None
+    if database is not None:
+        if apply and verdict.problems:
+            raise LedgerTamperedError(f"nothing is erased by this ledger: {next(iter(verdict.problems))}")
+        search = _search(run, database, found, threads, apply=apply)
+    elif apply or threads:
+        raise typer.BadParameter("name the restored database", param_hint="--again")
     run.result.add(*verdict.reasons)
     run.finds({Reason.OVERDUE: any(one.is_overdue for one in found)})
     shown = [one.object() for one in found]
@@ -49,6 +87,7 @@ def erasures(
             "folder": str(folder),
             "head": head and head.line,
             "erasures": shown,
+            "search": search,
             "not_covered": [*NOT_COVERED],
             "problems": [*verdict.problems],
         },
@@ -58,12 +97,74 @@ def erasures(
     complain_of(verdict)
 
 
+def read_history(folder: Path, verdict: Verdict | None = None) -> History:
+    """Read what a ledger says about erasures, as far as a check of it went."""
+    from sealpoint.admin.evidence.erasure import History
+    from sealpoint.admin.evidence.verify import read_verified
+
+    history = History(folder)
+    for entry in read_verified(folder, verdict or check_ledger(folder, None, None)):
+        history.take(entry)
+    return history
+
+
+def _search(
+    run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
+) -> dict[str, Any]:
+    """Look for what was erased in a restored database, and erase what came back; record that."""
+    from sealpoint.admin.evidence.erasure import State
+    from sealpoint.admin.evidence.recorder import hmac_of
+
+    file, erased = RingFile(run.ring_file), dict[str, Erased]()
+    for one in found:
+        at, by = one.begun["at"], one.document
+        each = [(part.id, part.pseudonym, Erased.thread(at, part.last, by)) for part in one.erasure.threads]
+        each += [
+            (part.prefix, part.pseudonym, Erased(at, part.until, (by,))) for part in one.erasure.namespaces
+        ]
+        for name, pseudonym, known in each:
+            run.result.add(Reason.NOT_COMPARED, when=name is None)
+            erased |= {key: known.joined(erased.get(key)) for key in (name, pseudonym) if key}
+    run.result.add(Reason.NOT_COMPARED, when=any(not one.erasure.names for one in found))
+    named, remembered = one_database(run, database, None), find_threads(threads, run.keys)
+    with ExitStack() as stack:
+        heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
+        store = stack.enter_context(closing(open_store(named, writable=apply, deletes=True)))
+        seen = run.result.looks_at(store)["database"]
+        stop = stack.enter_context(stopping(run))
+        run.begin([])
+        if apply:
+            stack.enter_context(store.hold())
+        search = Search(store, KeyRing.of_file(file), heads, erased, hmac_of(file))
+        search.run(stop, apply=apply)
+    back = {document for known in search.found for document in known.documents}
+    for one in found:
+        if one.document in back:
+            one.state = State.CAME_BACK
+    number, gone = sum(search.found.values()), sum(search.counts.values())
+    run.finds({Reason.CAME_BACK: number > gone, Reason.ENDED_EARLY: stop.is_set()})
+    run.result.counts |= {"found": number, "erased": gone, "newer": search.again}
+    every = [one.document for one in found if one.document in (back or {one.document})]
+    run.result.stated = {"erasure": every[-_MAX_NAMED:]}
+    return {
+        "database": seen,
+        "applied": apply,
+        "found": number,
+        "erased": gone,
+        "newer": search.again,
+        "rows": by_table(search.counts),
+    }
+
+
 def show_erasures(document: Document) -> None:
     """Print a line for each erasure, and below why those are not complete of which no key is left."""
     found = document["erasures"]
     if not found:
         put("no erasure is recorded")
         return
+    if search := document.get("search"):
+        put(f"rows that are back, or may be: {search['found']}, of which were erased: {search['erased']}")
+        count(search["newer"], "rows of ids that are in use again, which stay: {}")
     columns = ("entry", "at", "ids", "reason", "keys to destroy", "due", "state")
     show_table(columns, [_row(one) for one in found])
     for one in found:

@@ -49,6 +49,7 @@ class Run:
         result: What it was asked and has found.
         code: What it ends with.
         recorder: Records its end in the ledger.
+        begin: Records its beginning, with documents, if it is a command that does so itself.
         is_stopping: Whether a signal has asked it to end.
         errors: Of the databases that could not be examined, beside others.
     """
@@ -60,6 +61,7 @@ class Run:
         self.result = Result(command)
         self.code = Exit.DONE
         self.recorder: Recorder | None = None
+        self.begin: Callable[[Sequence[bytes]], None] = lambda _: None
         self.is_stopping = False
         self.errors: list[dict[str, str]] = []
         self._codes: list[Exit] = []

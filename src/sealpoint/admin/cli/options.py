@@ -207,6 +207,11 @@ def id_option(name: str, metavar: str, text: str) -> Any:
     return typer.Option(name, metavar=metavar, callback=parse_id, help=text)
 
 
+def each_option(name: str, metavar: str, text: str) -> Any:
+    """Return an option for several names."""
+    return typer.Option(name, metavar=metavar, help=f"{text} Give it once for each.")
+
+
 def require_storable(name: str, *ids: str | None) -> None:
     """Refuse ids that no database of this name has: Postgres stores no NUL characters."""
     if not kind_of(name).is_file and any("\0" in each for each in ids if each):
@@ -231,7 +236,7 @@ AllowStoreOption = Annotated[
         "--allow-store",
         metavar="REASON",
         callback=require_reason,
-        help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
+        help="Accept what LangGraph's Store and caches leave readable. The reason is recorded.",
     ),
 ]
 
@@ -304,10 +309,10 @@ def find_ring(run: Run) -> Path | None:
         return None
 
 
-def open_store(database: str, *, writable: bool = False) -> RowStore:
+def open_store(database: str, **options: bool) -> RowStore:
     """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
     with naming_other_files(database):
-        store = kind_of(database).open(database, writable=writable)
+        store = kind_of(database).open(database, **options)
     if getattr(store, "is_superuser", False):
         warn(
             "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is"

@@ -29,6 +29,7 @@ from sealpoint.admin.cli.options import (
     SuiteOption,
     VariableOption,
     WorkersOption,
+    each_option,
     find_threads,
     id_option,
     one_database,
@@ -73,6 +74,7 @@ ACTIONS: Final = {
     Action.SEAL: "to seal",
     Action.NEEDS_PLAINTEXT: "skipped: not sealed, add --allow-plaintext",
     Action.NEEDS_LEGACY: "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy",
+    Action.NEEDS_REBIND: "skipped: not sealed, `sealpoint rebind` seals it",
     Action.NEEDS_KEY: "skipped: the ring has no usable key for it",
     Action.PICKLE: "skipped: a pickle is never sealed unopened",
     Action.OTHER_TYPE: "skipped: its type is not sealed unopened",
@@ -320,6 +322,8 @@ _NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACU
 _RESEAL: Final = "put {it} again sealed, or delete {threads}"
 _ADVICE: Final = {
     Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --allow-plaintext seals {it}",
+    Action.NEEDS_REBIND: "{values} of LangGraph's Store {are} not sealed:"
+    " `sealpoint rebind DB --allow-plaintext --apply` seals {it} for SealedStore",
     Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --allow-legacy reseals {it}",
     Action.PICKLE: f"{{pickles}} {{stay}}: read {{it}} with LangGraph and {_RESEAL}",
     Action.OTHER_TYPE: f"{{values}} of other types {{stay}}: read {{it}} as the writer did and {_RESEAL}",
@@ -462,7 +466,7 @@ _BINDING: Final = {
     Action.NONE: "bound",
     Action.ROTATE: "to bind",
     Action.SEAL: "to seal and bind",
-    Action.INDEX: "bound; to add readable metadata where it lacks some",
+    Action.INDEX: "bound; to add readable metadata or fields where it lacks some",
 }
 _UNBINDING: Final = {**ACTIONS, Action.NONE: "not bound", Action.ROTATE: "to unbind"}
 _REBIND_ADVICE: Final = {
@@ -494,24 +498,25 @@ def rebind(
         ),
     ] = False,
     plain_metadata: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--plain-metadata",
-            metavar="KEY",
-            help="A key of metadata that stays readable. Give it once for each.",
-        ),
+        list[str] | None, each_option("--plain-metadata", "KEY", "A key of metadata that stays readable.")
     ] = None,
     index: Annotated[
+        list[str] | None, each_option("--index", "KEY", "A key of metadata that is searched by token.")
+    ] = None,
+    plain_field: Annotated[
         list[str] | None,
-        typer.Option(
-            "--index",
-            metavar="KEY",
-            help="A key of metadata that is searched by token. Give it once for each.",
-        ),
+        each_option("--plain-field", "NAME", "A field of items of LangGraph's Store that stays readable."),
+    ] = None,
+    index_field: Annotated[
+        list[str] | None, each_option("--index-field", "NAME", "A field of items that is searched by token.")
     ] = None,
     thread: Annotated[
         str | None,
-        id_option("--thread", "ID", "Only this thread: its id in the database, which may be a pseudonym."),
+        id_option(
+            "--thread",
+            "ID",
+            "Only this thread, and no items: its id in the database, which may be a pseudonym.",
+        ),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,
@@ -529,12 +534,13 @@ def rebind(
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
 
     First start every agent with SealedSaver(..., unbound="allow"): others refuse rows that are bound, or rows
-    that are not.
+    that are not. For items of LangGraph's Store it is SealedStore: a store that is not wrapped takes what is
+    sealed for a value.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
-    if unbind and (plain_metadata or index):
+    if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
     require_storable(named, thread)
     options = RebindOptions(
@@ -551,6 +557,7 @@ def rebind(
         unbind=unbind,
         allow_thread_store=allow_thread_store,
         visible=Visible(frozenset(plain_metadata or ()), frozenset(index or ())),
+        fields=Visible(frozenset(plain_field or ()), frozenset(index_field or ())),
         thread_id=thread,
     )
     run.asks(
@@ -563,12 +570,14 @@ def rebind(
         thread=thread,
         plain_metadata=sorted(options.visible.plain),
         index=sorted(options.visible.indexed),
+        plain_field=sorted(options.fields.plain),
+        index_field=sorted(options.fields.indexed),
     )
     # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(run), suite, follow=False)
     if unbind and not allow_thread_store and find_threads(None, cipher.ring.path) is not None:
         raise remembered()
-    Binder(cipher, options.visible)  # which refuses keys of metadata, and a ring without an index key
+    Binder(cipher, options.visible, options.fields)  # which refuses names, and a ring without an index key
     change = Change(
         run=run,
         database=named,
@@ -584,6 +593,6 @@ def rebind(
         late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
         first='first start every agent with SealedSaver(..., unbound="allow"):'
-        " others refuse rows that are bound, or rows that are not",
+        " others refuse rows that are bound, or rows that are not; and with SealedStore, if it uses a Store",
     )
     (change.apply if apply else change.show)()

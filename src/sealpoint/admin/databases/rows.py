@@ -110,10 +110,10 @@ class TagCount(NamedTuple):
 MAX_TAGS: Final = 100_000
 
 
-def require_few_tags(column: Column, found: Sequence[object]) -> None:
+def require_few_tags(label: str, found: Sequence[object]) -> None:
     """Refuse a column with so many tags that they would fill memory."""
     if len(found) > MAX_TAGS:
-        raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
+        raise RowError(f"table {label!r} has over {MAX_TAGS} different tags; they are forged")
 
 
 class Table(NamedTuple):
@@ -121,6 +121,7 @@ class Table(NamedTuple):
 
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
+    may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
 
 
 class Need(NamedTuple):
@@ -138,6 +139,35 @@ class Residue(NamedTuple):
     log_bytes: int
     journal_bytes: int
     slack_bytes: int | None  # bytes that are not zero; ``None`` if the file could not be parsed
+
+
+# Tables of LangGraph's caches, and of the embeddings of items.
+CACHE: Final = "cache"
+VECTORS: Final = "store_vectors"
+
+
+class OwnedRow(NamedTuple):
+    """A row of a thread or a namespace, without its value.
+
+    Attributes:
+        key: The columns of the primary key; the first is the thread, or the prefix of the namespace.
+        tag: Of its value; ``None`` if it has none.
+        beside: Of an item when it was last changed, as text in UTC. Of a checkpoint on Postgres, in JSON,
+            the versions of its channels, which have rows of their own.
+        locator: Lets the store find the row without a search.
+    """
+
+    key: tuple[Any, ...]
+    tag: Any
+    beside: Any = None
+    locator: Any = None
+
+
+class Vectors(NamedTuple):
+    """The embeddings that LangGraph's Store keeps of items, which are readable."""
+
+    rows: int
+    left: int  # of items that are not there: SqliteStore leaves them behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +273,31 @@ class RowStore(Protocol):
 
     def inline(self) -> Iterator[InlineValue]:
         """Yield the readable values besides the sealed ones. SQLite has none."""
+
+    @property
+    def owned_tables(self) -> tuple[str, ...]:
+        """The tables with rows of threads and namespaces, in the order in which they are to be deleted.
+
+        What a checkpoint names is before it, and what belongs to an item before the item.
+        """
+
+    def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
+        """Yield the rows of some threads, or of some namespaces and all below them, which may be deleted.
+
+        Of namespaces the names are prefixes. The order is that of the table.
+        """
+
+    def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
+        """Delete rows in one transaction, if key and tag are those that were read; return how many.
+
+        Rows that other sessions have locked are left.
+        """
+
+    def cached(self) -> list[TagCount]:
+        """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""
+
+    def vectors(self) -> Vectors | None:
+        """Return how many embeddings there are; ``None`` if there is no table of them."""
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""

@@ -44,11 +44,12 @@ _HMAC: Final = re.compile(r"hmac-sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ErasedThread:
-    """A thread: the HMAC of its id, its greatest checkpoint id, and the last event of the thread store."""
+    """A thread: HMACs of its id and pseudonym, its greatest checkpoint id, the thread store's last event."""
 
     id: str | None
     last: str | None = None
     event: int | None = None
+    pseudonym: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class ErasedNamespace:
 
     prefix: str | None
     until: str | None = None
+    pseudonym: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,11 @@ class History:
             State.NOT_BY_KEYS: [*self._not_by_keys(one, ring.values())],
             State.NOT_SHOWN: [
                 *(["the ledger is not whole, or not of this ring"] if ok is False else []),
-                *(["rows that came back were erased: erase the ids again"] if any(found) else []),
+                *(
+                    ["rows that came back were erased: erase the ids again, with --allow-missing"]
+                    if any(found)
+                    else []
+                ),
                 *self._changed(one, end, ring.values()),
                 *_not_destroyed(one, ring, [each for each in later if each["event"] == "key.destroy"]),
             ],

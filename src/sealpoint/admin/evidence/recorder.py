@@ -52,7 +52,13 @@ def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
 
 
 class Recorder:
-    """Records one run of one command."""
+    """Records one run of one command.
+
+    Attributes:
+        documents: Digests of the documents of its beginning.
+    """
+
+    documents: Sequence[str] = ()
 
     def __init__(self, ring: RingFile, table: LedgerTable, run: Result, act: Act) -> None:
         self._file, self._act = ring.origin.path, act
@@ -77,7 +83,7 @@ class Recorder:
             self._ids = self._read_ring()
             template = self._now()
             self._record_drift(writer, template)
-            documents = [writer.add_document(data) for data in act.documents]
+            self.documents = documents = [writer.add_document(data) for data in act.documents]
             begun = replace(template, event=act.begin, outcome=BEGUN, subject=act.subject, waived=act.waived)
             writer.add(replace(begun, documents=documents))
 

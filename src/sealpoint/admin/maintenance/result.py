@@ -66,7 +66,11 @@ class Reason(AnyReason):
     STILL_BOUND = "still-bound", "rows are left that are bound to their places", True
     OTHER_KEYS = "other-keys", "values are not under the key", True
     NOT_SEALED = "not-sealed", "values are not sealed", True
-    READABLE_TABLES = "readable-tables", "tables of LangGraph that nothing seals are in the database", True
+    READABLE_TABLES = (
+        "readable-tables",
+        "tables of LangGraph are in the database that are not read",
+        True,
+    )
     READABLE_BESIDE = "readable-beside", "more is readable beside the values", True
     TYPES_NOT_ALLOWED = "types-not-allowed", "types are not on the allowlist", True
     OLD_CONTENT_FOUND = "old-content-found", "old content is still in the file", True
@@ -76,6 +80,7 @@ class Reason(AnyReason):
     LEDGER_DIFFERS = "ledger-differs", "the ledger does not continue the head that was pinned", True
     SIGNER_WRONG = "signer-wrong", "the ledger is not signed with the verifier key", True
     DOCUMENTS_MISSING = "documents-missing", "documents of the ledger are missing or were changed", True
+    CAME_BACK = "came-back", "rows that were erased are there again, or may be", True
     OVERDUE = "overdue", "erasures are not complete by their dates", True
     NOT_ASKED = "not-asked", ""
     NOT_APPLIED = "not-applied", "this is a plan: nothing was changed"
@@ -94,7 +99,7 @@ class Reason(AnyReason):
     PIN_TRIMMED = "pin-trimmed", "events that were pinned have been removed by `sealpoint heads trim`"
     PIN_EMPTY = "pin-empty", "the thread store had no events when it was pinned"
     PLAINTEXT_ALLOWED = "plaintext-allowed", "values that are not sealed were accepted"
-    STORE_ALLOWED = "store-allowed", "tables of LangGraph that nothing seals were accepted"
+    STORE_ALLOWED = "store-allowed", "what LangGraph's Store and caches leave readable was accepted"
     LEGACY_ALLOWED = (
         "legacy-allowed",
         "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",
@@ -120,6 +125,7 @@ class Reason(AnyReason):
         "old-values-not-searched",
         "the file was searched for old tags, and not for old values",
     )
+    NOT_COMPARED = "not-compared", "the ledger does not name all ids that were erased"
     SIGNER_NOT_GIVEN = "signer-not-given", "no verifier key was given"
     PIN_NOT_GIVEN = "pin-not-given", "no earlier head was given to compare with"
     NO_ENTRIES = "no-entries", "the ledger has no entries"

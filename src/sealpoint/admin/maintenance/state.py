@@ -66,7 +66,7 @@ def read_state(
     """
     reader = _Reader(store, opener_of(cipher))
     with store.one_state():
-        found = [reader.find(stored, *place) for stored in stored_ids(reader.opener.cipher, thread_id)]
+        found = [reader.find(stored, *place) for stored in stored_ids(reader.opener.cipher.ring, thread_id)]
         if len(cells := [cell for cell in found if cell]) > 1:
             raise two_histories()
         for cell in cells:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.postgres.columns import access_to, column_of, size_of
 from sealpoint.admin.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
-from sealpoint.admin.databases.postgres.tables import NAMES, Found
+from sealpoint.admin.databases.postgres.tables import SAVER, Found
 from sealpoint.admin.databases.rows import BATCH, Batch, Need
 from sealpoint.errors import (
     AccessError,
@@ -138,8 +138,8 @@ class NewSchema:
 
     def __init__(self, url: str, name: str, found: Found) -> None:
         _require_possible(name)
-        for table in NAMES:
-            if table not in found.layouts:
+        for table in SAVER:
+            if table not in found.layouts and found.layouts.keys() & set(SAVER):
                 raise SchemaError(
                     f"the schema lacks table {table!r}",
                     hint="let LangGraph create it: call setup() of the saver, then run the command again",
@@ -201,7 +201,7 @@ class NewSchema:
     def commit(self) -> None:
         """Create the indexes, and let the schema appear."""
         with translate_errors():
-            for table in NAMES:
+            for table in SAVER:
                 self._execute(f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)", table)
             self._connection.execute("COMMIT")
 

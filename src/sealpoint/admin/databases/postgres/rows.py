@@ -1,4 +1,4 @@
-"""PostgresRows: the values of LangGraph's Postgres savers, in the order of their primary keys.
+"""PostgresRows: the values of LangGraph's Postgres savers and Store, in the order of their primary keys.
 
 A batch is locked while it is changed, and skips rows that other sessions have locked: any number of workers
 can share the rows, and no worker waits for a writer.
@@ -7,12 +7,13 @@ can share the rows, and no worker waits for a writer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import (
     EVERYTHING,
+    ITEMS,
     Cell,
     Column,
     InlineValue,
@@ -31,28 +32,45 @@ from sealpoint.admin.databases.postgres.columns import (
     places,
     size_of,
 )
-from sealpoint.admin.databases.postgres.connection import holding, locked, name_of, translate_errors
+from sealpoint.admin.databases.postgres.connection import (
+    WAIT_FOR_OTHER,
+    holding,
+    locked,
+    name_of,
+    translate_errors,
+)
 from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
+    IS_THEIRS,
     NAMES,
     READ,
+    SAVER,
     CheckedTables,
 )
 from sealpoint.admin.databases.rows import (
     BATCH,
     MAX_TAGS,
+    VECTORS,
     Batch,
     Change,
     Need,
+    OwnedRow,
     Page,
     Rewritten,
     Table,
     TagCount,
+    Vectors,
     require_few_tags,
 )
 from sealpoint.base.place import KEY
-from sealpoint.errors import DatabaseCorruptError, RowError, SealedValueError, SealpointError
+from sealpoint.errors import (
+    DatabaseCorruptError,
+    RowError,
+    SealedValueError,
+    SealpointError,
+    TablesMissingError,
+)
 from sealpoint.sealed.rows import SENTINEL
 from sealpoint.sqlitefile.guard import oversized
 
@@ -69,7 +87,7 @@ _WAS_BOUND: Final = f"coalesce(jsonb_exists(checkpoint -> 'channel_versions', '{
 _NAME_CHARS: Final = 2_001  # one more than is examined
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _MAX_INLINE: Final = 100_000  # channels; an agent has few
-_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
+_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path", "prefix", "key")
 # In a checkpoint that is bound, "" stands for each value, and true for one that is in a row of its own.
 _INLINE: Final = f"""
     SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {{}}
@@ -79,12 +97,31 @@ _INLINE: Final = f"""
     GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_MAX_INLINE + 1}"""
 
 
+_VECTORS: Final = """
+    SELECT count(*), count(*) FILTER (WHERE item.key IS NULL) FROM ONLY {} AS found
+    LEFT JOIN ONLY {store} AS item ON item.prefix = found.prefix AND item.key = found.key"""
+
 Result = TypeVar("Result")
 
-_EVERY: Final = """
-    SELECT n.nspname, c.relname, c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+_EVERY: Final = f"""
+    SELECT n.nspname, c.relname, c.oid, {IS_THEIRS}
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
     AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
+_VERSIONS_CHARS: Final = 100_000  # of the versions of a checkpoint's channels, of which a page has 1000
+# Tables with rows of threads and namespaces, and in SQL what is read beside.
+_OWNED: Final = {
+    "checkpoint_blobs": "NULL",
+    "checkpoint_writes": "NULL",
+    "checkpoints": f"left((checkpoint -> 'channel_versions')::text, {_VERSIONS_CHARS})",
+    VECTORS: "NULL",
+    ITEMS.table: "to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
+}
+_OWNED_ROWS: Final = 1000
+_TAG_CHARS: Final = 100  # more than a valid one has
+_IN_NAMESPACES: Final = (
+    "EXISTS (SELECT FROM unnest(%s::text[]) AS n(name) WHERE starts_with(prefix || '.', n.name || '.'))"
+)
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
 _SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
@@ -107,13 +144,14 @@ class PostgresRows(CheckedTables):
 
     kind = "postgres"
 
-    def __init__(self, url: str, *, writable: bool = False) -> None:
+    def __init__(self, url: str, *, writable: bool = False, deletes: bool = False) -> None:
         """Connect, and check the tables. Nothing is changed.
 
         Args:
             url: A URL for libpq, with the schema in ``options=-csearch_path=...`` if it is not the
                 account's default.
-            writable: Whether `rewrite` will be called.
+            writable: Whether `rewrite` or `delete` will be called.
+            deletes: Whether embeddings of items, which the server deletes with them, are checked too.
 
         Raises:
             DatabaseMissingError: If the connection fails.
@@ -121,11 +159,11 @@ class PostgresRows(CheckedTables):
             MissingExtraError: If psycopg is not installed.
         """
         self.name = name_of(url)
-        super().__init__(url, writable=writable)
+        super().__init__(url, writable=writable, names=(*NAMES, VECTORS) if deletes else NAMES)
         self._pass = Pass()
         self._most = _MOST
-        columns = (column_of(layout) for layout in self._found.layouts.values())
-        self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
+        columns = (column_of(layout) for name, layout in self._found.layouts.items() if name != VECTORS)
+        self.columns = tuple(sorted(columns, key=lambda column: (column.in_json, column == ITEMS)))
 
     def _access(self, column: Column) -> Access:
         return access_to(column)
@@ -158,8 +196,9 @@ class PostgresRows(CheckedTables):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Which of the three tables of a saver the schema lacks."""
-        return tuple(sorted(set(NAMES) - self._found.layouts.keys()))
+        """Which of the three tables of a saver the schema lacks, if it has any."""
+        missing = set(SAVER) - self._found.layouts.keys()
+        return () if len(missing) == len(SAVER) else tuple(sorted(missing))
 
     def tables(self) -> list[Table]:
         """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""
@@ -167,7 +206,8 @@ class PostgresRows(CheckedTables):
         with translate_errors():
             found = self.connection.execute(_EVERY, (own,)).fetchall()
         return [
-            Table(name if schema == own else f"{schema}.{name}", oid in read) for schema, name, oid in found
+            Table(name if schema == own else f"{schema}.{name}", oid in read, is_theirs)
+            for schema, name, oid, is_theirs in found
         ]
 
     def residue(self) -> None:
@@ -208,7 +248,7 @@ class PostgresRows(CheckedTables):
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
                 found = self.select(column.table, statement, ())
-                require_few_tags(column, found)
+                require_few_tags(column.label, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
                     raise
@@ -304,17 +344,79 @@ class PostgresRows(CheckedTables):
                 raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
             yield from (InlineValue(*row) for row in found)
 
-    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+    def _scan(
+        self, table: str, columns: str, key: str, rows: int, which: str = "true", *parameters: Any
+    ) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
         after: tuple[Any, ...] = ()
         while True:
-            where = f"WHERE ({key}) > ({places(after)})" if after else ""
-            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self.select(table, statement, after)
+            where = f"{which} AND ({key}) > ({places(after)})" if after else which
+            statement = f"SELECT {columns} FROM ONLY {{}} WHERE {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self.select(table, statement, (*parameters, *after))
             yield from found
             if len(found) < rows:
                 return
             after = found[-1][: key.count(",") + 1]
+
+    @property
+    def owned_tables(self) -> tuple[str, ...]:
+        """The tables with rows of threads and namespaces. See `RowStore.owned_tables`."""
+        return tuple(table for table in _OWNED if table in self._found.layouts)
+
+    def _tag(self, table: str) -> str:
+        """Return in SQL what a row is compared by before it is deleted."""
+        tag = "NULL" if table == VECTORS else self._access(column_of(self._found.layouts[table])).tag
+        return f"left({tag}, {_TAG_CHARS})"
+
+    def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
+        """Yield the rows of some threads or namespaces. See `RowStore.owned`."""
+        primary = self._found.layouts[table].primary
+        columns = f"{', '.join(primary)}, {self._tag(table)}, {_OWNED[table]}"
+        which = _IN_NAMESPACES if primary[0] == "prefix" else "thread_id = ANY(%s::text[])"
+        for row in self._scan(table, columns, ", ".join(primary), _OWNED_ROWS, which, [*names]):
+            yield OwnedRow(row[: len(primary)], *row[len(primary) :])
+
+    def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
+        """Delete rows, except those that other sessions have locked. See `RowStore.delete`."""
+        layout = self._found.layouts[table]
+        primary = ", ".join(layout.primary)
+        kinds = [layout.types.get(name, "text") for name in layout.primary]
+        arrays = [*map(list, zip(*((*row.key, row.tag) for row in rows), strict=True))]
+        more = [VECTORS] if table == ITEMS.table and VECTORS in self._found.layouts else []
+        given = ", ".join(f"%s::{kind}[]" for kind in (*kinds, "text"))
+        locking = f"""
+            SELECT {primary} FROM ONLY {{}} AS found
+            JOIN unnest({given}) AS gone({primary}, old_tag) USING ({primary})
+            WHERE {self._tag(table)} IS NOT DISTINCT FROM old_tag FOR UPDATE OF found SKIP LOCKED"""
+        deleting = f"""
+            DELETE FROM ONLY {{}} AS old
+            USING unnest({", ".join(f"%b::{kind}[]" for kind in kinds)}) AS gone({primary})
+            WHERE {" AND ".join(f"old.{name} = gone.{name}" for name in layout.primary)}"""
+        with self.transaction(table, CHANGE, *more):
+            held = self.select(table, locking, arrays)
+            return self.execute(table, deleting, held).rowcount if held else 0
+
+    def cached(self) -> list[TagCount]:
+        """Return nothing: LangGraph has no cache on Postgres."""
+        return []
+
+    def vectors(self) -> Vectors | None:
+        """Return how many embeddings there are. See `RowStore.vectors`.
+
+        In a session of its own, while this one keeps the items as they are.
+        """
+        if ITEMS not in self.columns:
+            return None
+        with self.transaction(ITEMS.table, READ):
+            self.connection.execute(WAIT_FOR_OTHER)
+            try:
+                tables = CheckedTables(self._url, writable=False, names=(VECTORS,))
+            except TablesMissingError:
+                return None
+            with closing(tables):
+                if tables._found.schema_oid != self._found.schema_oid:
+                    return None
+                return Vectors(*tables.select(VECTORS, _VECTORS, ())[0])
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
         """Return those of the values that are not there. See `RowStore.lost`."""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.databases.rows import CACHE, Batch
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
@@ -164,6 +164,7 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
+    "store": ("prefix", "key"),
 }
 
 
@@ -293,8 +294,8 @@ class CheckedFile:
                 if is_ours:
                     self._roll_back()
 
-    def change(self, replace: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Replace rows, and return how many have changed. The commit runs in another thread, see `settle`."""
+    def change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Change rows, and return how many have changed. The commit runs in another thread, see `settle`."""
         with self.cursor() as cursor:
             # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
             # another connection has written since. IMMEDIATE waits for the write lock.
@@ -303,7 +304,7 @@ class CheckedFile:
                 self._require_checked(cursor)
                 guard.allow(self.size_bytes(cursor))
                 start = perf_counter()
-                changed = cursor.executemany(f"UPDATE {replace}", rows).rowcount
+                changed = cursor.executemany(statement, rows).rowcount
             except BaseException:
                 self._roll_back()
                 raise
@@ -352,12 +353,14 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self._present = schema.require_tables(cursor)
+        self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+        with suppress(SchemaError):  # a table of this name may be another program's: it is not read
+            self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
-        if not self._present:
+        if self._present.isdisjoint(NAMED):
             raise SchemaError(
-                f"{self.path} has neither of the tables 'checkpoints' and 'writes'",
-                hint="is it the right file? a saver creates them when it is first used",
+                f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",
+                hint="is it the right file? a saver, or a Store, creates them when it is first used",
             )
         self._version = version
 

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,7 +31,7 @@ from sealpoint.admin.evidence.report.sources import (
 from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.audit import audit_reasons
 from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer, applying, failure_reasons
-from sealpoint.base.checkpoint import UUID
+from sealpoint.admin.maintenance.verify import time_of
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
@@ -257,9 +257,6 @@ def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
     )
 
 
-_GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
-
-
 def key_objects(report: Report) -> Iterator[dict[str, Any]]:
     """Yield the keys as JSON, in the order of the ring."""
     openings = [part.opening for part in report.parts if part.opening is not None]
@@ -285,7 +282,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
             "opened": sum(opening.run.opened[name] for opening in openings)
             if openings and name != LEGACY
             else None,
-            "last_use": _last_use([opening.run.newest.get(name, "") for opening in openings]),
+            "last_use": time_of(max((opening.run.newest.get(name, "") for opening in openings), default="")),
         }
 
 
@@ -299,24 +296,12 @@ def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
     return [SUITES[suite].DESCRIPTION if suite in SUITES else suite for suite in suites] or ["AES-256-GCM"]
 
 
-def _last_use(ids: Sequence[str]) -> str | None:
-    """Return the time that the greatest of some ids of checkpoints names."""
-    newest = max(ids, default="")
-    if not newest:
-        return None
-    steps = UUID(newest).time  # 100 ns since the Gregorian reform
-    try:
-        return format_utc(_GREGORIAN + timedelta(microseconds=steps // 10))
-    except OverflowError:
-        return None
-
-
 _ALWAYS: Final = (
     "The clock, the host and the account are those that this program was given. None is authenticated.",
     "Nothing here is signed. The SHA-256 of the report shows that it is unchanged only if it is kept where"
     " the operators of the agents cannot write.",
     "It describes one moment of the databases that are named under Scope, and only the tables that were read."
-    " LangGraph's Store and its caches are never sealed by a saver.",
+    " Embeddings and caches that were not read are readable.",
     "Any holder of the keys can make values that open. A value that opens was made with the key, not by a"
     " particular account.",
     "Reading is not logged: that no value was read before is not shown.",
@@ -363,7 +348,9 @@ def exceptions(report: Report) -> Iterator[dict[str, Any]]:
         )
     if report.allow_store is not None:
         yield _exception(
-            "allow-store", None, f"tables of LangGraph's Store and caches are accepted: {report.allow_store}"
+            "allow-store",
+            None,
+            f"what LangGraph's Store and caches show is accepted: {report.allow_store}",
         )
     for entry in report.entries or ():
         yield from _of_key(entry)
@@ -420,7 +407,7 @@ class Report:
     Attributes:
         result: What is known of every run.
         allow_plaintext: Whether values that are not sealed were accepted.
-        allow_store: Why tables of LangGraph's Store and caches are accepted; ``None`` if they are not.
+        allow_store: Why readable parts of LangGraph's Store and caches are accepted, if they are.
         period: The period; ``None`` for all time.
         parts: The databases.
         entries: The entries of the ring; ``None`` without one.

@@ -25,6 +25,8 @@ from sealpoint.base.checkpoint import empty_channel_errors
 from sealpoint.base.sealing import arequire_sealing, require_sealing
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError
+from sealpoint.langgraph.cache import SealedCache
+from sealpoint.langgraph.store import SealedStore
 from sealpoint.serde.encrypted import PlaintextPolicy
 from sealpoint.sqlite import aio
 from sealpoint.threadpool import shared
@@ -38,7 +40,9 @@ __all__ = [
     "EncryptedSerializer",
     "InMemorySaver",
     "JsonPlusSerializer",
+    "SealedCache",
     "SealedSaver",
+    "SealedStore",
     "SqliteSaver",
     "arequire_sealing",
     "encryption",
@@ -75,7 +79,9 @@ class SealedSaver(sealed.SealedSaver, _LangGraphSaver[Any]):  # type: ignore[mis
     _absent = _LangGraphSaver
 
 
+SealedCache.__module__ = __name__
 SealedSaver.__doc__ = sealed.SealedSaver.__doc__  # what `help` is asked for
+SealedStore.__module__ = __name__
 
 
 def encryption(

@@ -1,0 +1,181 @@
+"""SealedCache: wraps a cache of LangGraph, and seals each value to its namespace and key.
+
+    value   table=cache namespace=<labels, joined by NUL> key=<key>
+
+When a value was stored, and when it expires, is not sealed: an earlier value of the same key opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
+
+from sealpoint.base.place import CACHED, require_unicode
+from sealpoint.crypto.cipher import parse_tag
+from sealpoint.crypto.context import PackedRow, RowTemplate
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.errors import (
+    ConfigError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    PlaintextError,
+    SealpointError,
+    UnboundValueError,
+    UnknownKeyError,
+    excerpt,
+)
+from sealpoint.forks import reset_in_child
+from sealpoint.sealed.carrier import Carrier, Sealable
+from sealpoint.sealed.layout import require_ring
+from sealpoint.sealed.rows import is_bound, require_sealed
+from sealpoint.sealed.saver import InheritedSaver
+from sealpoint.serde import EncryptedSerializer
+from sealpoint.threadpool import shared
+
+_row: Final = RowTemplate(dict(CACHED.kind), CACHED.columns).row
+_GONE: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError)
+_CLEAR: Final = (
+    "remove what was cached before: SealedCache(...).clear(); if all was, find out who writes to the cache"
+)
+
+
+class SealedCache(BaseCache[ValueT]):
+    """A cache that seals values, each bound to its namespace and key, and stores them in another.
+
+    A value that was changed, moved or not sealed by this class raises a `SealpointError`. A value under a
+    key that the ring does not have, or may not open with, counts as not cached: caches are not rotated.
+
+    Attributes:
+        inner: The wrapped cache. It has no key, and cannot be used alone any more.
+        serde: The serializer that seals.
+    """
+
+    inner: Any
+    serde: EncryptedSerializer
+
+    def __init__(self, cache: BaseCache[ValueT], *, serde: EncryptedSerializer) -> None:
+        """Take a cache over: its serializer is replaced.
+
+        Args:
+            cache: LangGraph's InMemoryCache, SqliteCache or RedisCache, or another that passes each value to
+                its ``serde``.
+            serde: Serializes and seals; its cipher is a `RingCipher`.
+
+        Raises:
+            ConfigError: If ``cache`` is not a cache, or is wrapped already.
+            SealingError: If the cipher cannot bind rows.
+        """
+        if not isinstance(cache, BaseCache):
+            raise ConfigError(
+                f"{excerpt(cache)} is not a cache", hint="wrap a cache: SealedCache(InMemoryCache(), ...)"
+            )
+        if isinstance(cache, SealedCache) or isinstance(cache.serde, Carrier):
+            raise ConfigError(
+                f"this {type(cache).__name__} is wrapped already",
+                hint="share one SealedCache between graphs, or create another cache",
+            )
+        require_ring(serde)
+        super().__init__(serde=serde)
+        cache.serde = Carrier()  # not of a copy: one of SqliteCache closes the connection of both
+        self.inner = cache
+        reset_in_child(self)
+
+    def reset_after_fork(self) -> None:
+        """Refuse every later use if the wrapped cache has a connection to SQLite, which is the parent's."""
+        if "_conn" in getattr(self.inner, "__dict__", {}):
+            self.inner = InheritedSaver(self.inner)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.inner).__name__})"
+
+    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        """Return the cached values of those keys that have one.
+
+        Raises:
+            PlaintextError: If a value is not sealed.
+            UnboundValueError: If a value is sealed, and not to its key.
+            IntegrityError: If a value was changed, moved or relabelled.
+            SealpointError: What the serializer raises.
+        """
+        return self._open(keys, self.inner.get(keys))
+
+    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        """Async version of `get`."""
+        found = await self.inner.aget(keys)
+        return await shared.run(self._open, keys, found) if found else {}
+
+    def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+        """Store values, each with the seconds after which it expires, or ``None``.
+
+        Raises:
+            ConfigError: If a namespace is not a tuple of labels without NUL, or a key is not text.
+            SealpointError: What the serializer raises; nothing is stored then.
+        """
+        self.inner.set(self._seal(pairs))
+
+    async def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+        """Async version of `set`."""
+        await self.inner.aset(await shared.run(self._seal, pairs))
+
+    def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        """Remove the values of some namespaces, or all."""
+        self.inner.clear(namespaces)
+
+    async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        """Async version of `clear`."""
+        await self.inner.aclear(namespaces)
+
+    def _seal(
+        self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]
+    ) -> dict[FullKey, tuple[Sealable, int | None]]:
+        """Seal all before the first is stored."""
+        return {
+            full: (Sealable(_returning(self.serde.seal(value, row=_row_of(*full)))), ttl)
+            for full, (value, ttl) in pairs.items()
+        }
+
+    def _open(self, keys: Sequence[FullKey], found: Mapping[FullKey, Any]) -> dict[FullKey, ValueT]:
+        try:
+            return dict(self._opened(dict.fromkeys(keys), found))
+        except SealpointError as error:
+            self.serde.tally.refuse(error)
+            raise
+
+    def _opened(
+        self, keys: Collection[FullKey], found: Mapping[FullKey, Any]
+    ) -> Iterator[tuple[FullKey, ValueT]]:
+        # SqliteCache joins labels by commas and splits them again: a label that has one comes back as two.
+        split = {(",".join(full[0]), full[1]): value for full, value in found.items() if full not in keys}
+        for full in keys:
+            namespace, key = full
+            value = found.get(full, split.get((",".join(namespace), key)))
+            if value is None:
+                continue
+            tag, blob = require_sealed(value).tag, value.blob
+            if not is_bound(tag):
+                if is_sealed(tag):
+                    raise UnboundValueError(f"{excerpt(tag)} is not bound to a key of the cache", hint=_CLEAR)
+                raise PlaintextError(f"a cached value of type {excerpt(tag)} is not sealed", hint=_CLEAR)
+            try:
+                # First: the cipher would count a refusal.
+                require_ring(self.serde).require_key(str(parse_tag(tag).key_id))
+                opened = self.serde.open(tag, blob, row=_row_of(namespace, key))
+            except _GONE:
+                continue
+            yield full, self.serde.decode(opened.inner, opened.data)
+
+
+def _returning(sealed: tuple[str, bytes]) -> Callable[[], tuple[str, bytes]]:
+    return lambda: sealed
+
+
+def _row_of(namespace: Namespace, key: str) -> PackedRow:
+    """Return what a value is bound to."""
+    if not isinstance(namespace, tuple) or not all(isinstance(text, str) for text in (*namespace, key)):
+        raise ConfigError("a key of the cache is not a tuple of labels and a text")
+    labels = "\0".join(namespace)
+    if namespace != (tuple(labels.split("\0")) if labels else ()):
+        raise ConfigError("a namespace of the cache has a NUL, or is one empty label: another has its bytes")
+    return _row(require_unicode("namespace", labels), require_unicode("key", key))

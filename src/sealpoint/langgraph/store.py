@@ -1,0 +1,430 @@
+"""SealedStore: wraps LangGraph's Store, and seals what an agent remembers across threads.
+
+A batch is a procedure without I/O (`sealpoint.sealed.steps`) over the method ``batch`` of the wrapped store:
+first what is read, then what is put. See `sealpoint.sealed.items` for what is stored.
+
+Where the results differ from those of the wrapped store alone:
+
+- Values come back as the serializer carries them, such as bytes, times, and keys that are no text: JSON would
+  have refused or changed them.
+- Fields that are not plain are compared as `InMemoryStore` does; see `sealpoint.sealed.conditions`. A token
+  tells true from 1, as Postgres does, and never stands for a missing field.
+- Each result is a new object: what a caller changes in one does not change an `InMemoryStore`.
+- A filter with a query finds all that match, also beyond those among which the wrapped store searches.
+- With pseudonyms, pages of namespaces come in the order of pseudonyms, and a namespace without an item, which
+  `InMemoryStore` lists, has no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache, partial
+from typing import Any, Final, Literal, Self
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+    tokenize_path,
+)
+from langgraph.store.base.batch import AsyncBatchedBaseStore
+
+from sealpoint.base.place import KEY, require_unicode
+from sealpoint.base.saver import arun, run
+from sealpoint.crypto.cipher import UNBOUND
+from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
+from sealpoint.forks import reset_in_child
+from sealpoint.sealed.conditions import Conditions, divide
+from sealpoint.sealed.items import Items, require_unframed
+from sealpoint.sealed.layout import require_instance, require_ring
+from sealpoint.sealed.rows import ItemName
+from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps, areply, reply
+from sealpoint.serde import EncryptedSerializer
+from sealpoint.tokens import Tokens
+
+VectorPolicy = Literal["refuse", "open"]
+
+TEXTS: Final = "__texts__"
+
+_FIRST_PAGE: Final = 64
+_LAST_PAGE: Final = 1024
+
+# Stores that return items of one time in the same order on each page; Postgres does not
+_ORDERED: Final = ("langgraph.store.memory", "langgraph.store.sqlite")
+
+
+class _Indexed(dict[str, Any]):
+    """What is stored of an item, with the texts for the index of the store, which it must not store.
+
+    The store looks for texts by the names of fields, where it meets `TEXTS`, and then stores a copy, which
+    lacks it.
+    """
+
+    __slots__ = ("texts",)
+
+    texts: dict[str, list[str]]
+
+    def __contains__(self, name: object) -> bool:
+        return name == TEXTS or super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.texts if name == TEXTS else super().__getitem__(name)
+
+
+class _Batched(AsyncBatchedBaseStore):
+    """What a `SealedStore` is, too, if the wrapped store collects concurrent operations into batches."""
+
+    inner: Any
+    _task = None  # is asked for even if `__init__` has raised an error
+
+    async def __aenter__(self) -> Self:
+        await type(self.inner).__aenter__(self.inner)
+        return self
+
+    async def __aexit__(self, *raised: object) -> Any:
+        return await type(self.inner).__aexit__(self.inner, *raised)
+
+
+@cache
+def _batched(kind: Any) -> Any:
+    return type(kind.__name__, (kind, _Batched), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+class SealedStore(BaseStore):
+    """A store that seals items, each bound to its namespace and key, and stores them in another.
+
+    Every method raises a `SealpointError` if what it reads was changed, moved or exchanged. An older value of
+    the same item that is put back is not noticed, nor an item that is gone; times and expiry are not sealed.
+    Names of namespaces and keys stay readable, unless ``pseudonyms`` is given. See docs/memory.md.
+
+    Attributes:
+        inner: The wrapped store.
+    """
+
+    inner: Any
+
+    def __new__(cls, store: Any = None, **_: Any) -> Self:
+        """Create an object of a class that collects operations into batches, if that of ``store`` does."""
+        made: Self = super().__new__(_batched(cls) if isinstance(store, AsyncBatchedBaseStore) else cls)
+        reset_in_child(made)
+        return made
+
+    def __init__(
+        self,
+        store: Any,
+        *,
+        serde: EncryptedSerializer,
+        plain_fields: Collection[str] = (),
+        indexed_fields: Collection[str] = (),
+        pseudonyms: bool = False,
+        vectors: VectorPolicy = "refuse",
+        unbound: UnboundPolicy = "refuse",
+        allow_write_plain: bool = False,
+        allow_schema: bool = False,
+    ) -> None:
+        """Wrap a store.
+
+        Args:
+            store: One of LangGraph's stores. It is not changed.
+            serde: Serializes and seals; its cipher is a `RingCipher`.
+            plain_fields: Top-level fields that stay readable, for the filters of the store. They hold JSON.
+            indexed_fields: Top-level fields that are found by token if a filter names their value: equal
+                values can be recognised. Needs an index key in the ring.
+            pseudonyms: Whether labels of namespaces, and keys, get pseudonyms in the database: for a store
+                that begins with it. Needs an index key.
+            vectors: ``refuse`` a store with an index, or ``open``: it finds by meaning, and **whoever reads
+                the database has the embeddings, from which texts can be reconstructed**.
+            unbound: ``refuse``, or ``allow`` to read items that are not sealed, or lack readable fields,
+                during a migration; filters are compared here then. ``serde`` needs ``plaintext="allow"``.
+            allow_write_plain: During a migration, whether items are written as the store alone writes them,
+                for processes that have no `SealedStore` yet. **Nothing is sealed.** Needs
+                ``unbound="allow"``.
+            allow_schema: Whether the store's tables may have what LangGraph does not give them.
+
+        Raises:
+            ConfigError: If an argument is invalid, or the store cannot be sealed.
+            SealingError: If the cipher cannot bind rows.
+            PlaintextError: If ``serde`` refuses what ``allow_write_plain`` writes.
+            UnknownKeyError: If an index key is needed and the ring has none.
+        """
+        if isinstance(store, SealedStore):
+            raise ConfigError("the store is a SealedStore already")
+        require_instance(store, "store", ("batch", "abatch"), "SealedStore(SqliteStore(connection), ...)")
+        if unbound not in ("refuse", "allow"):
+            raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+        config = getattr(store, "index_config", None)
+        if vectors not in ("refuse", "open"):
+            raise ConfigError(f"vectors is 'refuse' or 'open', not {excerpt(str(vectors))}")
+        if config and vectors == "refuse":
+            raise ConfigError(
+                "the store has an index, whose embeddings tell nearly what the texts are, and stay readable",
+                hint='make it without index=, or pass vectors="open" if any reader may have them',
+            )
+        require_ring(serde)
+        tokens = Tokens(lambda: require_ring(serde))
+        plain, indexed = names_of(plain_fields), names_of(indexed_fields)
+        self._items = Items(serde, plain, indexed, tokens, pseudonyms, unbound == "allow")
+        if indexed or pseudonyms:
+            tokens.key("metadata" if indexed else "thread_id")  # raises now, not at the first write
+        self._writes_plain = allow_write_plain
+        if allow_write_plain:
+            self._require_reads_plain()
+        self._paths: Any = config.get("__tokenized_fields") or [("$", "$")] if config else None
+        self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
+        self._is_ordered = any(base.__module__.startswith(_ORDERED) for base in type(store).__mro__)
+        super().__init__()
+        self.inner = store
+
+    def _require_reads_plain(self) -> None:
+        if not self._items.allow_unbound or self._items.has_pseudonyms:
+            raise ConfigError(
+                "allow_write_plain writes items that are not sealed: pseudonyms and unbound='refuse' do not"
+                " fit that",
+                hint='pass unbound="allow", and pseudonyms only for a store that begins with it',
+            )
+        if self._items.serde.plaintext == "refuse":
+            raise PlaintextError(
+                "allow_write_plain writes items that are not sealed, and serde= refuses to read them",
+                hint='create serde= with plaintext="allow" for the time of the migration',
+            )
+        logger.warning("SealedStore with allow_write_plain: items are written readable, and not sealed")
+
+    def reset_after_fork(self) -> None:
+        """Refuse every later use if the wrapped store's connection belongs to the parent."""
+        if "inner" in vars(self):
+            self.inner = usable_in_child(self.inner)
+            if isinstance(self, _Batched):
+                self._loop = self.inner  # its loop does not run here: it would be waited for
+
+    @property
+    def serde(self) -> EncryptedSerializer:
+        """The serializer that seals."""
+        return self._items.serde
+
+    def __repr__(self) -> str:
+        more = ", allow_write_plain=True" if self._writes_plain else ""
+        return f"{type(self).__name__}({type(self.inner).__name__}{more})"
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what only the wrapped store has, such as ``setup`` and ``sweep_ttl``."""
+        if name.startswith("_") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Execute operations: first what reads, then what writes; of two writes to a key the last one.
+
+        Returns:
+            The result of each operation.
+
+        Raises:
+            InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
+            ConfigError: If a value has the field ``__sealpoint__``, or a filter an unknown operator.
+            SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
+                written then.
+        """
+        try:
+            return run(self._batch([*ops]), partial(reply, self.inner))
+        except SealpointError as error:
+            self.serde.tally.refuse(error)
+            raise
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async version of `batch`."""
+        try:
+            return await arun(self._batch([*ops]), partial(areply, self.inner))
+        except SealpointError as error:
+            self.serde.tally.refuse(error)
+            raise
+
+    # --- the procedures -----------------------------------------------------------------------
+
+    def _batch(self, ops: Sequence[Op]) -> Steps[list[Result]]:
+        results: list[Any] = [None] * len(ops)
+        puts = {_named(op): op for op in ops if isinstance(op, PutOp)}
+        stored_puts = [self._stored_put(name, op) for name, op in puts.items()]
+        reads = [(place, *self._read(op)) for place, op in enumerate(ops) if not isinstance(op, PutOp)]
+        if stored := [op for _, op, _ in reads if op is not None]:
+            replies = iter((yield Do("batch", (stored,))))
+        for place, op, finish in reads:
+            results[place] = yield from (finish() if op is None else finish(next(replies)))
+        if stored_puts:
+            yield Do("batch", (stored_puts,))
+        return results
+
+    def _read(self, op: Op) -> tuple[Op | None, Callable[..., Steps[Any]]]:
+        """Return what the wrapped store is asked for, if anything, and the procedure that gets its reply."""
+        if isinstance(op, GetOp):
+            name = self._items.stored_name(_named(op))
+            return op._replace(namespace=name.namespace, key=name.key), partial(self._got, name)
+        if isinstance(op, SearchOp):
+            conditions = divide(self._items, op.filter or {})
+            if conditions.own:
+                return None, partial(self._scan, op, conditions)
+            return self._stored_search(op, conditions), partial(self._found, op, conditions)
+        if isinstance(op, ListNamespacesOp):
+            return self._stored_listing(op), self._listed
+        raise ConfigError(f"{type(op).__name__} is not an operation of a store")
+
+    def _stored_put(self, name: ItemName, op: PutOp) -> PutOp:
+        if self._writes_plain:
+            if op.value is not None:
+                require_unframed(op.value)
+                self.serde.tally.add(UNBOUND, "")
+            return op
+        stored = self._items.stored_name(name)
+        if op.value is None:
+            return op._replace(namespace=stored.namespace, key=stored.key)
+        value, index = self._items.seal(name, op.value), op.index
+        if self._paths is not None:
+            value, index = self._indexed(value, op)
+        return op._replace(namespace=stored.namespace, key=stored.key, value=value, index=index)
+
+    def _indexed(self, sealed: dict[str, Any], op: PutOp) -> tuple[dict[str, Any], Any]:
+        """Return what is stored with the texts for the index, and the paths to them; ``False`` for none."""
+        if op.index is False:
+            return sealed, False
+        paths = self._paths if op.index is None else [(path, tokenize_path(path)) for path in op.index]
+        made = _Indexed(sealed)
+        made.texts = {
+            str(place): texts
+            for place, (_, tokens) in enumerate(paths)
+            if (texts := get_text_at_path(op.value, tokens))
+        }
+        return made, [f"{TEXTS}.{place}[*]" for place in made.texts] or False
+
+    def _got(self, name: ItemName, found: Item | None) -> Steps[Item | None]:
+        return None if found is None else (yield from self._open([found], name))[0]
+
+    def _found(self, op: SearchOp, conditions: Conditions, found: Sequence[Item]) -> Steps[list[Any]]:
+        opened = yield from self._open(found)
+        if all(_is_wanted(each, op, conditions) for each in opened):
+            return opened
+        return (yield from self._scan(op, conditions))  # the store counted others, too
+
+    def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
+        """Open what the wrapped store has found, under a name; on a worker thread if it is large."""
+        if sum(map(_stored_chars, found)) < LARGE_BYTES:
+            return [self._opened(each, name) for each in found]
+        return (yield Call(lambda: [self._opened(each, name) for each in found]))  # type: ignore[no-any-return]
+
+    def _opened(self, found: Item, stored: ItemName | None) -> Item:
+        """Return an item from that of the wrapped store, which may keep it, and is not changed."""
+        name, value = self._items.open(stored or ItemName(tuple(found.namespace), found.key), found.value)
+        times = found.created_at, found.updated_at
+        if isinstance(found, SearchItem):
+            return SearchItem(name.namespace, name.key, value, *times, found.score)
+        return Item(
+            value=value, key=name.key, namespace=name.namespace, created_at=times[0], updated_at=times[1]
+        )
+
+    def _stored_search(self, op: SearchOp, conditions: Conditions) -> SearchOp:
+        prefix = tuple(map(self._items.stored_label, _labels(op.namespace_prefix)))
+        return op._replace(namespace_prefix=prefix, filter=conditions.stored or None)
+
+    def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
+        """Open items until as many meet the conditions as are asked for.
+
+        In memory are those of one page, and what is returned. Stores do not page by score: with a query each
+        page begins at the first item. While other processes write, a page may begin too early, and items
+        come twice, or too late if items were deleted.
+        """
+        if op.limit < 0 or op.offset < 0:
+            raise ConfigError("limit and offset of a search are not negative")
+        stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
+        end, met = op.offset + op.limit if op.limit else 0, dict[tuple[Any, ...], Any]()
+        is_ranked = bool(op.query) and self._paths is not None
+        offset, size, before = 0, _FIRST_PAGE, 0
+        while len(met) < end:
+            (page,) = yield Do("batch", ([stored._replace(limit=size, offset=offset)],))
+            is_whole, count = len(page) < size, len(page)
+            if not (is_whole or is_ranked or self._is_ordered):
+                page = _without_last_time(page)
+            for each in (yield from self._open(page)):
+                name = (each.namespace, each.key)
+                if name not in met and _is_wanted(each, op, conditions):
+                    met[name] = each if len(met) >= op.offset else None
+            if is_whole and (not is_ranked or count == before):
+                break
+            if is_ranked:
+                size, before = 4 * size, count
+            else:
+                offset, size = offset + len(page), min(2 * size, _LAST_PAGE) if page else 2 * size
+        results = [*met.values()][op.offset : end]
+        if results and op.refresh_ttl and self.supports_ttl:
+            names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
+            yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name in names],))
+        return results
+
+    def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
+        """Return the listing for the wrapped store: labels are mapped one by one."""
+        mapped = [
+            condition._replace(
+                path=tuple(
+                    label if label == "*" else self._items.stored_label(label)
+                    for label in _labels(condition.path)
+                )
+            )
+            for condition in op.match_conditions or ()
+        ]
+        return op._replace(match_conditions=tuple(mapped) or None)
+
+    def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
+        """Return namespaces: where pseudonyms stand for them, the item that comes first in each names it."""
+        if not (found and self._items.has_pseudonyms):
+            return [*found]
+        firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))
+        opened = yield from self._open([item for items in firsts for item in items])
+        depths = [len(each) for each, items in zip(found, firsts, strict=True) if items]
+        return [item.namespace[:depth] for item, depth in zip(opened, depths, strict=True)]
+
+
+def _labels(namespace: Any) -> tuple[str, ...]:
+    """Return the labels of a namespace, which stand joined by periods in a database."""
+    for label in namespace:
+        if not isinstance(label, str) or not label or "." in label:
+            raise InvalidNamespaceError(
+                f"label {excerpt(label)} of a namespace is empty, not a string, or contains a period"
+            )
+        require_unicode("a label of a namespace", label)
+    return tuple(namespace)
+
+
+def _named(op: GetOp | PutOp) -> ItemName:
+    if not isinstance(op.key, str):
+        raise ConfigError(f"the key of an item is {type(op.key).__name__}; it is a string")
+    return ItemName(_labels(op.namespace), require_unicode("the key of an item", op.key))
+
+
+def _stored_chars(found: Item) -> int:
+    """Return how many characters of a sealed value were read; of one that is refused later perhaps none."""
+    frame = found.value.get(KEY) if isinstance(found.value, dict) else None
+    sealed = frame.get("value") if isinstance(frame, dict) else None
+    return len(sealed) if isinstance(sealed, str) else 0
+
+
+def _is_wanted(found: Item, op: SearchOp, conditions: Conditions) -> bool:
+    """Whether a search asks for an item: also the namespace that the wrapped store has found may be wrong."""
+    prefix = tuple(op.namespace_prefix)
+    return found.namespace[: len(prefix)] == prefix and conditions.are_met(found.value)
+
+
+def _without_last_time(page: list[Item]) -> list[Item]:
+    """Return a page without the items of its last time: some of them may come on the next page only.
+
+    Items of one time come in any order, in another one on each page. So the next page begins with them, and
+    is larger if all are of one time.
+    """
+    count = len(page)
+    while count and page[count - 1].updated_at == page[-1].updated_at:
+        count -= 1
+    return page[:count]

@@ -1,0 +1,175 @@
+"""Conditions: what a search of LangGraph's Store wants of the fields of items. No I/O.
+
+A search is divided: the wrapped store applies conditions on fields that are readable, this process all
+others, to items that it has opened. A condition is a value, or a mapping of operators such as ``$gt``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from sealpoint.errors import ConfigError, excerpt
+from sealpoint.sealed.items import Items
+
+# Other names are paths on some stores, and are compared here
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+_SEQUENCES: Final = (list, tuple)
+_EQUALITY: Final = ("$eq", "$ne")
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+class Conditions(NamedTuple):
+    """The conditions of a search.
+
+    Attributes:
+        stored: The filter for the wrapped store: fields with their conditions, and tokens.
+        own: Conditions that only this process applies.
+        again: Conditions in ``stored`` that are compared again.
+    """
+
+    stored: dict[str, Any]
+    own: dict[str, Any]
+    again: dict[str, Any]
+
+    def are_met(self, value: Mapping[str, Any]) -> bool:
+        """Whether the value of an item meets all conditions.
+
+        What the wrapped store has found is only a proposal: a text of JSON that has a field twice, or a
+        damaged index, may lead it to another item. So equality (``$eq``, ``$ne`` and a value alone) is
+        compared again with what was sealed. The four orders are not: stores compare text with numbers in
+        ways of their own, and none could be refuted for certain. Who can write to the database may add an
+        item to such a search, or hide one from any, but never change what it says.
+        """
+        return all(matches(field_of(value, name), wanted) for name, wanted in self.own.items()) and not any(
+            _is_refuted(field_of(value, name), wanted) for name, wanted in self.again.items()
+        )
+
+
+def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
+    """Divide the filter of a search.
+
+    During a migration the wrapped store applies nothing: items lack fields that became readable later.
+
+    Raises:
+        ConfigError: If an operator is unknown; the wrapped store raises an error of its own.
+    """
+    stored, own, again = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for name, condition in wanted.items():
+        if items.allow_unbound:
+            own[name] = condition
+        elif name in items.plain and _SIMPLE.match(name):
+            stored[name] = again[name] = condition
+        elif name in items.indexed and (token := _token(items, name, condition)):
+            stored[token] = 1
+            is_one = not _is_operators(condition) or len(condition) == 1
+            (again if is_one else own)[name] = condition
+        else:
+            own[name] = condition
+    for condition in own.values():
+        _require_known(condition)
+    return Conditions(stored, own, again)
+
+
+def _token(items: Items, name: str, condition: Any) -> str | None:
+    """Return the token of the value that a field must be equal to, if the condition names one.
+
+    An item without the field has no token, and is found by ``None`` all the same.
+    """
+    value = condition.get("$eq") if _is_operators(condition) else condition
+    return None if value is None else items.tokens.token(name, value)
+
+
+def field_of(value: Mapping[str, Any], name: str) -> Any:
+    """Return a field of an item, or what the name leads to as a path; ``None`` if there is neither."""
+    if name in value:
+        return value[name]
+    found: Any = value
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found
+
+
+def matches(found: Any, condition: Any) -> bool:
+    """Whether a field meets a condition, as `InMemoryStore` compares.
+
+    Numbers are ordered as numbers, texts as texts, and a number is compared with a text that says one. What
+    has no order is not found, where `InMemoryStore` raises an error. A mapping without operators is a
+    condition on each of its fields. Lists and tuples are equal.
+    """
+    if _is_operators(condition):
+        return all(_applies(found, name, wanted) for name, wanted in condition.items())
+    if isinstance(condition, Mapping):
+        return isinstance(found, Mapping) and all(
+            matches(found.get(name), wanted) for name, wanted in condition.items()
+        )
+    if isinstance(condition, _SEQUENCES):
+        return _is_paired(found, condition) and all(map(matches, found, condition))
+    return bool(found == condition)
+
+
+def _is_operators(condition: Any) -> bool:
+    return isinstance(condition, Mapping) and any(str(name).startswith("$") for name in condition)
+
+
+def _is_paired(found: Any, wanted: Any) -> bool:
+    return isinstance(found, _SEQUENCES) and len(found) == len(wanted)
+
+
+def _require_known(condition: Any) -> None:
+    """Refuse an unknown operator, before any item is opened."""
+    if _is_operators(condition):
+        for name in condition:
+            if name not in _EQUALITY and name not in _ORDERS:
+                raise ConfigError(
+                    f"a filter has the operator {excerpt(str(name))}",
+                    hint=f"the operators are {', '.join((*_EQUALITY, *_ORDERS))}",
+                )
+    elif isinstance(condition, Mapping):
+        for each in condition.values():
+            _require_known(each)
+    elif isinstance(condition, _SEQUENCES):
+        for each in condition:
+            _require_known(each)
+
+
+def _applies(found: Any, name: str, wanted: Any) -> bool:
+    if name in _EQUALITY:
+        return _is_equal(found, wanted) is (name == "$eq")
+    compare = _ORDERS[name]
+    try:
+        return bool(compare(found, wanted))
+    except TypeError:
+        pass
+    try:
+        return bool(compare(float(found), float(wanted)))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_equal(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, _SEQUENCES):
+        return _is_paired(found, wanted) and all(map(_is_equal, found, wanted))
+    return bool(found == wanted)
+
+
+def _is_refuted(found: Any, condition: Any) -> bool:
+    """Whether no store would have found a field by what was sealed, by its equality."""
+    if not _is_operators(condition):
+        return not matches(found, condition)
+    return any(
+        not _is_equal(found, wanted)
+        if name == "$eq"
+        else name == "$ne" and type(found) is type(wanted) and _is_equal(found, wanted)
+        for name, wanted in condition.items()
+    )
