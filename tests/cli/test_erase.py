@@ -427,3 +427,14 @@ def test_an_id_of_the_future_lets_nothing_be_erased(run: Run, agents: Agents) ->
     new = agents.rows()
     again(run, agents, "--apply")
     assert agents.rows() == new
+
+
+def test_a_thread_and_a_namespace_of_one_name_are_two(run: Run, agents: Agents) -> None:
+    with agents.store() as store:
+        store.put((ALICE,), "k", {"a": 1})
+    assert run("erase", agents.database, "--thread", "users", "--apply").code == Exit.USAGE
+    assert run("erase", agents.database, "--store-namespace", "bob", "--apply").code == Exit.USAGE
+    assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
+    assert {table for table, name in agents.rows() if name == ALICE} == {"store"}
+    ended = run("erase", agents.database, "--store-namespace", ALICE, "--thread", "bob", *APPLY)
+    assert (ended.code, ended.document["missing"]) == (Exit.DONE, [])

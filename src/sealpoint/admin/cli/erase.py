@@ -43,9 +43,11 @@ _MAX_IDS: Final = 10_000
 _MAX_DAYS: Final = 36_500
 _HINT: Final = (
     "check the spelling: `sealpoint inspect DB` lists what is there;"
-    " --allow-missing accepts what is not there"
+    " --allow-missing accepts what is not there, as after a run that ended early"
 )
-_AGAIN: Final = "end the runs of agents on these threads, then run the same command again"
+_AGAIN: Final = (
+    "end the runs of agents on these threads, then run the same command again, with --allow-missing"
+)
 
 
 def _parse_each(ids: list[str] | None) -> list[str]:

@@ -44,7 +44,10 @@ _HMAC: Final = re.compile(r"hmac-sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ErasedThread:
-    """A thread: HMACs of its id and pseudonym, its greatest checkpoint id, the thread store's last event."""
+    """A thread: its greatest checkpoint id, and the last event of the thread store.
+
+    ``id`` is the HMAC of its id, and ``pseudonym`` that of the pseudonym which may stand for it.
+    """
 
     id: str | None
     last: str | None = None

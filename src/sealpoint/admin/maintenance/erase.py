@@ -50,10 +50,12 @@ class Owner(NamedTuple):
     """A thread, or a namespace of LangGraph's Store.
 
     Attributes:
+        is_thread: Whether it is a thread.
         name: Its id, or its labels, joined by dots.
         stored: What may stand for it in the database.
     """
 
+    is_thread: bool
     name: str
     stored: tuple[str, ...]
 
@@ -121,8 +123,8 @@ class Erasing(Deletion):
         heads: ThreadStore | None,
     ) -> None:
         super().__init__(store, ring, heads)
-        self.threads = [Owner(name, (*stored_ids(ring, name),)) for name in threads]
-        self.namespaces = [Owner(name, (*stored_prefixes(ring, name),)) for name in namespaces]
+        self.threads = [Owner(True, name, (*stored_ids(ring, name),)) for name in threads]
+        self.namespaces = [Owner(False, name, (*stored_prefixes(ring, name),)) for name in namespaces]
         self.planned = Counter[tuple[str, str]]()
         self.last, self.until, self.there = dict[str, str](), dict[str, str](), set[Owner]()
         self.looks = 0
@@ -134,9 +136,10 @@ class Erasing(Deletion):
         owners = {stored: owner for owner in self.threads for stored in owner.stored}
         for table, row in self._owned():
             self.planned[table, self.key_of(row)] += 1
-            if (owner := owners.get(row.key[0])) is None:
+            if table in _OF_STORE:
                 self._plan_item(row)
                 continue
+            owner = owners[row.key[0]]
             self.there.add(owner)
             if table != _BLOBS and len(row.key) > 2 and isinstance(row.key[2], str):
                 self.last[owner.name] = max(self.last.get(owner.name, ""), row.key[2])

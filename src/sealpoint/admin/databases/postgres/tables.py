@@ -79,10 +79,15 @@ GRANT USAGE ON SCHEMA {quoted} TO sealpoint;
 GRANT SELECT ON {checkpoints}, {blobs}, {writes} TO sealpoint;
 GRANT UPDATE ON {blobs}, {writes} TO sealpoint;
 GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
+-- for `sealpoint erase`: GRANT UPDATE, DELETE ON {checkpoints}, {blobs}, {writes} TO sealpoint;
 """ + (f"GRANT INSERT, DELETE ON {blobs} TO sealpoint;\n" if rebinds else "")
     if ITEMS.table in tables:
         made += f"GRANT SELECT, UPDATE ON {store} TO sealpoint;\n"
-    return made + (f"GRANT SELECT ON {vectors} TO sealpoint;\n" if VECTORS in tables else "")
+        made += f"-- for `sealpoint erase`: GRANT DELETE ON {store} TO sealpoint;\n"
+    if VECTORS in tables:
+        made += f"GRANT SELECT ON {vectors} TO sealpoint;\n"
+        made += f"-- for `sealpoint erase`: GRANT UPDATE, DELETE ON {vectors} TO sealpoint;\n"
+    return made
 
 
 _ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s) AND {IS_THEIRS}"
