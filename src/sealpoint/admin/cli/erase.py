@@ -158,7 +158,7 @@ def erase(
     threads: ThreadsOption = None,
     variable: VariableOption = None,
 ) -> None:
-    """Delete all that belongs to threads, or to namespaces of LangGraph's Store.
+    """Delete threads, and namespaces of LangGraph's Store.
 
     Copies of the database keep it, and open until the keys of today are destroyed: the ledger records what
     was erased and under which keys, and `sealpoint erasures` shows what is still to be done. The ids stay in

@@ -291,7 +291,11 @@ class History:
             State.NOT_BY_KEYS: [*self._not_by_keys(one, ring.values())],
             State.NOT_SHOWN: [
                 *(["the ledger is not whole, or not of this ring"] if ok is False else []),
-                *(["rows that came back were erased: erase the ids again"] if any(found) else []),
+                *(
+                    ["rows that came back were erased: erase the ids again, with --allow-missing"]
+                    if any(found)
+                    else []
+                ),
                 *self._changed(one, end, ring.values()),
                 *_not_destroyed(one, ring, [each for each in later if each["event"] == "key.destroy"]),
             ],
