@@ -32,6 +32,7 @@ from tests.support.databases.erasing import STEPS, Agents, make_ring
 from tests.support.servers.postgres import schema, server
 
 ALICE = "alice"
+SOURCE = 'source = { file = "index.key" }'
 KINDS = ("sqlite", "postgres")
 APPLY = ("--apply", "--json")
 Make = Callable[..., Agents]
@@ -519,6 +520,27 @@ def test_what_no_id_tells_is_shown(run: Run, agents: Agents, tmp_path: Path) -> 
         "erase.again",
         [ended.document["erasures"][0]["document"]],
     )
+
+
+@pytest.mark.parametrize("make", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_without_the_index_key_nothing_is_shown(run: Run, agents: Agents, tmp_path: Path, when: str) -> None:
+    """Neither if the ring had none when it was erased, nor if it has none when it is looked for."""
+    restore, text = back_up(agents, tmp_path), agents.ring.read_text()
+
+    def take_index() -> None:
+        agents.ring.write_text(
+            text.replace("[[index]]\nid", "# [[index]]\n# id").replace(SOURCE, f"# {SOURCE}")
+        )
+
+    if when == "before":
+        take_index()
+    assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
+    restore()
+    if when == "after":
+        take_index()
+    ended = run("erasures", "--again", agents.database, "--json")
+    assert (ended.code, "not-compared" in ended.document["reasons"]) == (Exit.FOUND, True)
 
 
 def rename(connection: Any, agents: Agents) -> None:

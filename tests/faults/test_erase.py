@@ -26,7 +26,6 @@ from sealpoint.threads.store import Kind
 from tests.faults.eraser import killed, process, write_until
 from tests.postgres.test_commands import at
 from tests.support.databases.erasing import Agents, make_ring
-from tests.support.runs.extent import by_extent
 from tests.support.servers.postgres import schema, server
 
 MOST_STEPS = 60
@@ -76,7 +75,7 @@ def require_true(agents: Agents, column: str, rows: int, before: int, *, was_liv
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.soak)])
 def test_the_ledger_never_says_more_than_was_done(agents: Agents, kills: int) -> None:
     """Each kill is followed by a run that completes the erasure, or is killed as well."""
     chance, killings, words = (
@@ -108,9 +107,7 @@ def test_the_ledger_never_says_more_than_was_done(agents: Agents, kills: int) ->
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "seconds", [2, pytest.param(20, marks=pytest.mark.soak if by_extent(0, 1) else pytest.mark.costly)]
-)
+@pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.soak)])
 def test_under_writers_no_row_is_left(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:

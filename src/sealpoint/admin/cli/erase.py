@@ -250,7 +250,9 @@ def _document(erasing: Erasing, file: RingFile, declared: Mapping[str, Any]) -> 
     from sealpoint.admin.evidence.erasure import ErasedNamespace, ErasedThread, Erasure, HeldKey
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    hmac = hmac_of(file)
+    hmac, ring = hmac_of(file), KeyRing.of_file(file)
+    if ring.index is not None:
+        ring.index_key("ledger")  # raises if it is not available: the names would be missing
     event = None if erasing.heads is None else erasing.heads.end()
 
     def pseudonym(owner: Owner) -> str | None:

@@ -108,6 +108,20 @@ def read_history(folder: Path, verdict: Verdict | None = None) -> History:
     return history
 
 
+def _known(found: Sequence[Recorded]) -> tuple[dict[str, Erased], bool]:
+    """Return what is known of what was erased, by the HMACs of its names, and whether all has one."""
+    erased, is_all = dict[str, Erased](), all(one.erasure.names for one in found)
+    for one in found:
+        at, by = one.begun["at"], one.document
+        each = [(part.id, part.pseudonym, Erased.thread(at, part.last, by)) for part in one.erasure.threads]
+        spaces = one.erasure.namespaces
+        each += [(part.prefix, part.pseudonym, Erased(at, part.until, (by,))) for part in spaces]
+        for name, pseudonym, known in each:
+            is_all = is_all and name is not None
+            erased |= {key: known.joined(erased.get(key)) for key in (name, pseudonym) if key}
+    return erased, is_all
+
+
 def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
@@ -115,18 +129,10 @@ def _search(
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    file, erased = RingFile(run.ring_file), dict[str, Erased]()
-    for one in found:
-        at, by = one.begun["at"], one.document
-        each = [(part.id, part.pseudonym, Erased.thread(at, part.last, by)) for part in one.erasure.threads]
-        each += [
-            (part.prefix, part.pseudonym, Erased(at, part.until, (by,))) for part in one.erasure.namespaces
-        ]
-        for name, pseudonym, known in each:
-            run.result.add(Reason.NOT_COMPARED, when=name is None)
-            erased |= {key: known.joined(erased.get(key)) for key in (name, pseudonym) if key}
-    run.result.add(Reason.NOT_COMPARED, when=any(not one.erasure.names for one in found))
-    named, remembered = one_database(run, database, None), find_threads(threads, run.keys)
+    file, (erased, is_all) = RingFile(run.ring_file), _known(found)
+    hmac, named = hmac_of(file), one_database(run, database, None)
+    run.result.add(Reason.NOT_COMPARED, when=not is_all or (bool(erased) and hmac("") is None))
+    remembered = find_threads(threads, run.keys)
     with ExitStack() as stack:
         heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
         store = stack.enter_context(closing(open_store(named, writable=apply, deletes=True)))
@@ -135,25 +141,22 @@ def _search(
         run.begin([])
         if apply:
             stack.enter_context(store.hold())
-        search = Search(store, KeyRing.of_file(file), heads, erased, hmac_of(file))
+        search = Search(store, KeyRing.of_file(file), heads, erased, hmac)
         search.run(stop, apply=apply)
     back = {document for known in search.found for document in known.documents}
     for one in found:
         if one.document in back:
             one.state = State.CAME_BACK
-    number, gone = sum(search.found.values()), sum(search.counts.values())
-    run.finds({Reason.CAME_BACK: number > gone, Reason.ENDED_EARLY: stop.is_set()})
-    run.result.counts |= {"found": number, "erased": gone, "newer": search.again}
     every = [one.document for one in found if one.document in (back or {one.document})]
     run.result.stated = {"erasure": every[-_MAX_NAMED:]}
-    return {
-        "database": seen,
-        "applied": apply,
-        "found": number,
-        "erased": gone,
+    counts = {
+        "found": sum(search.found.values()),
+        "erased": sum(search.counts.values()),
         "newer": search.again,
-        "rows": by_table(search.counts),
     }
+    run.finds({Reason.CAME_BACK: counts["found"] > counts["erased"], Reason.ENDED_EARLY: stop.is_set()})
+    run.result.counts |= counts
+    return {"database": seen, "applied": apply, **counts, "rows": by_table(search.counts)}
 
 
 def show_erasures(document: Document) -> None:
