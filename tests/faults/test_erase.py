@@ -55,8 +55,10 @@ def live(agents: Agents, thread_id: str) -> bool:
 
 
 def entries(event: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in Path("ledger/entries.jsonl").read_text().splitlines()]
-    return [entry for entry in found if entry["event"] == event]
+    """The entries that are signed: a kill may have cut off another one."""
+    head = verify_ledger(Path("ledger")).checkpoint
+    lines = Path("ledger/entries.jsonl").read_bytes().splitlines()[: head.size if head else 0]
+    return [entry for line in lines if (entry := json.loads(line))["event"] == event]
 
 
 def require_true(agents: Agents, column: str, rows: int, before: int, *, was_live: bool) -> None:
