@@ -134,15 +134,15 @@ class Erasing(Deletion):
     def plan(self) -> None:
         """Count the rows, and find what is known of each thread and namespace. Nothing is changed."""
         owners = {stored: owner for owner in self.threads for stored in owner.stored}
-        for table, row in self._owned():
-            self.planned[table, self.key_of(row)] += 1
-            if table in _OF_STORE:
-                self._plan_item(row)
-                continue
-            owner = owners[row.key[0]]
-            self.there.add(owner)
-            if table != _BLOBS and len(row.key) > 2 and isinstance(row.key[2], str):
-                self.last[owner.name] = max(self.last.get(owner.name, ""), row.key[2])
+        for table, rows in self._tables():
+            for row in rows:
+                self.planned[table, self.key_of(row)] += 1
+                if table in _OF_STORE:
+                    self._plan_item(row)
+                    continue
+                self.there.add(owner := owners[row.key[0]])
+                if table != _BLOBS and len(row.key) > 2 and isinstance(row.key[2], str):
+                    self.last[owner.name] = max(self.last.get(owner.name, ""), row.key[2])
         if self.heads is not None:
             self.there |= {each for each in self.threads if any(map(self.heads.has_live, each.stored))}
 
@@ -152,10 +152,6 @@ class Erasing(Deletion):
                 self.there.add(owner)
                 if isinstance(row.beside, str):
                     self.until[owner.name] = max(self.until.get(owner.name, ""), row.beside)
-
-    def _owned(self) -> Iterator[tuple[str, OwnedRow]]:
-        for table, rows in self._tables():
-            yield from ((table, row) for row in rows)
 
     def _tables(self) -> Iterator[tuple[str, Iterator[OwnedRow]]]:
         for table in self.store.owned_tables:
