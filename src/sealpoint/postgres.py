@@ -325,8 +325,7 @@ TABLES: Final = """
         ) AS policy(name)),
         (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname,
                 CASE WHEN a.atttypid < 16384 THEN format_type(a.atttypid, a.atttypmod)
-                WHEN c.relname = 'store_vectors' AND a.attname = 'embedding' THEN (
-                    SELECT extname FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid
+                ELSE (SELECT extname FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid
                     JOIN pg_type AS t ON t.oid = objid
                     WHERE objid = a.atttypid AND classid = 'pg_type'::regclass
                     AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'vector'

@@ -11,10 +11,11 @@ import random
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sealpoint.admin.databases.rows import Batch, Failure, Progress
+from sealpoint.admin.databases.rows import Failure, Progress
 from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
 from sealpoint.admin.maintenance.rebind import RebindOptions, rebind
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
@@ -22,7 +23,7 @@ from tests.faults.rotations import copy, rotator
 from tests.faults.rotator import BATCH, make_cipher, make_store
 from tests.support.databases.sealed import checked, values_of
 
-PUTS = int(os.environ.get("SEALPOINT_LIVE_PUTS", "80"))
+PUTS = int(os.environ.get("SEALPOINT_LIVE_PUTS", "40"))
 KILLS = int(os.environ.get("SEALPOINT_KILLS", "3"))
 ITEMS, BATCHES = 300, 300 // BATCH.rows
 
@@ -45,32 +46,40 @@ def tags(path: Path) -> set[str]:
     return {str(cell.tag).rpartition("@")[2] for cell in values_of(path)}
 
 
+def pass_over(path: Path, act: int) -> int:
+    """Rotate, unbind, or bind all items; return how many were changed."""
+    kind: Any = SqliteWholeRows if act else SqliteRows
+    options = RebindOptions(unbind=act == 1, allow_plaintext=True, batch=BATCH)
+    with closing(kind(path, writable=True)) as store, store.hold():
+        aim = make_cipher("k3" if act else "k2")
+        events = [*(rebind(store, aim, options) if act else rotate(store, aim, batch=BATCH))]
+    assert not any(isinstance(event, Failure) for event in events), events
+    return max((event.changed for event in events if isinstance(event, Progress)), default=0)
+
+
 def test_nothing_that_agents_put_meanwhile_is_lost(tmp_path: Path) -> None:
-    """Two keys take turns for as long as three processes put; each of them checks what it reads."""
+    """Runs take turns for as long as four processes put; each of them checks what it reads."""
     path, over, said = tmp_path / "x.db", threading.Event(), list[list[str]]()
     make(path, "k1")
     before = found(path)
+    agents = [f"put {path} agent-{number} k{number % 3 + 1} {PUTS}" for number in range(4)]
 
-    def agents() -> None:
+    def work() -> None:
         try:
             with rotator() as running:
-                said.extend(running.run(*(f"put {path} {key} {key} {PUTS}" for key in ("k1", "k2", "k3"))))
+                said.extend(running.run(*agents))
         finally:
             over.set()
 
-    thread = threading.Thread(target=agents)
+    thread = threading.Thread(target=work)
     thread.start()
-    moved = rounds = 0
+    changed = list[int]()
     while not over.is_set():
-        with closing(SqliteRows(path, writable=True)) as store, store.hold():
-            events = list(rotate(store, make_cipher(("k2", "k3")[rounds % 2]), batch=Batch(rows=50)))
-        assert not any(isinstance(event, Failure) for event in events), events
-        moved += max(event.changed for event in events if isinstance(event, Progress))
-        rounds += 1
+        changed.append(pass_over(path, len(changed) % 3))
     thread.join()
-    assert [words[0] for words in said] == ["end"] * 3, said
-    assert [words[3] for words in said] == ["0"] * 3, "lost or reverted items"
-    print(f"{3 * PUTS} puts, {rounds} rotations, {moved} moved")  # noqa: T201 -- to be seen with -s
+    assert [words[0] for words in said] == ["end"] * 4, said
+    assert [words[3] for words in said] == ["0"] * 4, "lost or reverted items"
+    print(f"{4 * PUTS} puts, {len(changed)} runs, {sum(changed)} changed")  # noqa: T201 -- to be seen with -s
     assert found(path) == before
     assert checked(path) == "ok"
 

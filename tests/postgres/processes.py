@@ -122,9 +122,9 @@ def rotate_until(url: str, end: Path, rows: int) -> tuple[int, int]:
     return moved, raced
 
 
-def rotate_and_rebind_until(url: str, end: Path, rows: int) -> int:
+def rotate_and_rebind_until(url: str, end: Path, rows: int, allow_plaintext: bool = False) -> int:
     """Rotate and bind in turns until the file ``end`` is there; return how many rows were bound."""
-    bound, options = 0, RebindOptions(batch=Batch(rows=rows))
+    bound, options = 0, RebindOptions(batch=Batch(rows=rows), allow_plaintext=allow_plaintext)
     with (
         closing(PostgresRows(url, writable=True)) as store,
         closing(PostgresWholeRows(url, writable=True, sentinel=sealing_sentinels(K2))) as whole,
@@ -149,11 +149,16 @@ def rotate_when_told(url: str, talk: Connection, rows: int) -> None:
             talk.recv()
 
 
-def put_items_again(url: str, name: str, puts: int) -> int:
-    """Put ten items of a namespace in turn, without a pause; return how often one was not found again."""
+def put_items_again(url: str, name: str, puts: int, plain: bool) -> int:
+    """Put ten items of a namespace in turn, without a pause; return how often one was not found again.
+
+    With ``plain`` as processes do it at the beginning of a migration: it reads both, and writes as it did.
+    """
     lost = 0
+    serde = EncryptedSerializer(make_cipher("k1", "k2"), plaintext="allow" if plain else "refuse")
+    options: Any = {"unbound": "allow", "allow_write_plain": True} if plain else {}
     with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-        store = SealedStore(PostgresStore(connection), serde=WRITER)
+        store = SealedStore(PostgresStore(connection), serde=serde, **options)
         for number in range(puts):
             store.put((name,), f"{number % 10}", {"n": number, "text": "x" * 300})
             found = store.get((name,), f"{number % 10}")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pytest
@@ -14,18 +18,24 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.databases.cells import ITEMS, Selection
+from sealpoint.admin.databases.cells import ITEMS, Selection, parse_item
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch
-from sealpoint.admin.maintenance.items import parse_item
+from sealpoint.admin.maintenance.rebind import RebindOptions, rebind
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.errors import DatabaseCorruptError, DecodeError, MaintenanceError, RowError, SealpointError
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 from tests.postgres.harm import OUT_OF_ROW, lose_item
-from tests.postgres.processes import FORKS, put_items_again, rotate_until
+from tests.postgres.processes import (
+    FORKS,
+    put_items_again,
+    rotate_and_rebind_until,
+    rotate_until,
+    rotate_when_told,
+)
 from tests.postgres.test_commands import at
 from tests.postgres.test_damage import failures_of
 from tests.postgres.test_items import sealed
@@ -34,8 +44,9 @@ from tests.support.databases.postgres import K1, K2, items, make_store, put_item
 from tests.support.keys.rings import states_text, write
 from tests.support.runs.extent import by_extent
 
-PUTS: Final = by_extent(100, 2_000)
-WRITERS: Final = 2
+PUTS: Final = int(os.environ.get("SEALPOINT_POSTGRES_WRITES", by_extent(400, 4_000)))
+KILLS: Final = int(os.environ.get("SEALPOINT_POSTGRES_KILLS", by_extent(4, 10)))
+WRITERS: Final = 4
 
 
 @pytest.fixture
@@ -112,29 +123,64 @@ def test_rights_on_items_are_not_needed_where_only_a_saver_is(url: str, keys: st
         alter(url, f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-@pytest.mark.timeout(240)
-def test_no_put_is_lost_while_workers_rotate(store_url: str, tmp_path: Path) -> None:
-    """Two stores put under the old key all the time, over what the workers have just sealed."""
+@pytest.mark.timeout(240 + PUTS / 10)
+@pytest.mark.parametrize("binds", [False, True], ids=["rotate", "rotate and rebind"])
+def test_no_put_is_lost_while_others_work(store_url: str, tmp_path: Path, binds: bool) -> None:
+    """Four stores put under the old key all the time, or plain, over what has just been sealed."""
     put_items(store_url, [*map(sealed, range(50))])
-    end = tmp_path / "end"
+    end, puts, plain = tmp_path / "end", PUTS // WRITERS, [binds and number < 2 for number in range(WRITERS)]
     with ProcessPoolExecutor(2 + WRITERS, mp_context=FORKS) as pool:
-        writers = [pool.submit(put_items_again, store_url, f"w{n}", PUTS) for n in range(WRITERS)]
-        rotators = [pool.submit(rotate_until, store_url, end, 7) for _ in range(2)]
+        writers = [pool.submit(put_items_again, store_url, f"w{n}", puts, plain[n]) for n in range(WRITERS)]
+        if binds:
+            binders = [pool.submit(rotate_and_rebind_until, store_url, end, 7, True) for _ in range(2)]
+        rotators = [pool.submit(rotate_until, store_url, end, 7) for _ in range(0 if binds else 2)]
         lost = [writer.result() for writer in writers]
         end.touch()
-        done = [rotator.result() for rotator in rotators]
+        assert not binds or sum(binder.result() for binder in binders) > 0
+        moved = [rotator.result()[0] for rotator in rotators]
+        assert binds or sum(moved) > 50
     assert lost == [0] * WRITERS
-    assert sum(moved for moved, _ in done) > 50
+    with closing(PostgresWholeRows(store_url, writable=True)) as whole:
+        assert not failures_of([*rebind(whole, K2, RebindOptions(allow_plaintext=True))])
     with closing(PostgresRows(store_url, writable=True)) as store:
-        [*rotate(store, K2)]
+        assert not failures_of([*rotate(store, K2)])
         assert not outstanding(store, "k2")
         assert not failures_of([*verify(store, K2)])
     with store_at(store_url, K2) as after:
         for number in range(WRITERS):
             found = after.search((f"w{number}",), limit=100)
             assert {item.key: item.value["n"] for item in found} == {
-                f"{key}": max(range(key, PUTS, 10)) for key in range(10)
+                f"{key}": max(range(key, puts, 10)) for key in range(10)
             }
+
+
+@pytest.mark.timeout(240 + KILLS)
+def test_a_run_that_is_killed_is_done_again(store_url: str) -> None:
+    put_items(store_url, [*map(sealed, range(20 * KILLS))])
+    before, moments = items(store_url), Random(5)
+    for _ in range(KILLS):
+        talk, theirs = FORKS.Pipe()
+        worker = FORKS.Process(target=rotate_when_told, args=(store_url, theirs, 7))
+        worker.start()
+        theirs.close()
+        with talk:
+            talk.send("begin")
+            for _ in range(moments.randrange(3)):
+                talk.recv()
+                talk.send("begin")
+            time.sleep(moments.uniform(0, 0.01))  # not to wait for anything: any moment of the batch will do
+            worker.kill()
+            worker.join()
+        assert worker.exitcode == -signal.SIGKILL
+    with closing(PostgresRows(store_url, writable=True)) as store:
+        assert not failures_of([*verify(store, K2)])
+        assert 0 < sum(count.rows for count in outstanding(store, "k2")) < len(before)
+        while outstanding(store, "k2"):  # the server may still be about to release the last one's rows
+            assert not failures_of([*rotate(store, K2)])
+        assert not failures_of([*verify(store, K2)])
+    assert {key: rest for key, (_, rest) in items(store_url).items()} == {
+        key: rest for key, (_, rest) in before.items()
+    }
 
 
 def test_an_item_whose_bytes_are_lost_ends_a_run(store_url: str) -> None:

@@ -77,6 +77,24 @@ def test_a_database_with_a_store_alone_has_items_alone(store: PostgresRows) -> N
     assert [table for table in store.tables() if table.is_read] == [Table("store", True)]
 
 
+def test_tables_that_were_there_are_missed(url: str) -> None:
+    """Else a database would be in order while they have another name."""
+    make_store(url)
+    for gone, missing in {
+        "ALTER TABLE store RENAME TO away": ("store",),
+        "ALTER TABLE away RENAME value TO v; ALTER TABLE away RENAME TO store": ("store",),
+        "ALTER TABLE store RENAME v TO value; DROP TABLE checkpoints, checkpoint_blobs, checkpoint_writes": (
+            "checkpoint_blobs",
+            "checkpoint_writes",
+            "checkpoints",
+        ),
+        "DROP TABLE checkpoint_migrations": (),
+    }.items():
+        alter(url, gone)
+        with closing(PostgresRows(url)) as store:
+            assert store.missing_tables == missing
+
+
 def test_items_are_the_last_column(url: str) -> None:
     make_store(url)
     with closing(PostgresRows(url)) as store:
@@ -202,6 +220,24 @@ def test_a_plain_item_is_replaced_as_a_whole_row_only(store: PostgresRows, store
         done = whole.rewrite(ITEMS, None, lambda cell: Replacement(None, None, document=document))
         assert (done.seen, done.changed, done.raced) == (1, 1, 0)
     assert items(store_url)["p", "1"] == (json.loads(document), before["p", "1"][1])
+
+
+def test_a_whole_item_that_is_not_what_was_read_is_not_overwritten(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_items(store_url, [sealed(1), ("p", "1", "{}")])
+    before = items(store_url)
+    with closing(PostgresWholeRows(store_url, writable=True)) as whole:
+        read = whole._fetch
+
+        def stale(*arguments: Any) -> list[Cell]:
+            beside = {"value": '{"a": 1}'}
+            return [cell._replace(where=cell.where._replace(beside=beside)) for cell in read(*arguments)]
+
+        monkeypatch.setattr(whole, "_fetch", stale)
+        done = whole.rewrite(ITEMS, None, lambda cell: Replacement(None, None, document="{}"))
+    assert (done.seen, done.changed, done.raced) == (2, 0, 2)
+    assert items(store_url) == before
 
 
 def test_rows_that_others_have_locked_are_skipped(store: PostgresRows, store_url: str) -> None:

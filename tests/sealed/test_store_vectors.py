@@ -5,9 +5,7 @@ Also on each release of LangGraph: how a store looks for the texts of a value is
 
 from __future__ import annotations
 
-import math
 import sqlite3
-import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any, Final
@@ -24,6 +22,7 @@ from sealpoint.errors import ConfigError
 from sealpoint.langgraph import SealedStore
 from tests.graphs.savers import SEALED
 from tests.sealed.stores import FORMS
+from tests.support.databases.vectors import vector_connections
 from tests.support.servers.postgres import schema, server
 
 NS: Final = ("users", "u1")
@@ -35,24 +34,9 @@ def embed(texts: Any) -> list[list[float]]:
     return [[text.count(word) + 0.01 for word in WORDS] for text in texts]
 
 
-class Connection(sqlite3.Connection):
-    """A connection of a Python that has no extensions, with the function that LangGraph's searches use."""
-
-    def enable_load_extension(self, enabled: bool, /) -> None:
-        self.create_function("vec_distance_cosine", 2, distance)
-
-
-def distance(one: bytes, other: bytes) -> float:
-    a, b = (struct.unpack(f"{len(WORDS)}f", each) for each in (one, other))
-    return 1 - sum(map(float.__mul__, a, b)) / math.hypot(*a) / math.hypot(*b)
-
-
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def make(
-    request: pytest.FixtureRequest, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def make(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[Any]:
     """Makes stores with an index, each with what reads all of its database."""
-    monkeypatch.setattr("sqlite_vec.load", lambda connection: None)
     with ExitStack() as stack:
 
         def on_memory(index: Any) -> tuple[Any, Any]:
@@ -61,7 +45,7 @@ def make(
 
         def on_sqlite(index: Any) -> tuple[Any, Any]:
             connection = sqlite3.connect(
-                ":memory:", isolation_level=None, check_same_thread=False, factory=Connection
+                ":memory:", isolation_level=None, check_same_thread=False, factory=vector_connections()
             )
             own: Any = {**index, "text_fields": index["fields"]}
             store = SqliteStore(stack.enter_context(closing(connection)), index=own)

@@ -388,14 +388,20 @@ class ItemName(NamedTuple):
     key: str
 
 
+_UNNAMED: Final = with_length(b"{}")
+
+
 def pack_item(name: ItemName | None) -> bytes:
     """Return the bytes in front of an item's value; ``name`` only if pseudonyms stand for it."""
-    header = {} if name is None else {"name": [[*name.namespace], name.key]}
-    return with_length("".join(_encode(header, False)).encode())
+    if name is None:
+        return _UNNAMED
+    return with_length("".join(_encode({"name": [[*name.namespace], name.key]}, False)).encode())
 
 
 def split_item(data: bytes) -> tuple[ItemName | None, bytes]:
     """Return the name, if pseudonyms stand for it, and the value of an authenticated item."""
+    if data.startswith(_UNNAMED):
+        return None, data[len(_UNNAMED) :]
     header, value = split_json(data)
     match header.get("name"):
         case None:

@@ -176,8 +176,18 @@ class _AioPostgresTables(_PostgresTables):
             _run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
+        """Check the tables, to the end also if the task is cancelled: its transaction must not stay open."""
         if self._is_checked:
             return
+        work = asyncio.ensure_future(self._check(saver))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            work.exception()  # the task was cancelled, so what was found is not used
+            raise
+
+    async def _check(self, saver: Any) -> None:
         from psycopg.rows import tuple_row
 
         async def reply(request: Any) -> Any:

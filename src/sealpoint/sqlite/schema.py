@@ -140,7 +140,8 @@ def columns_of(cursor: sqlite3.Cursor, table: str) -> set[str]:
 
 def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
     """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
-    return STORE if {"prefix", "key", "value"} <= columns_of(cursor, "store") else ()
+    found = set(map(_lower, columns_of(cursor, "store")))  # a store would use them in any case of letters
+    return STORE if {"prefix", "key", "value"} <= found else ()
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:

@@ -72,6 +72,7 @@ REFUSED_STORES: dict[str, list[str]] = {
     "generated in place of one": _store("expires_at TIMESTAMP", "expires_at TIMESTAMP AS (created_at)"),
     "extra column": _store("ttl_minutes REAL,", "ttl_minutes REAL, more TEXT,"),
     "missing column": _store("key text NOT NULL, value text NOT NULL,", "key text NOT NULL,"),
+    "columns in capitals": _store("prefix text", "PREFIX text"),
     "value of another type": _store("value text", "value BLOB"),
     "ttl of another type": _store("ttl_minutes REAL", "ttl_minutes TEXT"),
     "other primary key": _store("(prefix, key)", "(key, prefix)"),

@@ -13,7 +13,16 @@ import sqlite_vec  # type: ignore[import-untyped]
 
 
 class Loadable(sqlite3.Connection):
-    """A connection with the methods that load an extension, which do nothing: it is there already."""
+    """A connection with sqlite-vec, and with the methods that load an extension, which do nothing."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        library = ctypes.CDLL("libsqlite3.so.0")  # to which the module `_sqlite3` is linked
+        begin = ctypes.CDLL(f"{sqlite_vec.loadable_path()}.so").sqlite3_vec_init
+        library.sqlite3_auto_extension(begin)  # of every connection, so for this one alone
+        try:
+            super().__init__(*arguments, **options)
+        finally:
+            library.sqlite3_cancel_auto_extension(begin)
 
     def enable_load_extension(self, enable: bool, /) -> None:
         """Do nothing."""
@@ -23,13 +32,5 @@ class Loadable(sqlite3.Connection):
 
 
 def vector_connections() -> type[sqlite3.Connection]:
-    """Return the class of connections that have sqlite-vec once ``load_extension`` was called.
-
-    Raises:
-        OSError: If there is no way to load it.
-    """
-    if hasattr(sqlite3.Connection, "enable_load_extension"):
-        return sqlite3.Connection
-    library = ctypes.CDLL("libsqlite3.so.0")  # to which the module `_sqlite3` is linked
-    library.sqlite3_auto_extension(ctypes.CDLL(f"{sqlite_vec.loadable_path()}.so").sqlite3_vec_init)
-    return Loadable
+    """Return the class of connections that have sqlite-vec once ``load_extension`` was called."""
+    return sqlite3.Connection if hasattr(sqlite3.Connection, "enable_load_extension") else Loadable

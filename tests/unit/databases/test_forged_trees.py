@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from fuzz.sqlitefile import honest
-from fuzz.sqlitefile.edits import root_of
+from fuzz.sqlitefile.edits import root_of, schema
 from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
+from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import Batch, pages
 from sealpoint.admin.databases.sqlite import rows
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
@@ -21,14 +22,19 @@ from sealpoint.crypto import RingCipher
 from sealpoint.errors import DatabaseCorruptError
 
 SHAPE = honest.Shape(512, ("k2",), 24)
+ITEMS_ALONE = honest.Shape(512, ("k2",), 0, items=24)
 SMALL = Batch(rows=4)
 
 
 def root_page(file: SqliteFile) -> int:
-    """The root of ``checkpoints``, which is an inner page."""
-    root = root_of(file, "checkpoints")
+    """The root of the table with values, which is an inner page."""
+    root = root_of(file, "store" if has_items(file) else "checkpoints")
     assert file.kind(root) == TABLE_INTERIOR
     return root
+
+
+def has_items(file: SqliteFile) -> bool:
+    return any(row[1] == "store" for _, row in schema(file))
 
 
 def children_of(file: SqliteFile, number: int) -> list[int]:
@@ -82,6 +88,16 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(params=TREES, ids=lambda forge: forge.__name__)
+def path_of_items(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    forge: Callable[[SqliteFile], None] = request.param
+    file = SqliteFile(honest.make(ITEMS_ALONE).data)
+    forge(file)
+    path = tmp_path / "store.db"
+    path.write_bytes(file.to_bytes())
+    return path
+
+
 READS: dict[str, Callable[[SqliteRows], object]] = {
     "verify": lambda store: list(verify(store, RingCipher(honest.ring()), batch=SMALL)),
     "rotate": lambda store: list(rotate(store, RingCipher(honest.ring("k1")), batch=SMALL)),
@@ -97,3 +113,11 @@ def test_no_row_is_passed_by(path: Path, read: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(rows, "BATCH", SMALL)
     with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DatabaseCorruptError):
         READS[read](store)
+
+
+@pytest.mark.parametrize("read", ["verify", "rotate", "count"])
+def test_no_item_is_passed_by(path_of_items: Path, read: str) -> None:
+    with closing(SqliteRows(path_of_items, writable=True)) as store, pytest.raises(DatabaseCorruptError):
+        READS[read](store)
+    with closing(SqliteRows(path_of_items)) as store, pytest.raises(DatabaseCorruptError):
+        list(pages(store, ITEMS, batch=SMALL))

@@ -151,7 +151,7 @@ def test_maintenance_refuses_an_altered_table(tmp_path: Path, statements: list[s
     write(path, "k2", "thread")
     for statement in statements:
         change(path, statement)
-    found = {name for (name,) in query(path, "SELECT name FROM pragma_table_xinfo('store')")}
+    found = {name.lower() for (name,) in query(path, "SELECT name FROM pragma_table_xinfo('store')")}
     if {"prefix", "key", "value"} <= found:
         with pytest.raises(SchemaError):
             SqliteRows(path)

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import CHECKPOINT, ITEM, METADATA, VALUE, Coordinates
+from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS, decode_metadata
+from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, VALUE, Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.cipher import Opened, parse_tag
 from sealpoint.crypto.tag import (
     COMPRESSED,
     JSON,
     LEGACY_END,
+    MAX_CHARS,
     MSGPACK,
     PICKLE,
     is_legacy,
@@ -24,6 +25,7 @@ from sealpoint.crypto.tag import (
     key_end,
 )
 from sealpoint.errors import (
+    DecodeError,
     PlaintextError,
     RowError,
     SealedValueError,
@@ -31,8 +33,10 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
+from sealpoint.sealed.items import require_form
 from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
 from sealpoint.serde.base import read_plain
+from sealpoint.serde.jsontext import parse
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
@@ -97,6 +101,36 @@ class Column:
 # Items of LangGraph's Store. One that is not sealed has the tag ``json``, and its JSON as the value; what is
 # neither a frame nor an object has the tag `None`. ``fields`` beside it: the JSON without the frame.
 ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
+
+
+def parse_item(stored: Any) -> dict[str, Any]:
+    """Return the value of an item that is not sealed, or what is readable of one that is."""
+    if not isinstance(stored, str | bytes):
+        raise DecodeError(f"an item is {type(stored).__name__}, not JSON")
+    try:
+        found = parse(stored.encode() if isinstance(stored, str) else stored, MAX_DEPTH, MAX_ELEMENTS)
+    except UnicodeEncodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise DecodeError("the value of the item is no object in JSON")
+    return found
+
+
+def unframe(stored: Any) -> tuple[str | None, Any, dict[str, Any]]:
+    """Return the tag and the value of an item, and the fields beside its frame.
+
+    Of what is no item: no tag, and the error in place of the value.
+    """
+    try:
+        found = parse_item(stored)
+        if KEY not in found:
+            return JSON, stored.encode() if isinstance(stored, str) else stored, found
+        tag, value = require_form(found)
+        if len(tag) > MAX_CHARS:  # a count keeps all that differ
+            raise RowError(f"the type of a sealed item has over {MAX_CHARS} characters")
+    except SealpointError as error:
+        return None, error.with_traceback(None), {}
+    return tag, value, {name: field for name, field in found.items() if name != KEY}
 
 
 class Where(NamedTuple):

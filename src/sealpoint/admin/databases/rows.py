@@ -204,7 +204,7 @@ class RowStore(Protocol):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """The tables that every saver makes, and that are not there."""
+        """The tables that every saver or Store makes, and that are not there though others of it are."""
 
     def tables(self) -> list[Table]:
         """Return all tables of the database that this account can see."""

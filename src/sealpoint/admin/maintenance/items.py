@@ -6,14 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
+from sealpoint.admin.databases.cells import Cell, parse_item
 from sealpoint.errors import DecodeError, RowError, SerdeError
 from sealpoint.sealed.items import pseudonym_of, require_same_fields
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
 
@@ -24,17 +22,6 @@ def name_of(cell: Cell) -> ItemName:
     """Return the name of an item in the database."""
     prefix, key = cell.where.key
     return ItemName(tuple(prefix.split(".")), key)
-
-
-def parse_item(text: str | bytes) -> dict[str, Any]:
-    """Return the value of an item that is not sealed, or what is readable of one that is."""
-    try:
-        value = parse(text.encode() if isinstance(text, str) else text, MAX_DEPTH, MAX_ELEMENTS)
-    except UnicodeEncodeError:
-        value = None
-    if not isinstance(value, dict):
-        raise DecodeError("the value of the item is no object in JSON")
-    return value
 
 
 def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:

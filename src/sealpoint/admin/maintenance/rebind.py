@@ -17,6 +17,7 @@ from sealpoint.admin.databases.cells import (
     Cell,
     Opener,
     Selection,
+    parse_item,
     require_decodable,
     require_readable,
 )
@@ -29,7 +30,7 @@ from sealpoint.admin.databases.rows import (
     RowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.items import format_item, in_json, name_of, parse_item, read_item
+from sealpoint.admin.maintenance.items import format_item, in_json, name_of, read_item
 from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run

@@ -86,7 +86,7 @@ class Reason(AnyReason):
     NO_ROWS = "no-rows", "the database has no values, or no checkpoints"
     NO_DATABASE = "no-database", "no database was examined"
     KEY_IN_USE = "key-in-use", "databases have values under the key, which do not open now"
-    TABLES_MISSING = "tables-missing", "the database lacks tables that every saver makes"
+    TABLES_MISSING = "tables-missing", "the database lacks tables that LangGraph makes"
     PARENTS_MISSING = "parents-missing", "checkpoints name parents that are not there"
     UNBOUND = "unbound", "rows are not bound to their places, although others are"
     NO_HEADS = "no-heads", "the thread store remembers no checkpoint"

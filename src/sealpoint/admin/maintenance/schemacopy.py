@@ -15,19 +15,17 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener, Where
+from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener, Where, unframe
 from sealpoint.admin.databases.postgres.newschema import NULLABLE, NewSchema, Snapshot, StoredRow
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, failure
 from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
-from sealpoint.admin.maintenance.items import parse_item
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import JSON, MSGPACK
+from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
-from sealpoint.sealed.items import require_form
 from sealpoint.sealed.rows import (
     SENTINEL,
     Header,
@@ -76,12 +74,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
 
 
 def _item_of(key: tuple[str, ...], text: str | None) -> Cell:
-    tag = value = None
-    fields = dict[str, Any]()
-    with suppress(SealpointError):  # it is refused when it is opened
-        fields = parse_item(text or "")
-        tag, value = require_form(fields) if KEY in fields else (JSON, text and text.encode())
-        fields.pop(KEY, None)
+    tag, value, fields = unframe(text)
     return Cell(value, tag, Where(ITEMS, key, None, {"fields": json.dumps(fields)}))
 
 

@@ -20,6 +20,7 @@ from sealpoint.admin.databases.cells import (
     Opener,
     Record,
     Selection,
+    parse_item,
     require_readable,
 )
 from sealpoint.admin.databases.rows import (
@@ -34,7 +35,7 @@ from sealpoint.admin.databases.rows import (
     pages,
 )
 from sealpoint.admin.maintenance.calls import WriteCheck
-from sealpoint.admin.maintenance.items import parse_item, read_item
+from sealpoint.admin.maintenance.items import read_item
 from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.base.checkpoint import CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata

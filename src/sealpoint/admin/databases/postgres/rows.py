@@ -179,9 +179,11 @@ class PostgresRows(CheckedTables):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Which of the three tables of a saver the schema lacks, if it has any."""
-        missing = set(SAVER) - self._found.layouts.keys()
-        return () if len(missing) == len(SAVER) else tuple(sorted(missing))
+        """Which tables of a saver or a Store the schema lacks, if it has others of the same."""
+        found, others = self._found.layouts.keys(), {table.name for table in self.tables()}
+        groups = {"checkpoint_migrations": SAVER, "store_migrations": (ITEMS.table,)}
+        wanted = (own for made, own in groups.items() if made in others or found & set(own))
+        return tuple(sorted({name for own in wanted for name in own} - found))
 
     def tables(self) -> list[Table]:
         """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""

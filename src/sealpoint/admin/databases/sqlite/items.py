@@ -11,13 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Column, Where
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
+from sealpoint.admin.databases.cells import Cell, Column, Where, parse_item, unframe
 from sealpoint.base.place import KEY, make_frame
-from sealpoint.crypto.tag import JSON, MAX_CHARS
-from sealpoint.errors import DecodeError, RowError, SealpointError
-from sealpoint.sealed.items import require_form
-from sealpoint.serde.jsontext import parse
+from sealpoint.errors import RowError
 
 _FIELDS: Final = "fields"  # of `Where.beside`, which is no column
 
@@ -47,7 +43,7 @@ class ItemAccess:
         """Yield the cells of rows that were read."""
         for prefix, key, *others, stored, row_id in rows:
             beside = dict(zip(self._beside, others, strict=True))
-            tag, value, fields = _split(stored)
+            tag, value, fields = unframe(stored)
             if _FIELDS in self.column.beside:
                 beside[_FIELDS] = _to_json(fields)
             if self.is_whole:
@@ -63,38 +59,11 @@ class ItemAccess:
         if self.is_whole:
             *_, document = more
         else:
-            found = _parse(stored)
+            found = parse_item(stored)
             if KEY not in found:  # its fields would stay readable beside the frame
                 raise RowError("an item that is not sealed is replaced as a whole row only")
             document = _to_json({**found, KEY: make_frame(tag, value)})
         return document if isinstance(stored, str) else document.encode(), row_id, stored, *cell.where.key
-
-
-def _split(stored: Any) -> tuple[str | None, Any, Mapping[str, Any]]:
-    """Return the tag and the value of an item, and the fields beside its frame.
-
-    In place of the value of one that is not an item, the error.
-    """
-    try:
-        found = _parse(stored)
-        if KEY not in found:
-            return JSON, stored.encode() if isinstance(stored, str) else stored, found
-        tag, value = require_form(found)
-        if len(tag) > MAX_CHARS:  # a count keeps all that differ
-            raise RowError(f"the type of a sealed item has over {MAX_CHARS} characters")
-    except SealpointError as error:
-        return None, error.with_traceback(None), {}
-    return tag, value, {name: field for name, field in found.items() if name != KEY}
-
-
-def _parse(stored: Any) -> dict[str, Any]:
-    if not isinstance(stored, str | bytes):
-        raise DecodeError(f"an item is {type(stored).__name__}, not JSON")
-    data = stored.encode() if isinstance(stored, str) else stored
-    found = parse(data, MAX_DEPTH, MAX_ELEMENTS)
-    if not isinstance(found, dict):
-        raise DecodeError(f"an item is {type(found).__name__}, not an object in JSON")
-    return found
 
 
 def _to_json(value: Mapping[str, Any]) -> str:
