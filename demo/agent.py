@@ -11,6 +11,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,15 +21,17 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 from langsmith import tracing_context
 
-from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SealedStore
 from sealpoint.threads import SqliteThreadStore
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.store.base import BaseStore
 
 NAME: Final = "Maria Lindqvist"
 AMOUNT: Final = "48,250.00 EUR"
@@ -47,6 +50,14 @@ class Claim(MessagesState):
 
     office: str
     number: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the agent remembers of a member, in LangGraph's Store, in the threads of all claims."""
+
+    member: str
+    note: str
 
 
 CLAIM: Final[Claim] = {
@@ -71,6 +82,11 @@ def seal(
     return SealedSaver(saver, serde=serde, pseudonyms=pseudonyms, threads=threads)
 
 
+def seal_store(store: BaseStore, ring: Path) -> SealedStore:
+    """Wrap a store, so that all it stores is sealed with the keys of ``ring``, and names are replaced."""
+    return SealedStore(store, serde=EncryptedSerializer.from_key_file(ring), pseudonyms=True)
+
+
 @cache
 def _threads(path: Path) -> SqliteThreadStore:
     store = SqliteThreadStore(path, create=True)
@@ -85,9 +101,11 @@ def pay(payee: str, iban: str, amount: str) -> str:  # noqa: ARG001 -- a tool's 
     return f"{amount} sent to {payee}" if answer["approved"] else "nothing sent"
 
 
-def act(state: Claim) -> dict[str, Any]:
-    """Follow the script: first call the tool, then report its result."""
+def act(state: Claim, runtime: Runtime[Memory]) -> dict[str, Any]:
+    """Follow the script: first call the tool, then report its result. Remember what is to be remembered."""
     last = state["messages"][-1]
+    if runtime.store is not None:
+        runtime.store.put(("members", runtime.context.member), "note", {"note": runtime.context.note})
     if isinstance(last, HumanMessage):
         arguments = {"payee": NAME, "iban": IBAN, "amount": AMOUNT}
         call = {"name": "pay", "args": arguments, "id": "call-1", "type": "tool_call"}
@@ -95,21 +113,33 @@ def act(state: Claim) -> dict[str, Any]:
     return {"messages": [AIMessage(f"Done: {last.content}.")]}
 
 
-def _run(saver: BaseCheckpointSaver[Any], step: Any, thread: RunnableConfig) -> dict[str, Any]:
-    graph = StateGraph(Claim)
+def _run(
+    saver: BaseCheckpointSaver[Any],
+    step: Any,
+    thread: RunnableConfig,
+    store: BaseStore | None = None,
+    memory: Memory | None = None,
+) -> dict[str, Any]:
+    graph = StateGraph(Claim, context_schema=Memory)
     graph.add_node("agent", act)
     graph.add_node("tools", ToolNode([pay]))
     graph.add_edge(START, "agent")
     graph.add_conditional_edges("agent", tools_condition)
     graph.add_edge("tools", "agent")
-    compiled = graph.compile(checkpointer=saver)
+    compiled = graph.compile(checkpointer=saver, store=store)
     with tracing_context(enabled=False):  # no network call, even if the environment enables tracing
-        return compiled.invoke(step, thread)
+        return compiled.invoke(step, thread, context=memory)
 
 
-def ask(saver: BaseCheckpointSaver[Any], thread: RunnableConfig = THREAD, claim: Claim = CLAIM) -> str:
-    """Run until the agent asks for approval; return its question."""
-    state = _run(saver, claim, thread)
+def ask(
+    saver: BaseCheckpointSaver[Any],
+    thread: RunnableConfig = THREAD,
+    claim: Claim = CLAIM,
+    store: BaseStore | None = None,
+    memory: Memory | None = None,
+) -> str:
+    """Run until the agent asks for approval; return its question. With a store, it remembers ``memory``."""
+    state = _run(saver, claim, thread, store, memory)
     return str(state["__interrupt__"][0].value["question"])
 
 

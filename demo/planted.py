@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.sqlite import SqliteStore
 
 from demo import agent
 from demo.attacks import messages
@@ -25,9 +26,11 @@ from demo.claims import Claims
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.store.base import BaseStore
 
 Seal = Callable[..., "BaseCheckpointSaver[Any]"]
-Wrap = Callable[["BaseCheckpointSaver[Any]"], "BaseCheckpointSaver[Any]"]
+Stores = tuple["BaseCheckpointSaver[Any]", "BaseStore"]
+Wrap = Callable[[Stores], Stores]
 Values = dict[str, str | int]
 
 PLACES: Final = (
@@ -37,11 +40,14 @@ PLACES: Final = (
     "config['configurable']",
     "config['metadata']",
     "thread id",
+    "item of the Store",
+    "namespace of the item",
 )
-SAVERS: Final = ("bare saver", "SealedSaver")
+SAVERS: Final = ("bare", "sealed")
 SEARCHED: Final = """\
    Searched: every file, with the write-ahead logs, for the value as text, hex, base64 and binary.
-   SealedSaver(saver, serde=serde, pseudonyms=True) also replaces the thread ids."""
+   SealedSaver(saver, serde=serde, pseudonyms=True) also replaces the thread ids, and
+   SealedStore(store, serde=serde, pseudonyms=True) the names of what the agent remembers."""
 
 
 class PostgresMissingError(Exception):
@@ -52,8 +58,9 @@ def show_planted(folder: Path, ring: Path, seal: Seal, claims: Claims) -> None:
     """Run the agent on SQLite and Postgres, bare and sealed, and search all files of both for its values."""
     print("\n7. The agent with random values, on SQLite and Postgres: are they found in the files?")
 
-    def wrap(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
-        return seal(saver, ring, pseudonyms=True)
+    def wrap(stores: Stores) -> Stores:
+        saver, store = stores
+        return seal(saver, ring, pseudonyms=True), agent.seal_store(store, ring)
 
     found = {"SQLite": _on_sqlite(folder / "planted.db", wrap, claims)}
     missing = ""
@@ -76,8 +83,12 @@ def show_planted(folder: Path, ring: Path, seal: Seal, claims: Claims) -> None:
 
 def _on_sqlite(path: Path, wrap: Wrap, claims: Claims) -> tuple[set[str], set[str]]:
     """Return the places found of a bare run and of a sealed run, in the same file."""
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        bare, sealed = _plant(SqliteSaver(connection), wrap, claims)
+    with (
+        closing(sqlite3.connect(path, check_same_thread=False)) as connection,
+        SqliteStore.from_conn_string(str(path)) as store,
+    ):
+        store.setup()
+        bare, sealed = _plant((SqliteSaver(connection), store), wrap, claims)
         # Copies the log into the file, and leaves it: both contain everything.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         files = [path, path.with_name(f"{path.name}-wal")]
@@ -88,13 +99,19 @@ def _on_postgres(wrap: Wrap, claims: Claims) -> tuple[set[str], set[str]]:
     """Do the same on a server of its own; it is stopped before the search, so its files are complete."""
     try:
         from langgraph.checkpoint.postgres import PostgresSaver
+        from langgraph.store.postgres import PostgresStore
     except ImportError as error:
         raise PostgresMissingError(error) from error
     # The package of the server lets other users into the folders above its data: use a folder without more.
     with TemporaryDirectory(prefix="sealpoint-demo-") as folder:
-        with _server(folder) as address, PostgresSaver.from_conn_string(address) as saver:
+        with (
+            _server(folder) as address,
+            PostgresSaver.from_conn_string(address) as saver,
+            PostgresStore.from_conn_string(address) as store,
+        ):
             saver.setup()
-            bare, sealed = _plant(saver, wrap, claims)
+            store.setup()
+            bare, sealed = _plant((saver, store), wrap, claims)
         files = [file for file in Path(folder).rglob("*") if file.is_file()]
         return search(files, bare), search(files, sealed)
 
@@ -115,10 +132,10 @@ def _server(folder: str) -> Iterator[str]:
         server.communicate()
 
 
-def _plant(saver: BaseCheckpointSaver[Any], wrap: Wrap, claims: Claims) -> tuple[Values, Values]:
-    """Run the agent on the bare saver and on the wrapped one, and return the random values of each."""
+def _plant(bare: Stores, wrap: Wrap, claims: Claims) -> tuple[Values, Values]:
+    """Run the agent on the bare saver and store and on the wrapped ones; return the random values of each."""
     runs = _random_values(), _random_values()
-    for values, used in zip(runs, (saver, wrap(saver)), strict=True):
+    for values, (used, store) in zip(runs, (bare, wrap(bare)), strict=True):
         thread: RunnableConfig = {
             "configurable": {"thread_id": values["thread id"], "member": values["config['configurable']"]},
             "metadata": {"note": values["config['metadata']"]},
@@ -130,11 +147,16 @@ def _plant(saver: BaseCheckpointSaver[Any], wrap: Wrap, claims: Claims) -> tuple
             "office": str(values["text of the state"]),
             "number": int(values["number of the state"]),
         }
-        agent.ask(used, thread, claim)
+        memory = agent.Memory(str(values["namespace of the item"]), str(values["item of the Store"]))
+        agent.ask(used, thread, claim, store, memory)
         agent.resume(used, thread)
         stored = used.get_tuple(thread)
         claims.check(
             "what was planted is read back", stored is not None and messages(stored)[0].content == text
+        )
+        item = store.get(("members", memory.member), "note")
+        claims.check(
+            "what was remembered is read back", item is not None and item.value["note"] == memory.note
         )
     return runs
 

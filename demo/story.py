@@ -46,10 +46,11 @@ READ: Final = """\
    A missing row is detected by the thread store, which is kept apart from the file.
    What the saver of the last column read:"""
 HELD: Final = """
-Without the keys, an attacker who reads the files finds no state, no metadata and, with pseudonyms,
-no thread ids; an attacker who writes them cannot change, forge or move a value unnoticed, nor with
-a thread store delete or restore a checkpoint. Other ids, names, sizes and times are readable.
-See docs/sealed-saver.md and docs/threads.md.
+Without the keys, an attacker who reads the files finds no state, no metadata, nothing that the
+agent remembers and, with pseudonyms, no thread ids; an attacker who writes them cannot change,
+forge or move a value unnoticed, nor with a thread store delete or restore a checkpoint. Other ids,
+names, sizes and times are readable.
+See docs/sealed-saver.md, docs/memory.md and docs/threads.md.
 All {count} claims of this demo hold."""
 
 

@@ -21,15 +21,18 @@ import re
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+import ormsgpack
+
 from fuzz.sqlitefile import honest, oracle
 from fuzz.sqlitefile.forged import Forged, forge
+from fuzz.sqlitefile.honest import SHAPES, Shape
 from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
 from sealpoint.admin.cli import app as cli
 from sealpoint.admin.databases.cells import EVERYTHING, Column, Selection
@@ -37,6 +40,7 @@ from sealpoint.admin.databases.rows import Batch, Page
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
+from sealpoint.sealed.rows import split_item
 from sealpoint.sqlite import SqliteSaver
 
 DONE: Final = 0
@@ -48,7 +52,7 @@ FEW: Final = Batch(rows=5)
 """What commands read at a time, so that each table takes several batches."""
 
 _READ: Final = SqliteRows.read
-_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm)@(k\d)")
+_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm)(?:\.row)?@(k\d)")
 
 
 class WrongAnswerError(AssertionError):
@@ -133,6 +137,9 @@ def _walk(path: Path) -> Counter[Finding] | None:
                 if connection.execute(f"PRAGMA main.table_info({table})").fetchall():
                     tags = connection.execute(f"SELECT type FROM main.{table} NOT INDEXED")
                     found.update((table, tag, "") for (tag,) in tags)
+            if connection.execute("PRAGMA main.table_info(store)").fetchall():
+                stored = connection.execute("SELECT value FROM main.store NOT INDEXED")
+                found.update(("store.value", oracle.item_of(value)[0], "") for (value,) in stored)
         except (sqlite3.Error, MemoryError, UnicodeDecodeError):
             return None
         return found
@@ -208,14 +215,33 @@ def opened(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
         kind: tuple[Any, ...] = ("as it is", tag)
         if isinstance(tag, str) and "+" in tag and isinstance(value, bytes):
             try:
-                inner, value = cipher.open(tag, value).typed
+                inner, value = cipher.open(tag, value, row=_place(row)).typed
                 kind = ("opened", inner)
+                if row.table == "store":
+                    kind, value = ("opened", "json"), split_item(value)[1]
+                    value = _as_json(ormsgpack.unpackb(value))
             except SealpointError:
                 pass
         elif isinstance(tag, str) and isinstance(value, bytes):
             kind = ("opened", tag)
+            if row.table == "store":
+                value = _as_json(json.loads(value))
         found[row.table, row.key, *kind, oracle.digest(value)] += 1
     return found
+
+
+def _place(row: Row) -> dict[str, str] | None:
+    """Return what an item is bound to; nothing else is bound here."""
+    if row.table != "store":
+        return None
+    return {
+        "table": "store",
+        **{name: str(part) for name, part in zip(("prefix", "key"), row.key, strict=True)},
+    }
+
+
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
 
 
 def require(condition: bool, what: str, ended: Ended | None = None) -> None:
@@ -315,7 +341,7 @@ def check_threads(place: Place, truth: Truth) -> Ended:
     """`inspect`: the ids of all threads."""
     ended = place.run("inspect", str(place.path), "--limit", "100000")
     if ended.code == DONE and truth.content is not None:
-        wanted = {row.columns["thread_id"] for row in truth.content.rows}
+        wanted = {row.columns.get("thread_id") for row in truth.content.rows}
         texts = {text for text in wanted if isinstance(text, str) and text.isprintable()}
         require(texts <= set(ended.document["threads"]), "threads are missing", ended)
     return ended
@@ -326,7 +352,7 @@ def check_inspect(place: Place, truth: Truth) -> Ended:
     name = "thread of k1"
     ended = place.run("inspect", str(place.path), "--thread", name, "--limit", "100000")
     if ended.code == DONE and truth.content is not None:
-        wanted = sum(row.columns["thread_id"] == name for row in truth.content.rows)
+        wanted = sum(row.columns.get("thread_id") == name for row in truth.content.rows)
         require(len(ended.document["values"]) == wanted, f"not the {wanted} values of the thread", ended)
     return ended
 
@@ -446,9 +472,9 @@ def check_put(place: Place, truth: Truth) -> None:
             after = read_file(place.path)  # while the connection is open: closing it empties the log
         except UndefinedError as error:
             raise WrongAnswerError(f"a sound file is none after put: {error}") from None
-    new = Counter(row.table for row in after.rows if row.columns["thread_id"] == "new thread")
+    new = Counter(row.table for row in after.rows if row.columns.get("thread_id") == "new thread")
     require(new == Counter({"checkpoints": 1} if done else {}), f"put added {dict(new)}")
-    rest = [row for row in after.rows if row.columns["thread_id"] != "new thread"]
+    rest = [row for row in after.rows if row.columns.get("thread_id") != "new thread"]
     require(opened(rest) == opened(truth.content.rows), "put changed other rows")
 
 
@@ -499,8 +525,8 @@ def check(forged: Forged, folder: Path, names: Iterable[str] = NAMES) -> Iterato
         yield name, code
 
 
-def check_script(script: bytes, names: Iterable[str] = NAMES) -> None:
+def check_script(script: bytes, names: Iterable[str] = NAMES, shapes: Sequence[Shape] = SHAPES) -> None:
     """Check the database that a byte string stands for, in a folder that is made for it."""
     with tempfile.TemporaryDirectory() as folder:
-        for _ in check(forge(script), Path(folder), names):
+        for _ in check(forge(script, shapes), Path(folder), names):
             pass

@@ -6,6 +6,7 @@ edit takes one byte for its name, and as many as it asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from fuzz.sqlitefile import wal
 from fuzz.sqlitefile.choices import Choices
 from fuzz.sqlitefile.edits import EDITS
 from fuzz.sqlitefile.format import FormatError, SqliteFile
-from fuzz.sqlitefile.honest import SHAPES, make
+from fuzz.sqlitefile.honest import SHAPES, Shape, make
 
 MAX_EDITS: Final = 6
 MAX_PAGES: Final = 4096
@@ -27,10 +28,10 @@ class Forged(NamedTuple):
     edits: tuple[str, ...]
 
 
-def forge(script: bytes) -> Forged:
+def forge(script: bytes, shapes: Sequence[Shape] = SHAPES) -> Forged:
     """Make the database that a byte string stands for. None stands for the first honest one."""
     choices = Choices(script)
-    honest = make(choices.one(SHAPES))
+    honest = make(choices.one(shapes))
     log, where = honest.log, choices.number(3)
     file = _merged(honest.data, log) if log and where == 0 else SqliteFile(honest.data)
     before = [bytes(page) for page in file.pages]

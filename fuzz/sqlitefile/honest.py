@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.sealed.items import Items
+from sealpoint.sealed.rows import ItemName
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite import SqliteSaver, schema
+from sealpoint.tokens import Tokens
 
 KEYS: Final = ("k1", "k2", "k3")
 PLAINTEXT: Final = "plaintext"
@@ -26,6 +30,7 @@ class Shape(NamedTuple):
         checkpoints: How many each thread has. Each has two writes.
         has_log: Whether the last checkpoints of each thread are still in the write-ahead log.
         has_gaps: Whether pages are free, because a thread was deleted.
+        items: How many items of LangGraph's Store there are under each seal.
     """
 
     page_bytes: int
@@ -33,6 +38,7 @@ class Shape(NamedTuple):
     checkpoints: int
     has_log: bool = False
     has_gaps: bool = False
+    items: int = 0
 
 
 SHAPES: Final = (
@@ -44,6 +50,12 @@ SHAPES: Final = (
     Shape(4096, ("k2", "k1"), 34, has_log=True),
 )
 """All page sizes with and without interior pages, overflow pages, free pages and a log."""
+WITH_ITEMS: Final = (
+    Shape(512, ("k1",), 3, items=30),
+    Shape(1024, ("k1", "k2"), 3, has_log=True, items=40),
+    Shape(4096, ("k2",), 0, items=60),
+)
+"""Also one without the tables of a saver."""
 
 
 class Honest(NamedTuple):
@@ -99,7 +111,8 @@ def make(shape: Shape) -> Honest:
             connection.execute(f"PRAGMA page_size = {shape.page_bytes}")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            first = shape.checkpoints - 2
+            _put_items(connection, shape)
+            first = max(shape.checkpoints - 2, 0)
             _put(connection, shape.seals, range(first))
             if shape.has_gaps:
                 _put(connection, ("k3",), range(100, 100 + first))
@@ -111,6 +124,20 @@ def make(shape: Shape) -> Honest:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             _put(connection, shape.seals, range(first, shape.checkpoints))
             return Honest(path.read_bytes(), path.with_name(f"{path.name}-wal").read_bytes())
+
+
+def _put_items(connection: sqlite3.Connection, shape: Shape) -> None:
+    if shape.items:
+        connection.execute(schema.CREATE_STORE[0])
+    for seal in shape.seals:
+        tokens = Tokens(partial(ring, seal))
+        items = Items(EncryptedSerializer(RingCipher(ring(seal))), frozenset("n"), frozenset(), tokens)
+        for number in range(shape.items):
+            name = ItemName(("items", seal), f"i{number:04}")
+            value = items.seal(name, {"n": number, "text": "x" * (2500 if number % 9 == 0 else 60)})
+            row = ".".join(name.namespace), name.key, json.dumps(value).encode()
+            connection.execute("INSERT INTO store (prefix, key, value) VALUES (?, ?, ?)", row)
+    connection.commit()
 
 
 def _put(connection: sqlite3.Connection, seals: tuple[str, ...], numbers: range) -> None:

@@ -1,7 +1,7 @@
 """What a database file holds, read from its pages alone: neither sqlite3 nor sealpoint is asked.
 
-`read` gives the rows of ``checkpoints`` and ``writes`` where the bytes leave no choice: every b-tree
-that the schema names is a tree, no page belongs to two of them, cells and overflow chains are where
+`read` gives the rows of ``checkpoints``, ``writes`` and ``store`` where the bytes leave no choice: every
+b-tree that the schema names is a tree, no page belongs to two of them, cells and overflow chains are where
 and as long as they say, row ids rise. Everything else is `UndefinedError`: readers may differ, so no
 answer about such a file can be compared with one here.
 
@@ -12,12 +12,14 @@ over. It takes away `Content.is_sound`: after a write to such a file, more may b
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fuzz.sqlitefile import wal
 from fuzz.sqlitefile.format import (
@@ -45,19 +47,24 @@ _WRITES: Final = """CREATE TABLE writes (thread_id TEXT NOT NULL,
     checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
     {} idx INTEGER NOT NULL, channel TEXT NOT NULL, type TEXT, value BLOB {},
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx))"""
+_STORE: Final = """CREATE TABLE store (prefix TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,
+    created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+    expires_at TIMESTAMP, ttl_minutes REAL, PRIMARY KEY (prefix, key))"""
 _TASK_PATH: Final = "task_path TEXT NOT NULL DEFAULT ''"
 _COLUMNS: Final = {
     "checkpoints": "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id type checkpoint metadata",
     "writes": "thread_id checkpoint_ns checkpoint_id task_id task_path idx channel type value",
+    "store": "prefix key value created_at updated_at expires_at ttl_minutes",
 }
 _OLDER_WRITES: Final = _COLUMNS["writes"].replace("task_path ", "")
 KEYS: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id"),
     "writes": ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx"),
+    "store": ("prefix", "key"),
 }
 """The primary keys."""
 VALUES: Final = {"checkpoints": "checkpoint", "writes": "value"}
-"""The columns with the values, whose tags stand in ``type``."""
+"""The columns with the values, whose tags stand in ``type``. Items of ``store`` have both in JSON."""
 
 
 def _plain(sql: str) -> str:
@@ -73,9 +80,10 @@ _TABLES: Final = {
         "writes",
         [*_OLDER_WRITES.split(), "task_path"],
     ),
+    _plain(_STORE): ("store", _COLUMNS["store"].split()),
 }
 _TAKES_A_NAME: Final = re.compile(
-    r"create\s+(virtual\s+)?(table|view)\s+(if\s+not\s+exists\s+)?(main\s*\.\s*)?\W?(checkpoints|writes)\b",
+    r"create\s+(virtual\s+)?(table|view)\s+(if\s+not\s+exists\s+)?(main\s*\.\s*)?\W?(checkpoints|writes|store)\b",
     re.IGNORECASE,
 )
 
@@ -100,19 +108,53 @@ class Row(NamedTuple):
     columns: dict[str, Value]
 
     @property
+    def label(self) -> str:
+        """What commands call the column of the value."""
+        return "store.value" if self.table == "store" else self.table
+
+    @property
     def tag(self) -> Value:
         """The type of the value."""
-        return self.columns.get("type")
+        return item_of(self.columns.get("value"))[0] if self.table == "store" else self.columns.get("type")
 
     @property
     def value(self) -> Value:
         """The value."""
+        if self.table == "store":
+            return item_of(self.columns.get("value"))[1]
         return self.columns.get(VALUES[self.table])
 
     @property
     def key(self) -> tuple[Value, ...]:
         """The primary key."""
         return tuple(self.columns.get(name) for name in KEYS[self.table])
+
+
+def item_of(stored: Value) -> tuple[str | None, bytes | None]:
+    """Return the type and the value of an item: those of its frame, or ``json`` and all of it."""
+    try:
+        data = stored.encode() if isinstance(stored, str) else stored
+        if not isinstance(data, bytes):
+            return None, None
+        found = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+        if "__sealpoint__" not in found:
+            return ("json", data) if isinstance(found, dict) else (None, None)
+        frame = found["__sealpoint__"]
+        if frame.keys() != {"type", "value"} or not 0 < frame["type"].find("+") < len(frame["type"]) <= 64:
+            return None, None
+        return frame["type"], b64decode(frame["value"], validate=True)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None, None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
 
 
 Bound = tuple[int | None, int | None]
@@ -127,7 +169,7 @@ class Content:
     """What a file holds.
 
     Attributes:
-        rows: Of both tables, in the order of their row ids.
+        rows: Of all tables, in the order of their row ids.
         is_sound: Whether pages, free pages and the indexes of primary keys are what they should be,
             too, and nothing else hangs on the tables but, perhaps, triggers.
     """
@@ -137,7 +179,7 @@ class Content:
 
     def multiset(self) -> Counter[Finding]:
         """Count rows by table, tag and digest."""
-        return Counter((row.table, row.tag, digest(row.value)) for row in self.rows)
+        return Counter((row.label, row.tag, digest(row.value)) for row in self.rows)
 
 
 def digest(value: Value) -> str:

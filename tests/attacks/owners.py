@@ -356,7 +356,8 @@ def between_statements(step: Callable[[], None]) -> Iterator[list[str]]:
             if self.connection not in sessions:
                 sessions.append(self.connection)
                 record_calls(self.connection, calls)
-            if "checkpoint_" in text_of(query, self.connection):
+            text = text_of(query, self.connection)
+            if "checkpoint_" in text or '"store"' in text:
                 named.set()
             if named.is_set():
                 step()

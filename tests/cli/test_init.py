@@ -22,13 +22,14 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGraphEncrypted
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.sqlite import SqliteStore
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from sealpoint import KeyRing
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.tables import grants
-from sealpoint.langgraph import EncryptedSerializer
+from sealpoint.langgraph import EncryptedSerializer, SealedStore
 from tests.cli.conftest import Run
 from tests.support.databases.foreign import insert
 from tests.support.databases.postgres import set_up
@@ -450,3 +451,41 @@ def test_no_grants_for_a_schema_whose_name_has_lines(run: Run, pytestconfig: pyt
             assert (ended.code, "GRANT" in ended.out, "\ntouch" in ended.out) == (Exit.DONE, False, False)
         finally:
             connection.execute(f'DROP SCHEMA "{name}" CASCADE'.encode())
+
+
+# --- LangGraph's Store ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_saver", [False, True])
+def test_a_plain_store_is_migrated_step_by_step(run: Run, has_saver: bool) -> None:
+    """The Python reads what is there and writes as today; the commands of the steps end with ok."""
+    if has_saver:
+        with closing(sqlite3.connect("state.db", check_same_thread=False)) as connection:
+            talk(SqliteSaver(connection))
+    with (
+        SqliteStore.from_conn_string("state.db") as store,
+        closing(sqlite3.connect("state.db")) as connection,
+    ):
+        store.setup()
+        store.put(("users",), "ada", {"allergy": "penicillin"})
+        ended = run("init", "state.db", "--json")
+        assert ended.code == Exit.DONE
+        python = "\n".join(ended.document["python"])
+        assert ("SealedSaver" in python) is has_saver
+        names: dict[str, Any] = {"store": store, "saver": SqliteSaver(connection)}
+        exec(python, names)  # noqa: S102 -- what our own command prints
+        item = names["store"].get(("users",), "ada")
+        assert item is not None
+        assert item.value == {"allergy": "penicillin"}
+        names["store"].put(("users",), "eve", {"a": 1})
+        assert store.get(("users",), "eve").value == {"a": 1}  # type: ignore[union-attr]
+        *_, rebind, verify = commands(ended.document)
+        assert "--allow-plaintext" in rebind
+        for command in (rebind, verify):
+            assert run(*shlex.split(command)[1:], "--keys", "keys.toml").code == Exit.DONE
+        later = SealedStore(store, serde=EncryptedSerializer.from_key_file("keys.toml"))
+        assert {found.key for found in later.search(("users",))} == {"ada", "eve"}
+        again = run("init", "state.db", "--keys", "keys.toml", "--json").document
+        assert again["python"][-1] == "store = SealedStore(store, serde=serde)"
+    text = run("init", "state.db", "--keys", "keys.toml").out
+    assert "SqliteStore or AsyncSqliteStore:" in text

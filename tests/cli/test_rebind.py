@@ -124,7 +124,7 @@ def test_metadata_stays_readable_where_it_is_asked_for(run: Run, path: Path, key
     found = run("rebind", path, "--plain-metadata", "tenant", "--json").document["plan"]
     actions = {row["table"]: row["action"] for row in found}
     assert actions == {
-        "checkpoints": "bound; to add readable metadata where it lacks some",
+        "checkpoints": "bound; to add readable metadata or fields where it lacks some",
         "writes": "bound",
     }
     assert run("rebind", path, "--index", "user_id", "--apply").code == Exit.KEYS  # the ring has no index key

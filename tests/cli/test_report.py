@@ -130,14 +130,14 @@ def test_a_store_that_is_accepted_is_an_exception(run: Run, whole: Path) -> None
     """In the object, on the page and in the ledger; without the option it refutes."""
     reason = "<b>the server seals it</b>"
     with closing(sqlite3.connect(whole)) as connection:
-        connection.execute("CREATE TABLE store (value TEXT)")
+        connection.execute("CREATE TABLE cache (value TEXT)")
     start_ledger(run)
     assert answers(run("report", whole, "--json"))["sealed"] == ("refuted", ["readable-tables"])
     ended = run("report", whole, "--allow-store", reason, "--out", "page.html", "--json")
     found = answers(ended)
     assert (found["sealed"], found["beside"][0]) == (("not shown", ["store-allowed"]), "not shown")
     (exception,) = [each for each in ended.document["exceptions"] if each["exception"] == "allow-store"]
-    sentence = f"tables of LangGraph's Store and caches are accepted: {reason}"
+    sentence = f"what LangGraph's Store and caches show is accepted: {reason}"
     assert exception == {"exception": "allow-store", "key": None, "sentence": sentence}
     assert f"--allow-store '{reason}'" in ended.document["again"]["command"]
     page = Path("page.html").read_text()
@@ -749,7 +749,7 @@ def test_no_planted_text_of_a_sealed_saver(run: Run, whole: Path, tmp_path: Path
 # --- Postgres -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["pg_good", "pg_bound", "pg_mixed", "pg_inline", "pg_store"])
+@pytest.mark.parametrize("name", ["pg_good", "pg_bound", "pg_mixed", "pg_inline", "pg_vectors"])
 def test_postgres(
     run: Run,
     legacy_ring: Path,

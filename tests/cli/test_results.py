@@ -65,8 +65,8 @@ def test_accepted_plaintext_proves_nothing(run: Run, plain: Path, path: Path) ->
 
 
 @pytest.mark.usefixtures("keys")
-@pytest.mark.parametrize("table", ["store", "cache", "Store"])
-def test_tables_that_nothing_seals_are_a_finding(run: Run, path: Path, table: str) -> None:
+@pytest.mark.parametrize("table", ["cache", "store_vectors", "Store_Vectors"])
+def test_tables_of_langgraph_that_are_not_read_are_a_finding(run: Run, path: Path, table: str) -> None:
     change(path, f"CREATE TABLE {table} (value TEXT); INSERT INTO {table} VALUES ('078-05-1120')")
     change(path, "CREATE TABLE orders (id INTEGER)")
     ended = run("audit", path, "--json")
@@ -85,16 +85,16 @@ def test_tables_that_nothing_seals_are_a_finding(run: Run, path: Path, table: st
 def test_a_store_is_accepted_with_a_reason(run: Run, path: Path) -> None:
     """It is named in the object and in the text, and nothing else is accepted."""
     reason = "sealed by the server\x1b[31m"
-    change(path, "CREATE TABLE store (value TEXT)")
+    change(path, "CREATE TABLE cache (value TEXT)")
     given = ["audit", path, "--allow-store", reason]
     ended = run(*given, "--json")
     assert (ended.code, *says(ended)) == (Exit.FOUND, None, ["store-allowed"])
     assert ended.document["options"]["allow_store"] == reason
-    assert ended.document["readable_tables"] == ["store"]
+    assert ended.document["readable_tables"] == ["cache"]
     text = run(*given, "--allow-unproven")
     assert text.code == Exit.DONE
     assert "accepted by --allow-store: sealed by the server\\x1b[31m\n" in text.out
-    last = "not proven: tables of LangGraph that nothing seals were accepted"
+    last = "not proven: what LangGraph's Store and caches leave readable was accepted"
     assert text.out.splitlines()[-1] == last
     write(path, "plain", "p")
     ended = run(*given, "--allow-unproven", "--json")
@@ -113,7 +113,7 @@ def test_a_store_is_not_accepted_without_a_reason(run: Run, path: Path, command:
 @pytest.mark.usefixtures("keys")
 def test_a_finding_does_not_hide_behind_many_tables(run: Run, path: Path) -> None:
     change(path, *(f"CREATE TABLE aa{number} (x)" for number in range(MAX_TABLES + 5)))
-    change(path, "CREATE TABLE store (value TEXT)")
+    change(path, "CREATE TABLE store_vectors (value TEXT)")
     ended = run("audit", path, "--json")
     assert (ended.code, *says(ended)) == (Exit.FOUND, False, ["readable-tables"])
     scope = ended.document["scope"]

@@ -28,6 +28,7 @@ from time import perf_counter
 from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
+from langgraph.store.sqlite import SqliteStore
 
 from sealpoint.admin.databases.rows import Batch, Event, Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
@@ -37,6 +38,7 @@ from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealpointError
+from sealpoint.langgraph import SealedStore
 from sealpoint.sealed import SealedSaver
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
@@ -240,6 +242,36 @@ def _found(saver: Any, name: str, checkpoint_id: str) -> tuple[int, int | None]:
     return found.checkpoint["channel_values"]["n"], written[-1] if written else None
 
 
+@contextmanager
+def make_store(path: str, key: str) -> Iterator[SealedStore]:
+    """LangGraph's store, wrapped; it seals under a key, and reads what is not sealed yet."""
+    serde = EncryptedSerializer(make_cipher(key), plaintext="allow")
+    with closing(
+        sqlite3.connect(path, check_same_thread=False, timeout=60, isolation_level=None)
+    ) as connection:
+        connection.execute("PRAGMA synchronous = OFF")  # no power cut is tested
+        yield SealedStore(SqliteStore(connection), serde=serde, plain_fields=["n"], unbound="allow")
+
+
+def putting(path: str, name: str, key: str, count: str) -> None:
+    """Put and delete items of a namespace without a pause; what was put last must be found each time."""
+    moments, lost = random.Random(name), 0
+    last: dict[str, int] = {}
+    with make_store(path, key) as store:
+        for number in range(int(count)):
+            item = str(moments.randrange(4 * HOT))
+            found = store.get((name,), item)
+            lost += (found and found.value["n"]) != last.get(item)
+            if number % 7 == 0:
+                store.delete((name,), item)
+                last.pop(item, None)
+            else:
+                store.put((name,), item, {"n": number, "text": TEXT})
+                last[item] = number
+        listed = {item.key: item.value["n"] for item in store.search((name,), limit=100)}
+    say("end", name, count, lost + len(listed.items() ^ last.items()))
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 ACTS: dict[str, Callable[..., None]] = {
@@ -253,6 +285,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "stealthy": stealthy,
     "doomed": doomed,
     "write": writing,
+    "put": putting,
 }
 
 

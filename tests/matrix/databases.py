@@ -16,14 +16,17 @@ from typing import Any, Final
 import ormsgpack
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.store.sqlite import SqliteStore
 from psycopg.types.json import Jsonb
 
+from sealpoint.sealed.rows import ItemName
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.bound import PRIVATE, write_file, write_schema
 from tests.support.databases.checkpoints import at, make
 from tests.support.databases.frames import BODY, document, put_metadata, sealed
 from tests.support.databases.harm import store_raw
+from tests.support.databases.items import items_of
 from tests.support.databases.postgres import saver_at, set_up
 from tests.support.databases.sealed import AES_KEY, bind, make_cipher, write
 from tests.support.keys.rings import material_of
@@ -337,10 +340,10 @@ def address(path: Path) -> None:
     _truncate(path)
 
 
-def store(path: Path) -> None:
-    """LangGraph's store beside the checkpoints."""
+def vectors(path: Path) -> None:
+    """Embeddings of LangGraph's Store beside the checkpoints."""
     good(path)
-    _change(path, f"CREATE TABLE store (value TEXT); INSERT INTO store VALUES ('{_TEXT}')")
+    _change(path, f"CREATE TABLE store_vectors (value TEXT); INSERT INTO store_vectors VALUES ('{_TEXT}')")
     _truncate(path)
 
 
@@ -457,6 +460,74 @@ def flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
+def _put(path: Path, key_id: str | None, namespace: str = "users", key: str = "item-{}") -> None:
+    """Let LangGraph's store write items: sealed under a key, or not at all."""
+    with SqliteStore.from_conn_string(str(path)) as store:
+        store.setup()
+        for number in range(3):
+            name, value = ItemName((namespace,), key.format(number)), {"text": _TEXT, "number": number}
+            if key_id is not None:
+                value = items_of(make_cipher(key_id), plain=("number",)).seal(name, value)
+            store.put(*name, value)
+    _truncate(path)
+
+
+def items(path: Path) -> None:
+    """Items of LangGraph's Store beside the checkpoints, all under k2."""
+    good(path)
+    _put(path, "k2")
+
+
+def items_alone(path: Path) -> None:
+    """A file with a Store and no saver."""
+    _put(path, "k2")
+
+
+def items_old(path: Path) -> None:
+    good(path)
+    _put(path, "k1")
+
+
+def items_plain(path: Path) -> None:
+    """Items that are not sealed, beside some that are."""
+    _put(path, "k2")
+    _put(path, None, "others")
+
+
+def items_address(path: Path) -> None:
+    good(path)
+    _put(path, "k2", key="zoe{}@example.org")
+
+
+def item_moved(path: Path) -> None:
+    """The value of an item in the row of another."""
+    items(path)
+    _change(
+        path, "UPDATE store SET value = (SELECT value FROM store WHERE key = 'item-0') WHERE key = 'item-1'"
+    )
+    _truncate(path)
+
+
+def item_edited(path: Path) -> None:
+    """A readable field of an item has another value."""
+    items(path)
+    _change(path, "UPDATE store SET value = replace(value, '\"number\":1', '\"number\":7')")
+    _truncate(path)
+
+
+def item_no_json(path: Path) -> None:
+    items_alone(path)
+    _change(path, "UPDATE store SET value = '{' WHERE key = 'item-1'")
+    _truncate(path)
+
+
+def item_twice(path: Path) -> None:
+    """A frame before the sealed one, which some readers take for it."""
+    items_alone(path)
+    _change(path, "UPDATE store SET value = '{\"__sealpoint__\":1,' || substr(CAST(value AS TEXT), 2)")
+    _truncate(path)
+
+
 SQLITE: Final[dict[str, Callable[[Path], None]]] = {
     make.__name__: make
     for make in (
@@ -465,8 +536,10 @@ SQLITE: Final[dict[str, Callable[[Path], None]]] = {
         no_bytes, other_file, other_tables, moved_ids, swapped, relabelled, relabelled_key, forged,
         lost, unknown_suite, untagged, bytes_id, number_id, no_id, metadata_nan, metadata_list,
         metadata_number, metadata_team, sealed_metadata, forged_metadata, no_parent, parent_number,
-        address, store, cache, own_table, free_pages, old_space, kept_journal, full_log, compact,
+        address, vectors, cache, own_table, free_pages, old_space, kept_journal, full_log, compact,
         types, no_document, zeroed_page, cut, flipped,
+        items, items_alone, items_old, items_plain, items_address,
+        item_moved, item_edited, item_no_json, item_twice,
     )
 }  # fmt: skip
 
@@ -609,9 +682,11 @@ def pg_no_parent(url: str) -> None:
     _pg_change(url, f"DELETE FROM checkpoints WHERE checkpoint_id = '{_ID}0'")
 
 
-def pg_store(url: str) -> None:
+def pg_vectors(url: str) -> None:
     _pg_thread(url, "k2")
-    _pg_change(url, "CREATE TABLE store (value TEXT)", f"INSERT INTO store VALUES ('{_TEXT}')")
+    _pg_change(
+        url, "CREATE TABLE store_vectors (value TEXT)", f"INSERT INTO store_vectors VALUES ('{_TEXT}')"
+    )
 
 
 def pg_own_table(url: str) -> None:
@@ -635,7 +710,7 @@ POSTGRES: Final[dict[str, Callable[[str], None]]] = {
         pg_good, pg_bound, pg_bound_half, pg_bound_moved, pg_bound_edited, pg_bound_lost,
         pg_bound_stripped, pg_old, pg_half, pg_third, pg_plain, pg_mixed, pg_empty, pg_no_writes,
         pg_relabelled,
-        pg_forged, pg_metadata, pg_sealed_metadata, pg_no_parent, pg_store, pg_own_table, pg_inline,
+        pg_forged, pg_metadata, pg_sealed_metadata, pg_no_parent, pg_vectors, pg_own_table, pg_inline,
     )
 }  # fmt: skip
 

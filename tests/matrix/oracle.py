@@ -37,7 +37,7 @@ FRAME: Final = "__sealpoint__"
 FIXED: Final = {"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4}
 TOKEN: Final = re.compile("sp[0-9a-f]{32}")
 OPENING: Final = frozenset({"staged", "active", "decrypt-only", "compromised"})
-READABLE_TABLES: Final = frozenset({"store", "cache", "store_vectors"})
+READABLE_TABLES: Final = frozenset({"cache", "store_vectors"})
 SQLITE_TABLES: Final = frozenset({"checkpoints", "writes"})
 POSTGRES_TABLES: Final = frozenset({"checkpoints", "checkpoint_blobs", "checkpoint_writes"})
 _SECRETLESS_SUITES: Final = ("cobblestone256", "cobblestone256.row", "xaes256gcm", "xaes256gcm.row")
@@ -140,7 +140,8 @@ class Value:
     """A value as it stands in a row.
 
     ``row`` are the coordinates to which it may be bound, ``None`` if the row's key is not of text.
-    ``document`` is the id that the value has if it is a checkpoint, ``number`` that of a write.
+    ``document`` is the id that the value has if it is a checkpoint, ``number`` that of a write. ``fields``
+    are readable beside an item of LangGraph's Store.
     """
 
     tag: Any
@@ -150,6 +151,11 @@ class Value:
     has_document: bool = False
     in_metadata: bool = False
     number: int | None = None
+    fields: Any = None
+
+    @property
+    def is_item(self) -> bool:
+        return self.fields is not None
 
     @property
     def is_bound(self) -> bool:
@@ -200,13 +206,13 @@ def split(value: Value, data: bytes) -> tuple[Any, bytes]:
 
     Of a checkpoint that is its header, of a write its number and its path. A call that follows is left out.
     """
-    if not value.is_bound or not (value.has_document or value.number is not None):
+    if not value.is_bound or not (value.has_document or value.is_item or value.number is not None):
         return None, data
-    start = 0 if value.has_document else 4
+    start = 0 if value.has_document or value.is_item else 4
     length = int.from_bytes(data[start : start + 4], "big")
     end = start + 4 + (length & 0x7FFFFFFF)
     text = data[start + 4 : end].decode()
-    if value.has_document:
+    if value.has_document or value.is_item:
         return json.loads(text), data[end:]
     if length >> 31:
         end += 14 + 5 * int.from_bytes(data[end + 12 : end + 14], "big")
@@ -387,6 +393,11 @@ class Facts:
             front = None if typed is None else split(value, typed[1])[0]
             if typed is None or front is None or value.row is None:
                 continue
+            if value.is_item:
+                item = _unpack(split(value, typed[1])[1])
+                if front or any(name not in item or item[name] != one for name, one in value.fields.items()):
+                    return False
+                continue
             key = tuple(value.row[name] for name in _KEY)
             if value.has_document:
                 if not self._header_fits(front, records[key], split(value, typed[1])[1]):
@@ -439,8 +450,10 @@ class Facts:
 
     @property
     def has_addresses(self) -> bool:
-        """Whether the name of a thread or a namespace has the sign of an e-mail address."""
-        return any("@" in str(part) for record in self.records for part in record.key)
+        """Whether the name of a thread, a namespace or an item has the sign of an e-mail address."""
+        names = [part for record in self.records for part in record.key]
+        names += [part for value in self.values if value.is_item for part in (value.row or {}).values()]
+        return any("@" in str(part) for part in names)
 
     def has_metadata(self, known: Iterable[str]) -> bool:
         """Whether a row has metadata under other keys than these, or some that is not strict JSON."""
@@ -505,13 +518,14 @@ def read_sqlite(path: Path) -> Facts:
             free += _slack(path)
             records, values = _checkpoints(connection) if "checkpoints" in tables else ([], [])
             writes = _writes(connection) if "writes" in tables else []
+            writes += _items(connection) if _is_store(connection) else []
     except sqlite3.Error:
         return Facts(raw=raw, broken=True)
     keys_read = all(value.row is not None for value in [*values, *writes])
     return Facts(
         [*values, *writes],
         records,
-        SQLITE_TABLES - tables,
+        SQLITE_TABLES - tables if SQLITE_TABLES & tables else frozenset(),
         tables,
         keys_read=keys_read,
         raw=raw,
@@ -563,6 +577,33 @@ def _writes(connection: sqlite3.Connection) -> list[Value]:
         row = _row(dict(zip(_WRITE, key, strict=True)), table="writes") if type(number) is int else None
         found.append(Value(tag, blob, row, number=number))
     return found
+
+
+def _is_store(connection: sqlite3.Connection) -> bool:
+    found = {row[1] for row in connection.execute("PRAGMA table_info(store)")}
+    return {"prefix", "key", "value"} <= found
+
+
+def _items(connection: sqlite3.Connection) -> list[Value]:
+    found = []
+    for prefix, key, stored in connection.execute("SELECT prefix, key, value FROM store"):
+        row = _row({"prefix": prefix, "key": key}, table="store")
+        try:
+            fields = json.loads(stored, parse_constant=_refuse, object_pairs_hook=_unique)
+            frame = fields.pop(FRAME, None)
+            if frame is None:
+                tag, blob = "json", stored if isinstance(stored, bytes) else stored.encode()
+            else:
+                tag, blob = frame["type"], b64decode(frame["value"], validate=True)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            tag, blob, fields = None, None, {}
+        found.append(Value(tag, blob, row, fields=fields))
+    return found
+
+
+def plain_item(inner: str, data: bytes) -> str:
+    """An item, opened, as text that is the same for the same value."""
+    return json.dumps(_unpack(data) if inner == "msgpack" else json.loads(data), sort_keys=True)
 
 
 def read_postgres(url: str) -> Facts:

@@ -275,9 +275,12 @@ def _decrypt(seen: Seen) -> bool:
         return False
     values = [one for one in found.values if not (one.in_metadata or one.is_sentinel)]
     opened = [(one, *typed) for one in values if (typed := _typed([one], ring)[0])]
-    content = [(inner, oracle.split(one, data)[1]) for one, inner, data in opened]
+    content = [(one, inner, oracle.split(one, data)[1]) for one, inner, data in opened]
     # Where threads get their ids back, rows are in another order.
-    same = sorted(content) == sorted((one.tag, one.blob) for one in out.values)
+    rows = sorted((inner, data) for one, inner, data in content if not one.is_item)
+    same = rows == sorted((one.tag, one.blob) for one in out.values if not one.is_item)
+    items = [oracle.plain_item(inner, data) for one, inner, data in content if one.is_item]
+    same = same and items == [oracle.plain_item(one.tag, one.blob) for one in out.values if one.is_item]
     records = sorted(out.records, key=repr) == sorted(found.restored(ring), key=repr)
     return out.is_whole and same and found.bound_fit(ring) and records
 

@@ -15,20 +15,31 @@ def lose_values(url: str, where: str, of: str = "blob") -> None:
 
     ``of`` is a column, as bytes.
     """
+    _lose(
+        url,
+        "checkpoint_blobs",
+        "chunk_id IN (SELECT chunk_id FROM {0} JOIN checkpoint_blobs"
+        f" ON chunk_seq = 0 AND chunk_data = substr({of}, 1, length(chunk_data)) WHERE {where})",
+    )
+
+
+def lose_item(url: str, number: int) -> None:
+    """Take away the value of an item, by its turn among those that ``store`` keeps in its TOAST table."""
+    one = f"SELECT DISTINCT chunk_id FROM {{0}} ORDER BY 1 LIMIT 1 OFFSET {number:d}"
+    _lose(url, "store", f"chunk_id = ({one})")
+
+
+def _lose(url: str, table: str, where: str) -> None:
     with psycopg.connect(url) as connection:
         row = connection.execute(
-            "SELECT reltoastrelid, reltoastrelid::regclass::text FROM pg_class"
-            " WHERE oid = 'checkpoint_blobs'::regclass"
+            "SELECT reltoastrelid, reltoastrelid::regclass::text FROM pg_class WHERE oid = %s::regclass",
+            (table,),
         ).fetchone()
         assert row is not None
         oid, toast = row
         set_kind = "UPDATE pg_class SET relkind = %s WHERE oid = %s"  # as what it is, nobody may write to it
         connection.execute(set_kind, ("r", oid))
-        lost = connection.execute(
-            f"DELETE FROM {toast} WHERE chunk_id IN (SELECT chunk_id FROM {toast} JOIN checkpoint_blobs"
-            f" ON chunk_seq = 0 AND chunk_data = substr({of}, 1, length(chunk_data)) WHERE {where})".encode()
-        )
-        assert lost.rowcount
+        assert connection.execute(f"DELETE FROM {toast} WHERE {where.format(toast)}".encode()).rowcount
         connection.execute(set_kind, ("t", oid))
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM checkpoint_blobs")  # until then the server may find what is deleted
+        connection.execute(f"VACUUM {table}".encode())  # until then the server may find what is deleted

@@ -16,6 +16,7 @@ from typing import Any, Final
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.store.postgres import PostgresStore
 from psycopg.rows import dict_row
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
@@ -25,7 +26,7 @@ from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_se
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import LockedError
-from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SealedStore
 from tests.support.databases.checkpoints import at
 from tests.support.databases.postgres import K2
 from tests.support.databases.sealed import make_cipher
@@ -146,3 +147,15 @@ def rotate_when_told(url: str, talk: Connection, rows: int) -> None:
         for _ in rotate(store, K2, batch=Batch(rows=rows)):
             talk.send("done")
             talk.recv()
+
+
+def put_items_again(url: str, name: str, puts: int) -> int:
+    """Put ten items of a namespace in turn, without a pause; return how often one was not found again."""
+    lost = 0
+    with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+        store = SealedStore(PostgresStore(connection), serde=WRITER)
+        for number in range(puts):
+            store.put((name,), f"{number % 10}", {"n": number, "text": "x" * 300})
+            found = store.get((name,), f"{number % 10}")
+            lost += found is None or found.value["n"] != number
+    return lost

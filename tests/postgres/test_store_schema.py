@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 import pytest
-from langgraph.store.postgres import PostgresStore
-from psycopg.conninfo import make_conninfo
-from psycopg.rows import dict_row
 
 from sealpoint.errors import SchemaError
 from sealpoint.postgres import STORE_NAMES, TABLES, Row, require_tables
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
-from tests.support.servers.postgres import schema, server
+from tests.support.databases.postgres import make_store
 
 DIMS: Final = 3
 INDEX: Final = {"dims": DIMS, "embed": lambda texts: [[float(len(text))] * DIMS for text in texts]}
@@ -103,12 +99,6 @@ REFUSED_VECTORS: Final = {
 }
 
 
-def make_store(url: str, **options: Any) -> None:
-    """Let LangGraph make the tables of its Store."""
-    with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-        PostgresStore(connection, **options).setup()
-
-
 def tables(url: str) -> set[str]:
     """The names of the tables of a Store, which pass the check."""
     name = schema_of(url)
@@ -118,39 +108,6 @@ def tables(url: str) -> set[str]:
             f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)".encode(), ([name], [*STORE_NAMES])
         ).fetchall()
         return require_tables([Row(*row) for row in rows])
-
-
-@pytest.fixture
-def store_url(pytestconfig: pytest.Config) -> Iterator[str]:
-    """An empty database of `PostgresStore`, without a saver."""
-    with schema(server(pytestconfig)) as dsn:
-        make_store(dsn)
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def vector_server(pytestconfig: pytest.Config) -> Iterator[str]:
-    """DSN of a database with pgvector."""
-    dsn = server(pytestconfig)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        if not connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone():
-            pytest.skip("the server has no pgvector")
-    with schema(dsn) as within:
-        name = f"{schema_of(within)}_vectors"
-        alter(dsn, f"CREATE DATABASE {name}")
-        try:
-            own = make_conninfo(dsn, dbname=name)
-            yield own
-        finally:
-            alter(dsn, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture
-def vector_schema(vector_server: str) -> Iterator[str]:
-    with schema(vector_server) as dsn:
-        # A test that adds to the extension drops it with its schema.
-        alter(dsn, "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-        yield make_conninfo(dsn, options=f"-c search_path={schema_of(dsn)},public")
 
 
 def test_the_tables_of_setup_pass(store_url: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.sqlitefile import honest, oracle
-from fuzz.sqlitefile.commands import Place, WrongAnswerError, check, learn
+from fuzz.sqlitefile.commands import Place, WrongAnswerError, check, check_script, learn
 from fuzz.sqlitefile.edits import EDITS, make_dag, root_of, schema, write_schema
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.format import SqliteFile, decode_record, encode_record, read_varint, signed, write_varint
@@ -129,11 +129,21 @@ def test_what_the_bytes_do_not_say_is_undefined() -> None:
         oracle.read(file.to_bytes())
 
 
-@pytest.mark.parametrize("shape", range(len(honest.SHAPES)))
-def test_honest_files_pass_every_check(shape: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", [*honest.SHAPES, *honest.WITH_ITEMS])
+def test_honest_files_pass_every_check(shape: honest.Shape, tmp_path: Path) -> None:
     """A check that refuses all, or that compares nothing, would pass forged files too."""
-    codes = dict(check(forge(bytes((shape, 0))), tmp_path))
+    forged = forge(bytes(2), [shape])
+    found = learn(Place(tmp_path, forged).path).content
+    assert found is not None
+    assert sum(row.table == "store" for row in found.rows) == shape.items * len(shape.seals)
+    codes = dict(check(forged, tmp_path))
     assert {codes[name] for name in ("status", "verify", "types", "rotate", "decrypt")} == {0}
+
+
+@settings(max_examples=by_extent(25, 400), deadline=None)
+@given(st.binary(min_size=4, max_size=24))
+def test_forged_files_with_items_are_refused_or_read_right(script: bytes) -> None:
+    check_script(script, shapes=honest.WITH_ITEMS)
 
 
 def test_each_edit_changes_a_file() -> None:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from demo import planted, story
+from demo import agent, planted, story
 from demo.__main__ import main
 from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
 from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
@@ -173,6 +173,7 @@ def test_demo_notices_a_saver_that_does_not_seal(
     for module in ("Crypto", "Crypto.Cipher"):  # another test may have imported it
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv("PGSERVER_POSTGRES_VERSION", "1")  # so that the server does not start
+    monkeypatch.setattr(agent, "seal_store", lambda store, ring: store)
     assert not story.run_demo(tmp_path, lambda saver, ring, **_: saver)
     output = capsys.readouterr().out
     broken = output.partition("claims do NOT hold:\n")[2].splitlines()

@@ -12,9 +12,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langgraph.store.sqlite import SqliteStore
 
 from sealpoint import EncryptedSerializer, Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import KeyDisabledError
+from sealpoint.langgraph import SealedStore
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.checkpoints import at, make, put_chain
 
@@ -158,3 +160,37 @@ def test_code_in_the_process_has_keys_and_values() -> None:
     serde = EncryptedSerializer.from_key(NEW)
     assert isinstance(serde.cipher, RingCipher)
     assert serde.cipher.ring.require_active().material == NEW
+
+
+# --- items of LangGraph's Store -------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[SealedStore]:
+    with SqliteStore.from_conn_string(str(file)) as store:
+        store.setup()
+        yield SealedStore(store, serde=EncryptedSerializer.from_key(NEW))
+
+
+def test_an_older_value_of_an_item_opens(store: SealedStore, file: Path) -> None:
+    """And an item that was deleted is not missed."""
+    store.put(("a",), "x", {"is_member": True})
+    (older,) = column(file, "SELECT value FROM store")
+    store.put(("a",), "x", {"is_member": False})
+    strike(file, "UPDATE store SET value = ?", older)
+    item = store.get(("a",), "x")
+    assert item is not None
+    assert item.value == {"is_member": True}
+    strike(file, "DELETE FROM store")
+    assert store.get(("a",), "x") is None
+
+
+@pytest.mark.filterwarnings("ignore:The default datetime adapter:DeprecationWarning")
+def test_times_of_items_are_believed(store: SealedStore, file: Path) -> None:
+    store.put(("a",), "x", {"n": 1}, ttl=60)
+    store.put(("a",), "y", {"n": 2}, ttl=60)
+    strike(file, "UPDATE store SET updated_at = '2001-01-01 00:00:00' WHERE key = 'y'")
+    assert [item.key for item in store.search(("a",))] == ["x", "y"]
+    strike(file, "UPDATE store SET expires_at = '2001-01-01 00:00:00' WHERE key = 'y'")
+    store.inner.sweep_ttl()
+    assert [item.key for item in store.search(("a",))] == ["x"]

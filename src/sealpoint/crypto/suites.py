@@ -148,8 +148,8 @@ class Xaes256Gcm:
 
     DESCRIPTION: ClassVar = "AES-256-GCM (C2SP XAES-256-GCM)"
     MAX_MESSAGES: Final = 1 << 24
+    # How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few.
     MAX_PREFIXES: Final = 128
-    """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -210,11 +210,11 @@ class Xaes256Gcm:
 # `SealedValueError` or `IntegrityError`. A suite has a DESCRIPTION, as reports name the algorithm.
 Suite: TypeAlias = "Cobblestone256 | Xaes256Gcm | LegacyAes"
 
+# The suites that seal, by their names in tags.
 SUITES: Final[Mapping[str, type[Cobblestone256 | Xaes256Gcm]]] = {
     "cobblestone256": Cobblestone256,
     "xaes256gcm": Xaes256Gcm,
 }
-"""The suites that seal, by their names in tags."""
 
 
 def make_suite(name: str, key: bytes) -> Suite:

@@ -75,7 +75,9 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
         else:
             own[name] = condition
     for condition in own.values():
-        _require_known(condition)
+        if _is_operators(condition):
+            for operator_name, value in condition.items():
+                _applies(None, operator_name, value)  # an unknown one is refused, whatever is found
     return Conditions(stored, own, again)
 
 
@@ -106,6 +108,9 @@ def matches(found: Any, condition: Any) -> bool:
     Numbers are ordered as numbers, texts as texts, and a number is compared with a text that says one. What
     has no order is not found, where `InMemoryStore` raises an error. A mapping without operators is a
     condition on each of its fields. Lists and tuples are equal.
+
+    Raises:
+        ConfigError: If an operator is unknown.
     """
     if _is_operators(condition):
         return all(_applies(found, name, wanted) for name, wanted in condition.items())
@@ -126,27 +131,15 @@ def _is_paired(found: Any, wanted: Any) -> bool:
     return isinstance(found, _SEQUENCES) and len(found) == len(wanted)
 
 
-def _require_known(condition: Any) -> None:
-    """Refuse an unknown operator, before any item is opened."""
-    if _is_operators(condition):
-        for name in condition:
-            if name not in _EQUALITY and name not in _ORDERS:
-                raise ConfigError(
-                    f"a filter has the operator {excerpt(str(name))}",
-                    hint=f"the operators are {', '.join((*_EQUALITY, *_ORDERS))}",
-                )
-    elif isinstance(condition, Mapping):
-        for each in condition.values():
-            _require_known(each)
-    elif isinstance(condition, _SEQUENCES):
-        for each in condition:
-            _require_known(each)
-
-
 def _applies(found: Any, name: str, wanted: Any) -> bool:
     if name in _EQUALITY:
         return _is_equal(found, wanted) is (name == "$eq")
-    compare = _ORDERS[name]
+    compare = _ORDERS.get(name)
+    if compare is None:
+        raise ConfigError(
+            f"a filter has the operator {excerpt(str(name))}",
+            hint=f"the operators are {', '.join((*_EQUALITY, *_ORDERS))}",
+        )
     try:
         return bool(compare(found, wanted))
     except TypeError:

@@ -75,14 +75,11 @@ class Items:
 
     def stored_label(self, label: str) -> str:
         """Return what stands for a label of namespaces in the database."""
-        return self.tokens.pseudonym(f"label\0{label}") if self.has_pseudonyms else label
+        return label_pseudonym(label, self.tokens) if self.has_pseudonyms else label
 
     def stored_name(self, name: ItemName) -> ItemName:
         """Return what stands for the name of an item in the database."""
-        if not self.has_pseudonyms:
-            return name
-        key = "\0".join(("key", *name.namespace, name.key))
-        return ItemName(tuple(map(self.stored_label, name.namespace)), self.tokens.pseudonym(key))
+        return pseudonym_of(name, self.tokens) if self.has_pseudonyms else name
 
     # --- values -------------------------------------------------------------------------------
 
@@ -173,6 +170,18 @@ def _copied(field: str, value: Any) -> Any:
     )
 
 
+def label_pseudonym(label: str, tokens: Tokens) -> str:
+    """Return what stands for a label of namespaces with pseudonyms."""
+    return tokens.pseudonym(f"label\0{label}")
+
+
+def pseudonym_of(name: ItemName, tokens: Tokens) -> ItemName:
+    """Return what stands for the name of an item with pseudonyms."""
+    key = "\0".join(("key", *name.namespace, name.key))
+    labels = (label_pseudonym(label, tokens) for label in name.namespace)
+    return ItemName(tuple(labels), tokens.pseudonym(key))
+
+
 def row_of(namespace: Sequence[str], key: str) -> Any:
     """Return the packed row of an item, from its name in the database."""
     try:
@@ -193,12 +202,18 @@ def _is_not_one(mark: Any) -> bool:
 
 def require_frame(found: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return the tag and the sealed bytes of an item's frame, which are bound to its row by the tag."""
+    tag, blob = require_form(found)
+    if not is_bound(tag):
+        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
+    return tag, blob
+
+
+def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the tag and the sealed bytes of an item's frame, whether or not they are bound."""
     frame = found[KEY]
     tag, blob = read_frame(frame)
     if tag is None or blob is None or frame.keys() != {"type", "value"}:
         raise RowError("the sealed part of the item is not one")
-    if not is_bound(tag):
-        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
     return tag, blob
 
 

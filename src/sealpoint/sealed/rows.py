@@ -428,7 +428,7 @@ class Parts(NamedTuple):
         """What is sealed in front of the bytes of the serializer, as JSON."""
         if self.claims is not None:
             return self.claims.columns | ({"call": self.claims.call_id.hex()} if self.claims.call else {})
-        return dict(self.header) if self.header else None
+        return self.name._asdict() if self.name else dict(self.header) if self.header else None
 
 
 def is_bound(tag: object) -> bool:

@@ -65,6 +65,16 @@ _COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[s
         },
         {},
     ),
+    "cache": (
+        {
+            "ns": ("TEXT", 1),
+            "key": ("TEXT", 2),
+            "expiry": ("REAL", 0),
+            "encoding": ("TEXT", 0),
+            "val": ("BLOB", 0),
+        },
+        {},
+    ),
     "store_migrations": ({"v": ("INTEGER", 1)}, {}),
     "vector_migrations": ({"v": ("INTEGER", 1)}, {}),
 }
@@ -120,7 +130,17 @@ def require_unhidden(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> 
 
 def has_task_path(cursor: sqlite3.Cursor) -> bool:
     """Whether ``writes`` has the column ``task_path``, which older databases lack."""
-    return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
+    return "task_path" in columns_of(cursor, "writes")
+
+
+def columns_of(cursor: sqlite3.Cursor, table: str) -> set[str]:
+    """Return the names of the columns of a table; none if there is no such table."""
+    return {row[1] for row in cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall()}
+
+
+def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
+    """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
+    return STORE if {"prefix", "key", "value"} <= columns_of(cursor, "store") else ()
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
@@ -128,7 +148,7 @@ def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> se
 
     Args:
         cursor: On the database.
-        names: The tables to check, of `SAVER` and `STORE`. Others are not looked at.
+        names: The tables to check, of `SAVER` and `STORE`, or `cache`. Others are not looked at.
 
     Returns:
         Those that exist.
@@ -300,6 +320,20 @@ CREATE_WRITES: Final = """
         PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
     )"""
 ADD_TASK_PATH: Final = "ALTER TABLE main.writes ADD COLUMN task_path TEXT NOT NULL DEFAULT ''"
+
+# As LangGraph's Store has them after its migrations, which are numbered from 0.
+CREATE_STORE: Final = (
+    """
+    CREATE TABLE main.store (
+        prefix TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,
+        created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP, updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        expires_at TIMESTAMP, ttl_minutes REAL, PRIMARY KEY (prefix, key)
+    )""",
+    "CREATE INDEX main.store_prefix_idx ON store (prefix)",
+    _EXPIRY,
+    "CREATE TABLE main.store_migrations (v INTEGER PRIMARY KEY)",
+    "INSERT INTO main.store_migrations VALUES (0), (1), (2), (3), (4)",
+)
 
 # No other index is ever read: one of a hostile file may lead to other rows than the table has.
 _CHECKPOINTS: Final = "main.checkpoints INDEXED BY sqlite_autoindex_checkpoints_1"

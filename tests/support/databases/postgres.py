@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
+from langgraph.store.postgres import PostgresStore
 from psycopg.rows import dict_row
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import BATCH, Batch, Change
 from sealpoint.crypto import RingCipher
-from sealpoint.langgraph import EncryptedSerializer
+from sealpoint.langgraph import EncryptedSerializer, SealedStore
 from tests.support.databases.sealed import make_cipher
 
 K1: Final = make_cipher("k1")
@@ -40,6 +41,33 @@ def saver_at(saver: Any, url: str, cipher: RingCipher | None = None) -> Iterator
             warnings.simplefilter("ignore", DeprecationWarning)  # of the shallow saver
             opened = saver(connection, serde=serde)
         yield opened
+
+
+@contextmanager
+def store_at(url: str, cipher: RingCipher | None = None, index: Any = None, **options: Any) -> Iterator[Any]:
+    """LangGraph's Store, sealed if there is a cipher."""
+    with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+        store = PostgresStore(connection, index=index)
+        yield SealedStore(store, serde=EncryptedSerializer(cipher), **options) if cipher else store
+
+
+def make_store(url: str, **options: Any) -> None:
+    """Let LangGraph make the tables of its Store."""
+    with store_at(url, **options) as store:
+        store.setup()
+
+
+def put_items(url: str, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Put items as they stand in the table: prefix, key and JSON."""
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s)", list(rows))
+
+
+def items(url: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Every row of the table of items by its key: its value, and all other columns."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT prefix, key, value, to_jsonb(store) - 'value' FROM store")
+        return {(prefix, key): tuple(found) for prefix, key, *found in rows}
 
 
 def blobs(number: int, cipher: RingCipher = K1, size: int = 100) -> list[Blob]:

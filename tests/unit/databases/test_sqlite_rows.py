@@ -66,7 +66,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE other (x)")
-    with pytest.raises(SchemaError, match="neither of the tables"):
+    with pytest.raises(SchemaError, match="none of the tables"):
         SqliteRows(path)
     path.write_bytes(b"text" * 1000)
     with pytest.raises(DatabaseCorruptError):
@@ -176,11 +176,11 @@ def test_a_writer_is_not_seen_until_the_end(tmp_path: Path) -> None:
             before = sizes_of(store)
             write(path, "k2", "b")
             with closing(sqlite3.connect(path)) as connection:
-                connection.execute("CREATE TABLE store (value TEXT)")
+                connection.execute("CREATE TABLE cache (value TEXT)")
             assert sizes_of(store) == before
             assert [table.name for table in store.tables()] == ["checkpoints", "writes"]
         assert sizes_of(store) == tuple(2 * number for number in before)
-        assert "store" in [table.name for table in store.tables()]
+        assert "cache" in [table.name for table in store.tables()]
 
 
 def test_a_state_that_was_not_kept_is_an_error(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from sealpoint.admin.cli.options import (
 )
 from sealpoint.admin.cli.output import Document, ShownFailures, put, watching
 from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.rows import VECTORS
 from sealpoint.admin.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.workers import Pace
@@ -51,7 +52,7 @@ def decrypt(
 ) -> None:
     """Write a copy of a database with nothing sealed in it.
 
-    LangGraph's plain saver reads it.
+    LangGraph's plain saver and Store read it; embeddings of items are not copied.
     If a value does not open, no copy is made, and the exit code is 4, or 5 if only keys are missing.
     """
     run.asks(allow_plaintext=allow_plaintext)
@@ -117,3 +118,5 @@ def _show(document: Document) -> None:
         put(f"{rows} values were decrypted into schema {excerpt(out)}; its owner can read them")
     else:
         put(f"{rows} values were decrypted; every account that can read {out} can read them")
+    if out is not None and any(name.endswith(VECTORS) for name in document["scope"]["not_read"]):
+        put("embeddings were not copied: a query finds an item after it was put again")

@@ -23,6 +23,7 @@ from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_objec
 from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
 from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_database, put, say, watching
 from sealpoint.admin.cli.status import show_status
+from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.keys import edit
@@ -105,7 +106,7 @@ def init(
     listed = str(allowlist) if allowed else None
     # In a name with line breaks a line may stand that runs.
     has_rights = not found.is_file and found.schema.isprintable()
-    rights = "" if not has_rights else grants(found.schema, rebinds=found.kind is not None)
+    rights = "" if not has_rights else grants(found.schema, found.tables, rebinds=found.kind is not None)
     members = {
         "ring_file": str(file),
         "is_new_ring": ring is None,
@@ -122,7 +123,7 @@ def init(
         ],
         "grants": rights.splitlines(),
     }
-    run.end(members, _show, verdict=not run.result.ok)
+    run.end(members, lambda document: _show(document, found.saver_class), verdict=not run.result.ok)
 
 
 @dataclass(slots=True)
@@ -137,6 +138,17 @@ class _Found:
     types: contents.Inventory = field(default_factory=contents.Inventory)
     kind: Kind | None = None  # of the rows that are not bound; ``None`` if no row waits for a migration
     lacks_key: bool = False  # LANGGRAPH_AES_KEY
+    has_saver: bool = True
+    has_store: bool = False
+    tables: tuple[str, ...] = ()
+    plain_items: bool = False  # whether items of the Store are not sealed
+
+    @property
+    def saver_class(self) -> str:
+        """What is wrapped, for people."""
+        store = self.saver and self.saver.replace("Saver", "Store")
+        names = [self.saver] * self.has_saver + [store] * self.has_store
+        return " and your ".join(f"{name} or Async{name}" for name in names if name) or "saver"
 
 
 def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
@@ -152,12 +164,17 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
             say("The database has no tables of LangGraph yet: this is for a new one.")
             return
         shares = take_shares(store, () if ring is None else read_entries(run, find_ring_file(ring.path)))
-        kind = next((kind for kind in _OLD if any(share.kind is kind for share in shares)), None)
-        mine = [share for share in shares if share.kind is kind]
-        if ring is None and kind is Kind.SEALED:
+        if ring is None and (sealed := [share for share in shares if share.kind is Kind.SEALED]):
             hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
-            raise UnknownKeyError(str(mine[0].key_id), (), hint=hint)
-        if left := sum(share.rows for share in shares if share.kind is not kind):
+            raise UnknownKeyError(str(sealed[0].key_id), (), hint=hint)
+        found.tables = tuple(table.name for table in store.tables() if table.may_be_theirs)
+        found.has_store = ITEMS in store.columns
+        found.has_saver = any(column != ITEMS for column in store.columns)
+        found.plain_items = any(share.is_plain_item for share in shares)
+        rows = [share for share in shares if share.table != ITEMS.label]
+        kind = next((kind for kind in _OLD if any(share.kind is kind for share in rows)), None)
+        mine = [share for share in rows if share.kind is kind]
+        if left := sum(share.rows for share in rows if share.kind is not kind):
             say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
         found.kind = None if any("row" in share.flags for share in mine) else kind
         found.lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
@@ -195,17 +212,25 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
 
 def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:
     name = f'"{file}"' if re.fullmatch(r"[\w./ -]+", str(file)) else repr(str(file))
-    lines = ["from sealpoint.langgraph import EncryptedSerializer, SealedSaver", ""]
+    wrappers = ["SealedSaver"] * found.has_saver + ["SealedStore"] * found.has_store
+    lines = [f"from sealpoint.langgraph import {', '.join(['EncryptedSerializer', *wrappers])}", ""]
     plain = ', plaintext="allow"' if found.kind is Kind.PLAINTEXT else ""
     lines.append(f"serde = EncryptedSerializer.from_key_file({name}{plain})")
     if allowed:
         lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
+    store = ["store = SealedStore(store, serde=serde)"] * found.has_store
+    if found.plain_items:  # the serializer of the saver refuses them, unless its rows are as readable
+        serde = "serde" if plain else f'EncryptedSerializer.from_key_file({name}, plaintext="allow")'
+        store = [
+            f"reads_plain = {serde}",
+            'store = SealedStore(store, serde=reads_plain, unbound="allow", allow_write_plain=True)',
+        ]
     if found.kind is None:
-        return [*lines, "saver = SealedSaver(saver, serde=serde)"]
+        return [*lines, *["saver = SealedSaver(saver, serde=serde)"] * found.has_saver, *store]
     old, origin, _ = _OLD[found.kind]
     imports = [f"from langgraph.checkpoint.serde.{origin} as Old"] if origin else []
     step = 'saver = SealedSaver(saver, serde=serde, unbound="allow", allow_write_with=OLD)'
-    return [*imports, *lines, f"OLD = {old}", step]
+    return [*imports, *lines, f"OLD = {old}", step, *store]
 
 
 def _steps(
@@ -214,30 +239,32 @@ def _steps(
     """Yield what to do in turn, each with its command if it has one."""
     if os.environ.get("SEALPOINT_KEYS") != str(file):
         yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
-    if found.kind is None:
+    if found.kind is None and not found.plain_items:
         yield "Run the agent, then see that its rows are sealed", "sealpoint verify DB --bound"
         return
-    option = _OLD[found.kind][2]
+    option = _OLD[found.kind][2] if found.kind else ""
+    if found.plain_items and found.kind is not Kind.PLAINTEXT:
+        option += " --allow-plaintext"
+    later = ["allow_write_with"] * (found.kind is not None) + ["allow_write_plain"] * found.plain_items
     trial = "sealpoint trial DB" + (f" --allow {shlex.quote(allowlist)}" if allowlist else "")
     for module in sorted({module for module, _ in allowed} - {"__main__"}):
         trial += f" --import {shlex.quote(module)}"
     rebind = f"sealpoint rebind DB --apply{option}" + (" --scrub" if found.is_file else "")
     if found.lacks_key:
         yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", "sealpoint init DB"
-    trial += option if found.kind is Kind.PLAINTEXT else ""
+    trial += " --allow-plaintext" if "--allow-plaintext" in option else ""
     yield "Copy the database, see docs/migration.md, and try every value", trial
     yield "Deploy this Python process by process: it reads all rows, writes as today", None
-    yield "When all processes have it, deploy it without allow_write_with", None
+    yield f"When all processes have it, deploy it without {' and '.join(later)}", None
     yield "When all processes have that, seal and bind all rows", rebind
     yield "If this ends with ok, deploy it without unbound and plaintext", "sealpoint verify DB --bound"
 
 
-def _show(document: Document) -> None:
+def _show(document: Document, saver: str) -> None:
     if document["databases"]:
         show_status({**document, "others": None})
         put("")
-    saver = document["saver"]
-    lines = [f"Around your {f'{saver} or Async{saver}' if saver else 'saver'}:", "", *document["python"], ""]
+    lines = [f"Around your {saver}:", "", *document["python"], ""]
     for number, step in enumerate(document["steps"], 1):
         more = [] if step["command"] is None else [f"   {step['command']}"]
         lines += [f"{number}. {step['action']}{':' if more else '.'}", *more]

@@ -83,8 +83,14 @@ def inspect(
         str | None, id_option("--checkpoint", "ID", "As --last, of this checkpoint.")
     ] = None,
     namespace: Annotated[
-        str | None, id_option("--namespace", "NAME", "With --last: the namespace of a subgraph.")
+        str | None,
+        id_option("--namespace", "NAME", "With --last: that of a subgraph; with --items, that of the items."),
     ] = None,
+    items: Annotated[
+        bool,
+        typer.Option("--items", help="Items of LangGraph's Store; without --namespace, list namespaces."),
+    ] = False,
+    key: Annotated[str | None, id_option("--key", "NAME", "With --items: only the item of this key.")] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -93,9 +99,10 @@ def inspect(
     ] = 100,
     variable: VariableOption = None,
 ) -> None:
-    """Show the values of one thread as plain data. Nothing is imported, and what is long is cut.
+    """Show the values of one thread, or items, as plain data. Nothing is imported, and what is long is cut.
 
     This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
+    Items are found by their names also where pseudonyms stand for these; labels are joined by dots.
     Ids and names are given as they are printed: a backslash begins an escape, and is written twice.
     """
     run.result.add(Reason.NOT_ASKED)
@@ -104,27 +111,41 @@ def inspect(
         raise typer.BadParameter(
             "name a thread of those that are listed without --last", param_hint="--thread"
         )
-    if not is_state and (channel is not None or namespace):
+    if not is_state and (channel is not None or (namespace and not items)):
         raise typer.BadParameter("it needs --last or --checkpoint", param_hint="--channel, --namespace")
+    if items and (thread is not None or is_state):
+        raise typer.BadParameter("items belong to no thread", param_hint="--items")
+    if key is not None and not (items and namespace):
+        raise typer.BadParameter("it needs --items and --namespace", param_hint="--key")
     named = one_database(run, database, variable)
-    require_storable(named, thread, channel, checkpoint, namespace)
+    require_storable(named, thread, channel, checkpoint, namespace, key)
     with opened([named]) as (store,):
         run.looks_at(store)
-        if thread is None:
-            _list_threads(run, store, limit)
+        if items and namespace:
+            cipher = find_cipher(run, store)
+            found = contents.inspect_items(store, cipher, namespace, key)
+            _show_values(run, cipher, "namespace", namespace, found, limit)
+        elif thread is None:
+            _list_names(run, store, "namespace" if items else "thread", limit)
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
                 place = (namespace or "", checkpoint)
                 state = read_state(rows, find_cipher(run, store), thread, place, channel, limit)
             _end_state(run, thread, namespace or "", state, channel, limit)
         else:
-            _show_values(run, store, thread, limit)
+            cipher = find_cipher(run, store)
+            _show_values(run, cipher, "thread", thread, contents.inspect(store, cipher, thread), limit)
 
 
-def _show_values(run: Run, store: RowStore, thread: str, limit: int) -> None:
+def _show_values(
+    run: Run,
+    cipher: RingCipher | None,
+    what: str,
+    name: str,
+    found: Iterator[contents.Readable | Failure],
+    limit: int,
+) -> None:
     values, shown, failures = [], 0, Failures()
-    cipher = find_cipher(run, store)
-    found = contents.inspect(store, cipher, thread)
     for value in islice(found, limit):
         shown += 1
         if isinstance(value, Failure):
@@ -136,9 +157,9 @@ def _show_values(run: Run, store: RowStore, thread: str, limit: int) -> None:
     more = next(found, None) is not None
     run.result.add(*failure_reasons(failures))
     run.result.add(Reason.NO_ROWS, when=not shown)
-    run.end({"thread": thread, "values": values, "more": more}, lambda _: None)
+    run.end({what: name, "values": values, "more": more}, lambda _: None)
     if not shown:
-        say(f"no thread {quoted(thread)}: without --thread the ids of all are listed")
+        say(f"no {what} {quoted(name)} has a value: without --{what} all are listed")
         run.code = Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
@@ -270,16 +291,19 @@ def _show_message(fields: dict[str, Any]) -> None:
         put(f"    calls {json.dumps(calls, ensure_ascii=False)}")
 
 
-def _list_threads(run: Run, store: RowStore, limit: int) -> None:
-    ids = list(islice(contents.threads(store), limit + 1))
+def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
+    ids = list(islice(contents.names(store, _NAMED[what]), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
     run.end(
-        {"threads": ids[:limit], "more": more},
-        lambda _: show_table(("thread",), [[escape_id(thread)] for thread in ids[:limit]]),
+        {f"{what}s": ids[:limit], "more": more},
+        lambda _: show_table((what,), [[escape_id(each)] for each in ids[:limit]]),
     )
     if more:
-        say(f"shown are the first {limit} threads; there are more")
+        say(f"shown are the first {limit} {what}s; there are more")
+
+
+_NAMED: Final = {"thread": "thread_id", "namespace": "prefix"}  # columns
 
 
 def types(
@@ -478,7 +502,7 @@ class _Threads(Failures):
         self.others = 0
 
     def add(self, failed: Failure) -> bool:
-        thread = failed.place["thread_id"]
+        thread = contents.owner_of(failed.place)
         name = thread if type(thread) is str else repr(thread)
         if name not in self.threads and len(self.threads) == MAX_THREADS:
             self.others += 1

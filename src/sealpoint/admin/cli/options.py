@@ -22,7 +22,7 @@ from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
-from sealpoint.admin.maintenance.result import Check, describe_ring
+from sealpoint.admin.maintenance.result import Check, Compress, describe_ring
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.suites import SUITES
@@ -97,6 +97,13 @@ ApplyOption = Annotated[bool, typer.Option("--apply", help="Apply the plan; with
 CheckOption = Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")]
 BatchOption = Annotated[
     int, typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most.")
+]
+CompressOption = Annotated[
+    Compress | None,
+    typer.Option(
+        "--compress",
+        help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
+    ),
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")]
 NoKeyCheckOption = Annotated[
@@ -207,6 +214,11 @@ def id_option(name: str, metavar: str, text: str) -> Any:
     return typer.Option(name, metavar=metavar, callback=parse_id, help=text)
 
 
+def each_option(name: str, metavar: str, text: str) -> Any:
+    """Return an option for several names."""
+    return typer.Option(name, metavar=metavar, help=f"{text} Give it once for each.")
+
+
 def require_storable(name: str, *ids: str | None) -> None:
     """Refuse ids that no database of this name has: Postgres stores no NUL characters."""
     if not kind_of(name).is_file and any("\0" in each for each in ids if each):
@@ -231,7 +243,7 @@ AllowStoreOption = Annotated[
         "--allow-store",
         metavar="REASON",
         callback=require_reason,
-        help="Accept tables of LangGraph's Store and caches, which nothing seals. The reason is recorded.",
+        help="Accept what LangGraph's Store and caches leave readable. The reason is recorded.",
     ),
 ]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,6 +22,7 @@ from sealpoint.admin.cli.options import (
     ApplyOption,
     BatchOption,
     CheckOption,
+    CompressOption,
     DatabaseArgument,
     MaxLockOption,
     MaxSecondsOption,
@@ -29,6 +31,7 @@ from sealpoint.admin.cli.options import (
     SuiteOption,
     VariableOption,
     WorkersOption,
+    each_option,
     find_threads,
     id_option,
     one_database,
@@ -51,6 +54,7 @@ from sealpoint.admin.cli.output import (
     warn,
     watching,
 )
+from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, RowStore
 from sealpoint.admin.keys.lock import holding
@@ -73,6 +77,8 @@ ACTIONS: Final = {
     Action.SEAL: "to seal",
     Action.NEEDS_PLAINTEXT: "skipped: not sealed, add --allow-plaintext",
     Action.NEEDS_LEGACY: "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy",
+    Action.NEEDS_REBIND: "skipped: not sealed, `sealpoint rebind` seals it",
+    Action.NOT_ASKED: "left as it is",
     Action.NEEDS_KEY: "skipped: the ring has no usable key for it",
     Action.PICKLE: "skipped: a pickle is never sealed unopened",
     Action.OTHER_TYPE: "skipped: its type is not sealed unopened",
@@ -119,7 +125,7 @@ class Change:
     advice: Mapping[Action, str]  # for what is left
     late: str  # for what is left because it was written meanwhile
     left: Reason
-    first: str = ""  # what is to be done before the plan is carried out
+    first: Mapping[bool, str] = MappingProxyType({})  # what is to be done before; of items, and of others
 
     @contextmanager
     def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
@@ -158,8 +164,9 @@ class Change:
             lambda document: show_table(columns, (step.values() for step in document["plan"])),
         )
         if not self.run.as_json:
-            if self.first and any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
-                say(self.first)
+            changed = [step for step in plan if step.action in (Action.ROTATE, Action.SEAL)]
+            for is_item in sorted({step.share.table == ITEMS.label for step in changed} & self.first.keys()):
+                say(self.first[is_item])
             self._say_what_stays(plan)
             say("--apply carries it out")
         complain_of_damage(store.name, damage)
@@ -320,6 +327,8 @@ _NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACU
 _RESEAL: Final = "put {it} again sealed, or delete {threads}"
 _ADVICE: Final = {
     Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --allow-plaintext seals {it}",
+    Action.NEEDS_REBIND: "{values} of LangGraph's Store {are} not sealed:"
+    " `sealpoint rebind DB --allow-plaintext --apply` seals {it} for SealedStore",
     Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --allow-legacy reseals {it}",
     Action.PICKLE: f"{{pickles}} {{stay}}: read {{it}} with LangGraph and {_RESEAL}",
     Action.OTHER_TYPE: f"{{values}} of other types {{stay}}: read {{it}} as the writer did and {_RESEAL}",
@@ -342,13 +351,7 @@ def rotate(
     workers: WorkersOption = 1,
     no_key_check: NoKeyCheckOption = False,
     suite: SuiteOption = "cobblestone256",
-    compress: Annotated[
-        Compress | None,
-        typer.Option(
-            "--compress",
-            help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
-        ),
-    ] = None,
+    compress: CompressOption = None,
     variable: VariableOption = None,
 ) -> None:
     """Reseal every value under the active key, while agents run. Shows the plan; --apply does it.
@@ -411,9 +414,7 @@ def _warn_of_scrub(path: Path) -> None:
 def scrub(
     run: Run,
     database: DatabaseArgument = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Scrub; without it, only show what that takes.")
-    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Scrub; else only show what that takes.")] = False,
 ) -> None:
     """Clear old contents out of a SQLite file and its log.
 
@@ -462,7 +463,7 @@ _BINDING: Final = {
     Action.NONE: "bound",
     Action.ROTATE: "to bind",
     Action.SEAL: "to seal and bind",
-    Action.INDEX: "bound; to add readable metadata where it lacks some",
+    Action.INDEX: "bound; to add readable metadata or fields where it lacks some",
 }
 _UNBINDING: Final = {**ACTIONS, Action.NONE: "not bound", Action.ROTATE: "to unbind"}
 _REBIND_ADVICE: Final = {
@@ -473,9 +474,12 @@ _REBIND_ADVICE: Final = {
     Action.OTHER_TYPE: "{values} of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_LATE: Final = {
-    False: "run again, or end the writers that do not bind",
-    True: "end the writers that bind, and run again",
+_LATE: Final = "run again, or end the writers that do not bind"
+_FIRST: Final = {
+    False: 'first start every agent with SealedSaver(..., unbound="allow"):'
+    " others refuse rows that are bound, or rows that are not",
+    True: 'first start every agent with SealedStore(..., unbound="allow"):'
+    " a store that is not wrapped takes what is sealed for a value",
 }
 
 
@@ -494,24 +498,25 @@ def rebind(
         ),
     ] = False,
     plain_metadata: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--plain-metadata",
-            metavar="KEY",
-            help="A key of metadata that stays readable. Give it once for each.",
-        ),
+        list[str] | None, each_option("--plain-metadata", "KEY", "A key of metadata that stays readable.")
     ] = None,
     index: Annotated[
+        list[str] | None, each_option("--index", "KEY", "A key of metadata that is searched by token.")
+    ] = None,
+    plain_field: Annotated[
         list[str] | None,
-        typer.Option(
-            "--index",
-            metavar="KEY",
-            help="A key of metadata that is searched by token. Give it once for each.",
-        ),
+        each_option("--plain-field", "NAME", "A field of items of LangGraph's Store that stays readable."),
+    ] = None,
+    index_field: Annotated[
+        list[str] | None, each_option("--index-field", "NAME", "A field of items that is searched by token.")
+    ] = None,
+    items: Annotated[
+        bool | None,
+        typer.Option("--items/--no-items", help="Only items of LangGraph's Store, or all but these."),
     ] = None,
     thread: Annotated[
         str | None,
-        id_option("--thread", "ID", "Only this thread: its id in the database, which may be a pseudonym."),
+        id_option("--thread", "ID", "Only this thread, and no item: its id in the database, or pseudonym."),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,
@@ -528,14 +533,17 @@ def rebind(
 ) -> None:
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
 
-    First start every agent with SealedSaver(..., unbound="allow"): others refuse rows that are bound, or rows
-    that are not.
+    First start every agent with SealedSaver(..., unbound="allow"), and with SealedStore for items: others
+    refuse rows that are bound, or that are not. A store that is not wrapped takes what is sealed for a value.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
-    if unbind and (plain_metadata or index):
+    late = "end the writers that bind, and run again" if unbind else _LATE
+    if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
+    if items and thread is not None:
+        raise typer.BadParameter("items belong to no thread", param_hint="--items")
     require_storable(named, thread)
     options = RebindOptions(
         allow_plaintext=allow_plaintext,
@@ -551,7 +559,9 @@ def rebind(
         unbind=unbind,
         allow_thread_store=allow_thread_store,
         visible=Visible(frozenset(plain_metadata or ()), frozenset(index or ())),
+        fields=Visible(frozenset(plain_field or ()), frozenset(index_field or ())),
         thread_id=thread,
+        items=items,
     )
     run.asks(
         allow_plaintext=allow_plaintext,
@@ -561,14 +571,16 @@ def rebind(
         unbind=unbind,
         allow_thread_store=allow_thread_store,
         thread=thread,
+        items=items,
         plain_metadata=sorted(options.visible.plain),
         index=sorted(options.visible.indexed),
+        plain_field=sorted(options.fields.plain),
+        index_field=sorted(options.fields.indexed),
     )
-    # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(run), suite, follow=False)
-    if unbind and not allow_thread_store and find_threads(None, cipher.ring.path) is not None:
+    if unbind and not (allow_thread_store or items) and find_threads(None, cipher.ring.path) is not None:
         raise remembered()
-    Binder(cipher, options.visible)  # which refuses keys of metadata, and a ring without an index key
+    Binder(cipher, options.visible, options.fields)  # which refuses names, and a ring without an index key
     change = Change(
         run=run,
         database=named,
@@ -581,9 +593,8 @@ def rebind(
         changed="changed",
         done="rows are changed",
         advice=_REBIND_ADVICE,
-        late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
+        late=f"rows are left, or written meanwhile: {late}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
-        first='first start every agent with SealedSaver(..., unbound="allow"):'
-        " others refuse rows that are bound, or rows that are not",
+        first=_FIRST,
     )
     (change.apply if apply else change.show)()

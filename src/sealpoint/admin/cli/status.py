@@ -152,8 +152,8 @@ def audit(
 ) -> None:
     """Show what is readable without a key. No value is shown, only shapes.
 
-    Exits with 3 if there are values that are not sealed, or tables in which LangGraph keeps values unsealed.
-    If --allow-store accepts such tables, the result is not proven.
+    Exits with 3 if there are values that are not sealed, or tables of LangGraph that are not read, such as
+    that of embeddings. If --allow-store accepts those of its Store and caches, the result is not proven.
     """
     allowed = tuple(allow_metadata or ())
     run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
@@ -195,11 +195,14 @@ def _show_audit(document: Document) -> None:
     accepted = document["options"]["allow_store"]
     content = "LangGraph's, readable" if accepted is None else "LangGraph's, readable, accepted"
     readable = dict.fromkeys(document["readable_tables"], content)
+    vectors = document["vectors"] or {"rows": 0, "left": 0}
     _show_more(
         ("table that was not read", "content"),
         [(name, readable.get(name)) for name in document["scope"]["not_read"]],
     )
-    if readable and accepted is not None:
+    count(vectors["rows"], "{} embeddings are readable, from which texts can be guessed")
+    count(vectors["left"], "{} of these are of items that are not there: SqliteStore leaves them behind")
+    if Reason.STORE_ALLOWED in document["reasons"]:
         put(f"accepted by --allow-store: {accepted}")
     for what, size in (document["residue"] or {}).items():
         if size is None:

@@ -31,7 +31,7 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.sealed.rows import SENTINEL, Header, Parts, require_same_row, take_apart
+from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
@@ -42,6 +42,10 @@ _SEAL: Final = (
     "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"
     " `sealpoint rebind DB --allow-plaintext --apply`,"
     " for others `sealpoint rotate DB --allow-plaintext --apply`"
+)
+_SEAL_ITEM: Final = (
+    "if it is yours, accept it with --allow-plaintext, or seal it for agents with SealedStore:"
+    " `sealpoint rebind DB --allow-plaintext --apply`"
 )
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 
@@ -159,6 +163,16 @@ class Cell(NamedTuple):
         """Whether the value is not the user's: it makes other savers fail on a checkpoint that is bound."""
         return self.where.column.coordinates == VALUE and self.where.names["channel"] == SENTINEL
 
+    @property
+    def is_item(self) -> bool:
+        """Whether it is an item of LangGraph's Store."""
+        return self.where.column.coordinates == ITEM
+
+    @property
+    def is_plain_item(self) -> bool:
+        """Whether it is an item that is not sealed: an object in JSON."""
+        return self.is_item and self.tag == JSON
+
     def parts(self, opened: Opened) -> Parts:
         """Return the value, opened, taken apart: see `take_apart`."""
         return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
@@ -258,6 +272,8 @@ class Opener(NamedTuple):
         if is_sealed(cell.tag) or not isinstance(cell.tag, str):
             return self.cipher.open(cell.tag, cell.value, row=cell.row)
         if not self.allow_plaintext:
+            if cell.is_item:
+                raise PlaintextError("the item is not sealed", hint=_SEAL_ITEM)
             hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
             raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
         return Opened(cell.tag, cell.value, authenticated=False, key_id=None)
@@ -288,9 +304,11 @@ class Opener(NamedTuple):
 
 
 def require_readable(cell: Cell) -> None:
-    """Check that a value was read."""
+    """Check that a value was read, and that an item is an object in JSON, or sealed to its row."""
     if isinstance(cell.value, SealpointError):
         raise cell.value
+    if cell.is_item and cell.tag != JSON and not is_bound(cell.tag):
+        raise RowError("the item is neither an object in JSON nor sealed to its row")
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -110,10 +110,10 @@ class TagCount(NamedTuple):
 MAX_TAGS: Final = 100_000
 
 
-def require_few_tags(column: Column, found: Sequence[object]) -> None:
+def require_few_tags(label: str, found: Sequence[object]) -> None:
     """Refuse a column with so many tags that they would fill memory."""
     if len(found) > MAX_TAGS:
-        raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
+        raise RowError(f"table {label!r} has over {MAX_TAGS} different tags; they are forged")
 
 
 class Table(NamedTuple):
@@ -121,6 +121,7 @@ class Table(NamedTuple):
 
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
+    may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
 
 
 class Need(NamedTuple):
@@ -138,6 +139,18 @@ class Residue(NamedTuple):
     log_bytes: int
     journal_bytes: int
     slack_bytes: int | None  # bytes that are not zero; ``None`` if the file could not be parsed
+
+
+# Tables of LangGraph's caches, and of the embeddings of items.
+CACHE: Final = "cache"
+VECTORS: Final = "store_vectors"
+
+
+class Vectors(NamedTuple):
+    """The embeddings that LangGraph's Store keeps of items, which are readable."""
+
+    rows: int
+    left: int  # of items that are not there: SqliteStore leaves them behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +256,12 @@ class RowStore(Protocol):
 
     def inline(self) -> Iterator[InlineValue]:
         """Yield the readable values besides the sealed ones. SQLite has none."""
+
+    def cached(self) -> list[TagCount]:
+        """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""
+
+    def vectors(self) -> Vectors | None:
+        """Return how many embeddings there are; ``None`` if there is no table of them."""
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import InlineValue
-from sealpoint.admin.databases.rows import Residue, RowStore
+from sealpoint.admin.databases.cells import ITEMS, InlineValue
+from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Vectors
 from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.base.metadata import decode_metadata
@@ -26,8 +26,10 @@ from sealpoint.tokens import TOKEN
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
-# Tables of LangGraph's stores and caches. No saver's serializer sees what is in them.
-READABLE_TABLES: Final = frozenset({"cache", "store", "store_vectors"})
+# Tables of LangGraph's stores and caches. Where they are not read, values in them may be readable.
+READABLE_TABLES: Final = frozenset({"cache", "store", VECTORS})
+# Of the columns with values, those that `audit_reasons` may accept.
+_STORED: Final = frozenset({CACHE, ITEMS.label})
 
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
 # Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
@@ -112,7 +114,8 @@ class Audit:
         inline: Readable values next to the sealed ones, at most `MAX_LABELS`. Of a channel only its shape, if
             it looks like user input.
         other_inline: How many there are beyond those.
-        readable_tables: Tables of LangGraph's stores and caches, which are not read.
+        readable_tables: Tables of LangGraph's stores and caches whose values are not read: embeddings too.
+        vectors: The embeddings of items; ``None`` if they are not counted.
         residue: How much of a file no statement reads; ``None`` for Postgres.
     """
 
@@ -122,6 +125,7 @@ class Audit:
     inline: tuple[InlineValue, ...]
     other_inline: int
     readable_tables: tuple[str, ...]
+    vectors: Vectors | None
     residue: Residue | None
 
     @property
@@ -133,6 +137,12 @@ class Audit:
     def open_rows(self) -> int:
         """How many values are not sealed by sealpoint: plaintext, legacy, or unknown."""
         return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
+
+    @property
+    def open_stored_rows(self) -> int:
+        """How many of these are items of LangGraph's Store, or cached values."""
+        found = (share for share in self.shares if share.table in _STORED)
+        return sum(share.rows for share in found if share.kind is not Kind.SEALED)
 
     @property
     def is_sealed(self) -> bool:
@@ -158,14 +168,15 @@ def audit(
         entries: What a ring says about its keys, for their states.
     """
     inline, other_inline = _inline(store)
-    names = (table.name for table in store.tables() if not table.is_read)
+    names = (table.name for table in store.tables() if table.may_be_theirs and not table.is_read)
     return Audit(
-        shares=tuple(status(store, entries)),
+        shares=tuple(status(store, entries, more=store.cached())),
         metadata=_metadata(store, allowed),
         addresses=_addresses(store.key_texts()),
         inline=inline,
         other_inline=other_inline,
         readable_tables=tuple(name for name in names if name.rpartition(".")[2].lower() in READABLE_TABLES),
+        vectors=store.vectors(),
         residue=store.residue(),
     )
 
@@ -173,13 +184,15 @@ def audit(
 def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> list[Reason]:
     """Return why not all values are shown to be sealed; if ``strict``, why something else is readable.
 
-    With ``allow_store``, tables of LangGraph's stores and caches refute nothing, and leave the answer open.
+    With ``allow_store``, what LangGraph's stores and caches leave readable refutes nothing, and leaves the
+    answer open.
     """
+    accepted = found.open_stored_rows if allow_store else 0
     return applying(
         {
-            Reason.NOT_SEALED: not found.is_sealed,
+            Reason.NOT_SEALED: found.open_rows > accepted,
             Reason.READABLE_TABLES: found.readable_tables and not allow_store,
-            Reason.STORE_ALLOWED: found.readable_tables and allow_store,
+            Reason.STORE_ALLOWED: accepted or (found.readable_tables and allow_store),
             Reason.NO_ROWS: not found.rows,
             Reason.READABLE_BESIDE: strict and not found.is_silent,
             Reason.OLD_CONTENT_NOT_READ: strict and any(size != 0 for size in found.residue or ()),
@@ -195,6 +208,7 @@ def audit_object(found: Audit) -> dict[str, Any]:
         "is_silent": found.is_silent,
         **asdict(found),
         "inline": [value._asdict() for value in found.inline],
+        "vectors": found.vectors and found.vectors._asdict(),
         "residue": found.residue and found.residue._asdict(),
     }
 

@@ -1,7 +1,8 @@
-"""Decryption: an unsealed copy of a SQLite database, for LangGraph's plain saver.
+"""Decryption: an unsealed copy of a SQLite database, for LangGraph's plain saver and Store.
 
 The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
-the source is copied: no schema, index, other table or free page.
+the source is copied: no schema, index, other table or free page. Embeddings are left out: nothing
+authenticates them, and those of deleted items are among them. An item that is put again gets a new one.
 
 A copy with decrypted values is written in its own folder next to the output, with mode 0700, named
 
@@ -25,11 +26,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Column, Opener, require_decodable
+from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener, require_decodable
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Progress, failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys.lock import holding, is_held
+from sealpoint.admin.maintenance.items import format_item, name_of, read_item
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import has_frame
 from sealpoint.crypto import RingCipher
@@ -44,6 +46,7 @@ from sealpoint.errors import (
     stopped_by,
 )
 from sealpoint.keys.files import PrivateFolder
+from sealpoint.sealed.items import require_unframed
 from sealpoint.sealed.rows import Parts
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file
@@ -112,8 +115,15 @@ def _is_database(path: str) -> bool:
 
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
-_MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
+_TIMES: Final = ("created_at", "updated_at", "expires_at", "ttl_minutes")
+_MORE_COLUMNS: Final = {
+    CHECKPOINTS: ("parent_checkpoint_id", "metadata"),
+    WRITES: ("task_path",),
+    ITEMS: ("fields", *_TIMES),
+}
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    **dict.fromkeys(_TIMES, (str, int, float, type(None))),
+    "fields": (str,),
     "task_path": (str,),
     "parent_checkpoint_id": (str, type(None)),
     "metadata": (bytes, str, type(None)),
@@ -128,7 +138,7 @@ def decrypt(
     allow_plaintext: bool = False,
     batch: Batch = BATCH,
 ) -> Events:
-    """Write the decrypted checkpoints and writes of ``source`` to the new file ``out``.
+    """Write the decrypted checkpoints, writes and items of ``source`` to the new file ``out``.
 
     One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
     it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
@@ -206,6 +216,13 @@ class Copy:
             self._ids[cell.where.names["thread_id"]] = str(parts.header["thread"])
         return parts
 
+    def item(self, cell: Cell, parts: Parts, *, allow_nul: bool = False) -> dict[str, str]:
+        """Return an item as LangGraph's Store has it: its name in place of a pseudonym, and its JSON."""
+        value, name = read_item(cell, parts, self._tokens), parts.name or name_of(cell)
+        require_unframed(value)
+        text = format_item(value, allow_nul=allow_nul)
+        return {"prefix": ".".join(name.namespace), "key": name.key, "value": text}
+
     def require_id(self, column: str) -> str:
         """Return the id of a thread in the copy: its own in place of a pseudonym."""
         thread_id = self._ids.get(column, column)
@@ -232,6 +249,8 @@ class _FileCopy(Copy):
             self._target.execute("BEGIN")
             self._target.execute(schema.CREATE_CHECKPOINTS)
             self._target.execute(schema.CREATE_WRITES)
+            for statement in schema.CREATE_STORE if ITEMS in self._store.columns else ():
+                self._target.execute(statement)
         with self._store.one_state():
             self._total = sum(count.rows for count in self._store.count())
             for table in self._store.columns:
@@ -243,6 +262,8 @@ class _FileCopy(Copy):
         more = _MORE_COLUMNS[table]
         if table is WRITES and not self._store.has_task_path:
             more = ()
+        elif table is ITEMS:
+            more = tuple(name for name in more if name in {"fields", *self._store.store_columns})
         for page in pages(self._store, replace(table, beside=more), batch=self._batch):
             for cell in page.cells:
                 try:
@@ -276,6 +297,10 @@ class _FileCopy(Copy):
                 )
         require_no_frame(cell.where.beside.get("metadata"))
         parts, row = self.parts(cell), {**cell.where.names, **cell.where.beside}
+        if cell.is_item:
+            del row["fields"]
+            item = self.item(cell, parts, allow_nul=True)
+            return {**row, **item, "value": item["value"].encode()}  # a BLOB, as LangGraph stores
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
             row["metadata"] = encode_metadata(parts.header["metadata"])

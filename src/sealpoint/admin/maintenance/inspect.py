@@ -1,4 +1,4 @@
-"""Inspection: the values of one thread as JSON data. Nothing is imported or built.
+"""Inspection: the values of one thread, or items, as JSON data. Nothing is imported or built.
 
 Types that JSON lacks are objects whose first key begins with ``$``. A dict that could be mistaken for such
 an object, or has keys other than text, is a ``$map``.
@@ -15,21 +15,24 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.cells import Cell, Opener, Selection
+from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Failure, RowStore, failure
 from sealpoint.admin.maintenance.calls import cells_of
+from sealpoint.admin.maintenance.items import read_item, read_value
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import KINDS, is_sealed
 from sealpoint.errors import KeyRingError, SealpointError, UnknownTypeError, excerpt
+from sealpoint.sealed.items import pseudonym_of
+from sealpoint.sealed.rows import ItemName
 from sealpoint.serde.catalogue import SAFE_TYPES
-from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.inert import Inert
 from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
@@ -50,13 +53,18 @@ class Readable(NamedTuple):
     sealed_with: Any = None
 
 
-def threads(store: RowStore) -> Iterator[str]:
-    """Yield the id of each thread once, table by table in their order."""
+def names(store: RowStore, column: str) -> Iterator[str]:
+    """Yield each text of a key column once, table by table in their order."""
     seen = set[str]()
-    for _, thread_id in store.key_texts("thread_id"):
-        if thread_id not in seen:
-            seen.add(thread_id)
-            yield thread_id
+    for _, text in store.key_texts(column):
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+def owner_of(place: Mapping[str, Any]) -> Any:
+    """Return the thread of a row, by the columns of its key; of an item what names its namespace."""
+    return place["thread_id"] if "thread_id" in place else f"items of {place.get('prefix')}"
 
 
 def inspect(
@@ -71,15 +79,38 @@ def inspect(
     opener = opener_of(cipher)
     for column, stored_id in product(store.columns, stored_ids(opener.cipher, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
-            if cell.is_sentinel:
-                continue
-            try:
-                parts = opener.parts(cell)
-                shown = plain(decode_inert(*parts.opened.typed, limits))
-            except SealpointError as error:
-                yield failure(cell, error)
-            else:
-                yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
+            if not cell.is_sentinel:
+                yield _shown(cell, opener, limits)
+
+
+def inspect_items(
+    store: RowStore, cipher: RingCipher | None, namespace: str, key: str | None = None
+) -> Iterator[Readable | Failure]:
+    """Yield the items of a namespace, or one of them, in the order of the store, by their names.
+
+    Pseudonyms stand for names as well. What is readable beside an item is compared with what was sealed.
+    """
+    opener = opener_of(cipher)
+    tokens, wanted = Tokens(lambda: opener.cipher.ring), ItemName(tuple(namespace.split(".")), key or "")
+    stored = [wanted]
+    with suppress(KeyRingError):  # without an index key there are no pseudonyms
+        stored.append(pseudonym_of(wanted, tokens))
+    places = {(".".join(name.namespace), None if key is None else name.key) for name in stored}
+    columns = [column.widened for column in store.columns if column == ITEMS]
+    for cell in cells_of(store, columns):
+        prefix, stored_key = cell.where.key
+        if (prefix, None if key is None else stored_key) in places:
+            yield _shown(cell, opener, DEFAULT_LIMITS, tokens)
+
+
+def _shown(cell: Cell, opener: Opener, limits: Limits, tokens: Tokens | None = None) -> Readable | Failure:
+    try:
+        parts = opener.parts(cell)
+        value = read_value(cell, parts, limits) if tokens is None else read_item(cell, parts, tokens)
+        shown = plain(value)
+    except SealpointError as error:
+        return failure(cell, error)
+    return Readable(cell.where.column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
 
 
 def stored_ids(cipher: RingCipher, thread_id: str) -> list[str]:
@@ -150,7 +181,7 @@ class Constructor:
 
     module: str
     name: str
-    # The first thread with a value that names it.
+    # The first thread with a value that names it, or the namespace of an item, see `owner_of`.
     thread: str
     records: int = 0
 
@@ -188,7 +219,7 @@ class Inventory:
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
             self.other_records += records
             return
-        thread: Any = cell.where.names.get("thread_id")
+        thread = owner_of(cell.where.names)
         thread = _cut(thread) if isinstance(thread, str) else excerpt(thread)
         self.constructors.setdefault(pair, Constructor(*pair, thread)).records += records
 
@@ -210,6 +241,8 @@ def inventory(
             found.not_opened += 1
             return
         opened = opener.parts(cell).opened
+        if cell.is_plain_item:  # of whose JSON no store builds anything
+            return
         if opened.inner not in KINDS:
             raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
         for (module, name), records in named_types(opened.data, opened.inner, limits).items():

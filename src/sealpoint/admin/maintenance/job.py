@@ -49,6 +49,8 @@ class Action(StrEnum):
     NEEDS_PLAINTEXT = "needs allow_plaintext"
     NEEDS_LEGACY = "needs allow_legacy"
     NEEDS_KEY = "needs key"
+    NEEDS_REBIND = "needs rebind"
+    NOT_ASKED = "not asked"
     PICKLE = "pickle"
     OTHER_TYPE = "other type"
     UNRECOGNISED = "unrecognised"
@@ -175,6 +177,8 @@ class Job:
         return [Step(share, self._action(share)) for share in status(self._changed, damage=damage)]
 
     def _action(self, share: Share) -> Action:
+        if share.is_plain_item:
+            return Action.NEEDS_REBIND
         ring = self._cipher.ring
         return action_of(share, ring, self._options, is_done=share.key_id == ring.require_active().id)
 

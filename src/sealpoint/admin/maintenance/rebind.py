@@ -12,15 +12,24 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_decodable, require_readable
+from sealpoint.admin.databases.cells import (
+    ITEMS,
+    Cell,
+    Opener,
+    Selection,
+    require_decodable,
+    require_readable,
+)
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
+    Change,
     Events,
     Replacement,
     RowStore,
 )
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
+from sealpoint.admin.maintenance.items import format_item, in_json, name_of, parse_item, read_item
 from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
@@ -30,10 +39,11 @@ from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
+from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
+from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import Inline, Sentinels
 from sealpoint.sealed.rows import (
     PLAIN,
@@ -81,23 +91,26 @@ class Binder:
     """
 
     def __init__(
-        self, cipher: RingCipher, visible: Visible = NOTHING_MORE, *, allow_plaintext: bool = False
+        self,
+        cipher: RingCipher,
+        visible: Visible = NOTHING_MORE,
+        fields: Visible = NOTHING_MORE,
+        *,
+        allow_plaintext: bool = False,
     ) -> None:
         """Prepare; values are sealed under the active key, unsealed ones only if that is allowed."""
         plain = visible.plain | frozenset(PLAIN)
         if plain & visible.indexed or KEY in plain | visible.indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
-        if visible.indexed:
+        if visible.indexed | fields.indexed:
             cipher.ring.index_key("metadata")  # raises now, not at the first row
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext)
+        serde, tokens = EncryptedSerializer(cipher), Tokens(lambda: cipher.ring)
         self._rows = Inline(
-            serde=EncryptedSerializer(cipher),
-            plain=plain,
-            indexed=visible.indexed,
-            tokens=Tokens(lambda: cipher.ring),
-            allow_unbound=True,
+            serde=serde, plain=plain, indexed=visible.indexed, tokens=tokens, allow_unbound=True
         )
+        self._items = Items(serde, *fields, tokens)
 
     def bind(self, cell: Cell) -> Replacement:
         """Return what takes the place of a row that is not bound."""
@@ -105,6 +118,8 @@ class Binder:
         if coordinates is METADATA:
             return self._bind_row(cell, beside)
         opened = self._opener.open(cell)
+        if coordinates == ITEM:
+            return self._bind_item(cell, opened)
         head, metadata = b"", None
         if coordinates is WRITE:
             head = pack_claims(_require_claims(cell.where.names, beside))
@@ -116,6 +131,12 @@ class Binder:
             require_decodable(opened.inner, opened.data)
         stored = None if metadata is None else _as_stored(metadata, beside)
         return Replacement(tag, blob, beside.get("parent") or None, stored)
+
+    def _bind_item(self, cell: Cell, opened: Opened) -> Replacement:
+        if any(map(PSEUDONYM.match, (*name_of(cell)[0], cell.where.names["key"]))):
+            raise RowError("the item has a pseudonym, and is not sealed")
+        stored = self._items.seal(name_of(cell), parse_item(opened.data))
+        return Replacement(None, None, document=format_item(stored))
 
     def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
@@ -142,11 +163,17 @@ class Binder:
         return Replacement(None, None, header["parent"], metadata, _to_json("checkpoint", row))
 
     def revise(self, cell: Cell) -> Replacement | None:
-        """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
+        """Return a bound checkpoint with more readable metadata, or an item with more readable fields.
 
-        The sealed bytes stay the same.
+        ``None`` if it has all that is wanted. The sealed bytes stay the same.
         """
-        beside, header = cell.where.beside, self._opened(cell).header
+        beside, parts = cell.where.beside, self._opened(cell)
+        header = parts.header
+        if cell.is_item:
+            found = parse_item(beside["value"])
+            value = in_json(read_item(cell, parts, self._rows.tokens))
+            more = {**self._items.readable(value), **found}
+            return None if more == found else Replacement(None, None, document=format_item(more))
         if header is None:
             raise TypeError("only checkpoints have metadata")
         before = decode_metadata(beside["metadata"])
@@ -162,6 +189,8 @@ class Binder:
         if cell.is_sentinel:
             return None
         parts = self._opened(cell)
+        if cell.is_item:
+            return self._unbind_item(cell, parts)
         if PSEUDONYM.match(names["thread_id"]):
             raise RowError(
                 "the thread has a pseudonym, by which only SealedSaver finds it",
@@ -177,6 +206,16 @@ class Binder:
             metadata = _as_stored(header["metadata"], beside)
         tag, blob = self._opener.seal(cell, *parts.opened.typed, None)
         return Replacement(tag, blob, parent, metadata)
+
+    def _unbind_item(self, cell: Cell, parts: Parts) -> Replacement:
+        if parts.name is not None:
+            raise RowError(
+                "the item has a pseudonym, by which only SealedStore finds it",
+                hint="sealpoint decrypt makes a copy with the names in place of the pseudonyms",
+            )
+        value = read_item(cell, parts, self._rows.tokens)
+        require_unframed(value)
+        return Replacement(None, None, document=format_item(value))
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
         beside = cell.where.beside
@@ -240,7 +279,9 @@ class RebindOptions(Options):
     Attributes:
         unbind: Make bound rows readable for a saver with the serializer alone, instead of the reverse.
         visible: Which metadata stays readable in bound rows.
-        thread_id: Only this thread, by its id in the database.
+        fields: Which fields of items of LangGraph's Store stay readable.
+        thread_id: Only this thread, by its id in the database, and no item.
+        items: Only items, or with false everything else.
         allow_thread_store: Unbind although a thread store remembers the rows: no saver that has it reads them
             then, before `heads adopt`.
     """
@@ -248,7 +289,19 @@ class RebindOptions(Options):
     unbind: bool = False
     allow_thread_store: bool = False
     visible: Visible = NOTHING_MORE
+    fields: Visible = NOTHING_MORE
     thread_id: str | None = None
+    items: bool | None = None
+
+    def leaves(self, *, is_item: bool) -> bool:
+        """Whether a value is left as it is, bound or not."""
+        return self.items is not None and self.items is not is_item
+
+    @property
+    def revised(self) -> frozenset[Coordinates]:
+        """The kinds of bound values whose readable keys are completed."""
+        found = [CHECKPOINT, METADATA] if self.visible != NOTHING_MORE else []
+        return frozenset([*found, ITEM] if self.fields != NOTHING_MORE else found)
 
 
 def rebind(
@@ -257,7 +310,7 @@ def rebind(
     options: RebindOptions,
     before_change: BeforeChange | None = None,
 ) -> Events:
-    """Bind every row to its place, or the reverse. No value is decoded.
+    """Bind every row to its place, or the reverse. No object is built.
 
     Rows that do not open, or are not as a saver writes them, are reported and left as they are. The caller
     holds the store (`RowStore.hold`), or is a worker of a process that does.
@@ -280,22 +333,26 @@ def rebind(
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     cipher.ring.require_active()
-    binder = Binder(cipher, options.visible, allow_plaintext=options.allow_plaintext)
+    binder = Binder(cipher, options.visible, options.fields, allow_plaintext=options.allow_plaintext)
     run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
+
+    def asked(change: Change) -> Change:
+        return lambda cell: None if options.leaves(is_item=cell.is_item) else change(cell)
+
     if options.unbind:
         require_not_remembered(store, cipher, options)
-        yield from run.events(binder.unbind, bound, before_change)
+        yield from run.events(asked(binder.unbind), bound, before_change)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
-    yield from run.events(binder.bind, selection, before_change)
-    if options.visible != NOTHING_MORE:
-        with store.narrowed():
-            yield from run.events(binder.revise, bound)  # the sealed bytes stay
+    yield from run.events(asked(binder.bind), selection, before_change)
+    if revised := options.revised:
+        with store.narrowed(revised):
+            yield from run.events(asked(binder.revise), bound)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
     """Check that no checkpoint that is to be unbound was stored with a thread store."""
-    if not options.unbind or options.allow_thread_store:
+    if not options.unbind or options.allow_thread_store or options.items:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
     for cell in cells_of(store, [column for column in store.columns if column.has_headers], selection):
@@ -365,8 +422,11 @@ class RebindJob(Job):
 
     def _action(self, share: Share) -> Action:
         options = self._options
+        if options.leaves(is_item=share.table == ITEMS.label):
+            return Action.NOT_ASKED
         if is_bound(share) is not options.unbind:
-            examined = is_bound(share) and share.table == "checkpoints" and options.visible != NOTHING_MORE
+            tables = {"checkpoints": CHECKPOINT, ITEMS.label: ITEM}
+            examined = is_bound(share) and tables.get(share.table) in options.revised
             return Action.INDEX if examined else Action.NONE
         if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
             return Action.ROTATE
@@ -374,7 +434,13 @@ class RebindJob(Job):
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         options = replace(self._options, allow_thread_store=True)
-        return rebind(self._rows, self._cipher, options, before_change)
+
+        def add(cell: Cell) -> None:
+            # A fragment of an item may be of a field that stays readable.
+            if before_change is not None and not (cell.is_plain_item and options.fields.plain):
+                before_change(cell)
+
+        return rebind(self._rows, self._cipher, options, add)
 
     def _rotate(self) -> None:
         super()._rotate()
@@ -382,6 +448,7 @@ class RebindJob(Job):
             self._rows.remove_sentinels()
 
     def _count_left(self) -> None:
-        wrong = [step for step in self.plan() if is_bound(step.share) is self._options.unbind]
+        asked = (step for step in self.plan() if step.action is not Action.NOT_ASKED)
+        wrong = [step for step in asked if is_bound(step.share) is self._options.unbind]
         self._outcome.left = sum(step.share.rows for step in wrong)
         self._outcome.remaining = wrong

@@ -66,7 +66,11 @@ class Reason(AnyReason):
     STILL_BOUND = "still-bound", "rows are left that are bound to their places", True
     OTHER_KEYS = "other-keys", "values are not under the key", True
     NOT_SEALED = "not-sealed", "values are not sealed", True
-    READABLE_TABLES = "readable-tables", "tables of LangGraph that nothing seals are in the database", True
+    READABLE_TABLES = (
+        "readable-tables",
+        "tables of LangGraph are in the database that are not read",
+        True,
+    )
     READABLE_BESIDE = "readable-beside", "more is readable beside the values", True
     TYPES_NOT_ALLOWED = "types-not-allowed", "types are not on the allowlist", True
     OLD_CONTENT_FOUND = "old-content-found", "old content is still in the file", True
@@ -93,7 +97,7 @@ class Reason(AnyReason):
     PIN_TRIMMED = "pin-trimmed", "events that were pinned have been removed by `sealpoint heads trim`"
     PIN_EMPTY = "pin-empty", "the thread store had no events when it was pinned"
     PLAINTEXT_ALLOWED = "plaintext-allowed", "values that are not sealed were accepted"
-    STORE_ALLOWED = "store-allowed", "tables of LangGraph that nothing seals were accepted"
+    STORE_ALLOWED = "store-allowed", "what LangGraph's Store and caches leave readable was accepted"
     LEGACY_ALLOWED = (
         "legacy-allowed",
         "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",

@@ -154,8 +154,13 @@ def rotate(
     if check_keys:
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
-    run = Run(store, batch, max_lock_seconds)
-    return run.events(Opener(cipher, allow_plaintext, compress).reseal, selection, before_change)
+    opener = Opener(cipher, allow_plaintext, compress)
+
+    def change(cell: Cell) -> tuple[str, bytes] | None:
+        # An item that is not sealed is left: a store that is not wrapped would return what is sealed.
+        return None if cell.is_plain_item else opener.reseal(cell)
+
+    return Run(store, batch, max_lock_seconds).events(change, selection, before_change)
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:

@@ -1,7 +1,8 @@
-"""Decryption of a Postgres database: an unsealed copy in a new schema, for LangGraph's plain saver.
+"""Decryption of a Postgres database: an unsealed copy in a new schema, for LangGraph's plain saver and Store.
 
 One transaction creates the schema and its tables, and inserts the rows of one state of the source. Nothing
-else of the source is copied: no index, right, owner, trigger or other table.
+else of the source is copied: no index, right, owner, trigger or other table. Embeddings are left out: nothing
+authenticates them. An item that is put again gets a new one.
 
 `SealedSaver` leaves three things of a checkpoint readable that the plain saver does not store so: a version
 of its own channel, empty text in place of inline values, and pseudonyms.
@@ -14,17 +15,19 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Column, Opener, Where
+from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener, Where
 from sealpoint.admin.databases.postgres.newschema import NULLABLE, NewSchema, Snapshot, StoredRow
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, failure
 from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
+from sealpoint.admin.maintenance.items import parse_item
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import MSGPACK
+from sealpoint.crypto.tag import JSON, MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
+from sealpoint.sealed.items import require_form
 from sealpoint.sealed.rows import (
     SENTINEL,
     Header,
@@ -49,6 +52,8 @@ Copied = tuple[StoredRow | None, tuple[Need, ...]]
 def cell_of(column: Column, row: StoredRow) -> Cell:
     """Return the value of a row; that of ``checkpoints`` is what is sealed in its metadata."""
     key = tuple(row[name] for name in column.key)
+    if column == ITEMS:
+        return _item_of(key, row["value"])
     if not column.in_json:
         return Cell(row[column.name], row["type"], Where(column, key))
     metadata = row[column.name]
@@ -68,6 +73,16 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     if "parent_checkpoint_id" in row:
         beside["parent_checkpoint_id"] = row["parent_checkpoint_id"]
     return Cell(value, tag, Where(column, key, None, beside))
+
+
+def _item_of(key: tuple[str, ...], text: str | None) -> Cell:
+    tag = value = None
+    fields = dict[str, Any]()
+    with suppress(SealpointError):  # it is refused when it is opened
+        fields = parse_item(text or "")
+        tag, value = require_form(fields) if KEY in fields else (JSON, text and text.encode())
+        fields.pop(KEY, None)
+    return Cell(value, tag, Where(ITEMS, key, None, {"fields": json.dumps(fields)}))
 
 
 def holds_value(cell: Cell) -> bool:
@@ -126,7 +141,7 @@ def decrypt_schema(
     allow_plaintext: bool = False,
     batch: Batch = BATCH,
 ) -> Events:
-    """Write the decrypted rows of a Postgres saver to the new schema ``out`` of the same database.
+    """Write the decrypted rows of a Postgres saver and Store to the new schema ``out`` of the same database.
 
     One state of the source is read; it is not changed. Other sessions see ``out`` when it is complete: a run
     that ends early, or finds a value that does not open, leaves no schema. Only the connecting role has
@@ -205,6 +220,8 @@ class _SchemaCopy(Copy):
         for name, value in row.items():
             if value is None and name not in NULLABLE[column.table]:
                 raise RowError(f"column {name!r} of table {column.table!r} is NULL")
+        if cell.is_item:
+            return row | self._item(cell), ()
         row = row | {"thread_id": self.require_id(row["thread_id"])}
         if column.in_json:
             return self._open_checkpoint(cell, row)
@@ -217,6 +234,12 @@ class _SchemaCopy(Copy):
         row |= {name: claim for name, claim in claims.items() if name in row}
         kind, data = parts.opened.typed
         return row | {"type": kind, column.name: data}, ()
+
+    def _item(self, cell: Cell) -> dict[str, str]:
+        item = self.item(cell, self.parts(cell))
+        if "\0" in item["prefix"] + item["key"]:
+            raise RowError("the name of the item has a NUL character, which Postgres does not store")
+        return item
 
     def _open_checkpoint(self, cell: Cell, row: StoredRow) -> Copied:
         if not holds_value(cell):

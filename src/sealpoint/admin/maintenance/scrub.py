@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.base.place import encode_value
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.suites import SUITES
 from sealpoint.crypto.tag import FLAGS, is_sealed, key_id_of
@@ -47,6 +48,8 @@ class Traces:
     def add(self, cell: Cell) -> None:
         """Possibly keep a fragment from the middle of a value."""
         value = cell.value
+        if cell.is_item and is_sealed(cell.tag) and isinstance(value, bytes):
+            value = encode_value(value).encode()  # as it stands in the file
         if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
         middle = (len(value) - FRAGMENT_BYTES) // 2

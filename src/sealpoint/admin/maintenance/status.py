@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.crypto.tag import PICKLE, READABLE, Kind, Tag, classify
 from sealpoint.errors import SealpointError, excerpt
@@ -38,6 +39,11 @@ class Share:
     tags: int
 
     @property
+    def is_plain_item(self) -> bool:
+        """Whether these are items of LangGraph's Store that are not sealed."""
+        return self.table == ITEMS.label and self.kind is Kind.PLAINTEXT
+
+    @property
     def is_skipped(self) -> bool:
         """Whether rotation skips these values: they are not authenticated, and their type cannot be checked.
 
@@ -54,12 +60,13 @@ def status(
     store: RowStore,
     entries: Sequence[RingEntry] | None = None,
     damage: list[SealpointError] | None = None,
+    more: Sequence[TagCount] = (),
 ) -> list[Share]:
     """Return how many values of each column are under which key, with the states of the keys in a ring.
 
-    ``damage``: see `RowStore.count`.
+    ``damage``: see `RowStore.count`. ``more`` are values of other tables.
     """
-    shares = _bounded([_share(members) for members in _grouped(store.count(damage))])
+    shares = _bounded([_share(members) for members in _grouped([*store.count(damage), *more])])
     if entries is None:
         return shares
     # The empty id stands for the key of legacy rows, which name no key.

@@ -13,7 +13,15 @@ from functools import partial
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Record, Selection
+from sealpoint.admin.databases.cells import (
+    EVERYTHING,
+    Cell,
+    Column,
+    Opener,
+    Record,
+    Selection,
+    require_readable,
+)
 from sealpoint.admin.databases.rows import (
     BATCH,
     Batch,
@@ -26,6 +34,7 @@ from sealpoint.admin.databases.rows import (
     pages,
 )
 from sealpoint.admin.maintenance.calls import WriteCheck
+from sealpoint.admin.maintenance.items import parse_item, read_item
 from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.base.checkpoint import CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
@@ -316,6 +325,8 @@ class Verification:
             self._examine_header(cell, parts.header, require_own_document(cell, parts.opened))
         elif cell.where.column.coordinates == CHECKPOINT:
             require_own_document(cell, parts.opened)
+        elif cell.is_item:
+            read_item(cell, parts, self._tokens)
         self._observer.add(cell, opened, parts)
         if parts.claims is not None and self._writes is not None:
             self._writes.add(cell, parts.claims)
@@ -365,16 +376,21 @@ def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) 
 
 def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
     cell.where.require_key()
+    require_readable(cell)
     row = cell.row if is_sealed(cell.tag) else None
     header = None
     try:
-        if row is None:
+        if cell.is_plain_item:
+            value = parse_item(serde.open(cell.tag, cell.value).data)
+        elif row is None:
             value = serde.loads_typed((cell.tag, cell.value))
         else:
             opened, header, *_ = cell.parts(serde.open(cell.tag, cell.value, row=row))
             value = serde.decode(*opened.typed)
     except SystemExit:  # else the exit code of the run would be that of a class
         raise DecodeError("a class in the value ends the program") from None
+    if cell.is_item and not isinstance(value, dict):
+        raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
     if header and cell.where.column.in_json and isinstance(value, dict):
         value = {**value, "channel_values": {}}  # they are in rows of their own
     if (header or cell.where.column.coordinates == CHECKPOINT) and not is_opaque(serde, value):

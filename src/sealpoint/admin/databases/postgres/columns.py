@@ -1,4 +1,4 @@
-"""The columns of LangGraph's Postgres savers with values, and the SQL that reads and replaces them."""
+"""The columns with values of LangGraph's Postgres savers and Store, and the SQL that replaces them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
+from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Selection, Where
 from sealpoint.admin.databases.rows import UNSEALED_ROW, Rewritten
 from sealpoint.base import place
 from sealpoint.base.place import Coordinates
-from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK
+from sealpoint.crypto.tag import BOUND_MARK, JSON, LEGACY_END, SEALED_MARK
 from sealpoint.postgres import CHECKPOINT, THREAD, Layout
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 
@@ -32,7 +32,7 @@ SHALLOW_BLOBS: Final = Column(
     Coordinates(place.VALUE.kind, (*THREAD, "channel")),
 )
 WRITES: Final = Column("checkpoint_writes", "blob", (*CHECKPOINT, "task_id", "idx", "channel"), place.WRITE)
-_COLUMNS: Final = (METADATA, SHALLOW_METADATA, BLOBS, SHALLOW_BLOBS, WRITES)
+_COLUMNS: Final = (METADATA, SHALLOW_METADATA, BLOBS, SHALLOW_BLOBS, WRITES, ITEMS)
 
 
 def column_of(layout: Layout) -> Column:
@@ -43,11 +43,13 @@ def column_of(layout: Layout) -> Column:
 
 _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _NAME_CHARS: Final = 10_000  # more than a key has in an index
-# In SQL, what stands next to a value: JSON as text, metadata without the sealed part.
+# In SQL, what stands next to a value: JSON as text, metadata and items without the sealed part.
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
     "metadata": f"left((metadata - '{place.KEY}')::text, {_JSON_CHARS})",
     "channel_versions": f"left((checkpoint -> 'channel_versions')::text, {_JSON_CHARS})",
+    "fields": f"left((CASE jsonb_typeof(value) WHEN 'object' THEN value - '{place.KEY}' END)::text,"
+    f" {_JSON_CHARS})",
 }
 
 
@@ -70,6 +72,11 @@ _UPDATE_CHECKPOINTS: Final = """
     AND sha256(convert_to(old.checkpoint::text, 'UTF8')) = new.old_document
     AND sha256(convert_to(old.metadata::text, 'UTF8')) = new.old_metadata
     AND old.parent_checkpoint_id IS NOT DISTINCT FROM new.old_parent"""
+_UPDATE_ITEMS: Final = """
+    UPDATE ONLY {} AS old SET value = new.document::jsonb
+    FROM unnest(%b::text[], %b::text[], %b::text[], %b::bytea[]) AS new(document, prefix, key, digest)
+    WHERE old.prefix = new.prefix AND old.key = new.key
+    AND sha256(convert_to(old.value::text, 'UTF8')) = new.digest"""
 
 
 def _digest(stored: str | bytes | None) -> bytes | None:
@@ -109,6 +116,8 @@ class Access:
         for row in rows:
             tag, stored, *others = row[end:]
             value = place.decode_value(stored) if self.is_text else stored
+            if tag == JSON and stored is not None and self.column.coordinates == place.ITEM:
+                value = stored.encode()
             beside = dict(zip(self.beside, others, strict=True))
             where = Where(self.column, row[:end], stored if self.is_text else None, beside)
             if self.column is CHECKPOINTS and tag == UNSEALED_ROW:
@@ -123,6 +132,8 @@ class Access:
         if self.column is CHECKPOINTS:  # tag and value stand in the metadata
             same = _digest(beside["document"]), _digest(beside["metadata"]), beside["parent"]
             return document, metadata, parent, *key, *same
+        if "value" in beside:  # a whole item
+            return document, *key, _digest(beside["value"])
         if self.is_text:
             return tag, place.encode_value(value), *key, cell.tag, _digest(old)
         return tag, value, *key, cell.tag, _digest(cell.value)
@@ -131,6 +142,8 @@ class Access:
         """Return the UPDATE of rows of ``new`` whose key, tag and value have not changed."""
         if self.column is CHECKPOINTS:
             return _UPDATE_CHECKPOINTS
+        if "value" in self.beside:
+            return _UPDATE_ITEMS
         key = self.column.key
         kinds = [layout.types.get(name, "text") for name in key]
         types = ["text", "text" if self.is_text else "bytea", *kinds, "text", "bytea"]
@@ -158,22 +171,45 @@ def access_to(column: Column) -> Access:
             same="old.type IS NOT DISTINCT FROM new.type"
             " AND sha256(old.blob) IS NOT DISTINCT FROM new.digest",
         )
-    found = f"metadata -> '{place.KEY}'"
-    tag = f"({found} ->> 'type')"
-    old_value = f"old.metadata -> '{place.KEY}' ->> 'value'"
+    name, found = column.name, f"{column.name} -> '{place.KEY}'"
+    old, holds = f"old.{found}", f"jsonb_exists({name}, '{place.KEY}')"
+    tag, value = _sealed_tag(f"({found} ->> 'type')"), f"({found} ->> 'value')"
+    if column.coordinates == place.ITEM:
+        is_frame = "frame = jsonb_build_object('type', frame -> 'type', 'value', frame -> 'value')"
+        sealed = _sealed_tag("(frame ->> 'type')")
+        tag = _of_item(f"CASE WHEN {is_frame} THEN {sealed} END", f"'{JSON}'")
+        value, holds = _of_item("frame ->> 'value'", "value::text"), "true"
     return Access(
         column,
-        holds=f"jsonb_exists(metadata, '{place.KEY}')",
-        tag=f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
-        f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)",
-        value=f"({found} ->> 'value')",
-        size=f"octet_length({found} ->> 'value')",
+        holds=holds,
+        tag=tag,
+        value=value,
+        size=f"octet_length({value})",
         beside=beside,
-        new=f"metadata = jsonb_set(old.metadata, '{{{{{place.KEY}}}}}', old.metadata -> '{place.KEY}'"
+        new=f"{name} = jsonb_set(old.{name}, '{{{{{place.KEY}}}}}', {old}"
         " || jsonb_build_object('type', new.new_type, 'value', new.new_value))",
-        same=f"old.metadata -> '{place.KEY}' ->> 'type' = new.type"
-        f" AND sha256(convert_to({old_value}, 'UTF8')) = new.digest",
+        same=f"{old} ->> 'type' = new.type AND sha256(convert_to({old} ->> 'value', 'UTF8')) = new.digest",
         is_text=True,
+    )
+
+
+def _sealed_tag(tag: str) -> str:
+    """Return, in SQL, a tag if it is that of a sealed value, of which LangGraph's own are none in JSON."""
+    return (
+        f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
+        f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)"
+    )
+
+
+def _of_item(framed: str, plain: str) -> str:
+    """Return, in SQL, what is wanted of an item with a ``frame``, and of any other object in JSON.
+
+    Each function over a large value decompresses all of it: the frame is taken out once.
+    """
+    return (
+        f"(SELECT CASE WHEN frame IS NOT NULL THEN {framed}"
+        f" WHEN jsonb_typeof(value) = 'object' THEN {plain} END"
+        f" FROM (SELECT value -> '{place.KEY}' AS frame OFFSET 0) AS item)"
     )
 
 
@@ -188,6 +224,8 @@ def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Ac
             size="octet_length(checkpoint::text) + octet_length(metadata::text)",
             beside=_BESIDE_CHECKPOINTS,
         )
+    if column is ITEMS:
+        return replace(found, beside={"value": "value::text"})
     beside = {"task_path": "task_path" if has_task_path else "''"} if column is WRITES else {}
     return replace(found, holds=f"{found.holds} AND {of_thread}", beside=beside)
 
@@ -247,6 +285,8 @@ class Pass:
 
 def condition(access: Access, primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
     """Return the condition after WHERE: `Selection.takes` in SQL."""
+    if selection.thread_id is not None and access.column.coordinates == place.ITEM:
+        selection, access = replace(selection, thread_id=None), replace(access, holds="false")
     tag, parts = f"coalesce({access.tag}, '')", [access.holds]
 
     def ends_with(end: str) -> str:

@@ -204,8 +204,12 @@ def is_superuser(connection: Connection[Any]) -> bool:
 
 
 @contextmanager
-def translate_errors() -> Iterator[None]:
-    """Raise our own errors for those of a server, without its text, which may contain values."""
+def translate_errors(rights: str = "") -> Iterator[None]:
+    """Raise our own errors for those of a server, without its text, which may contain values.
+
+    Args:
+        rights: What grants those that the statements need, for the hint.
+    """
     psycopg = require_psycopg()
     try:
         yield
@@ -215,10 +219,10 @@ def translate_errors() -> Iterator[None]:
                 "the server does not answer",
                 hint="check the server and the network to it, then run the same command again",
             ) from None
-        raise _translated(state_of(error), type(error).__name__) from None
+        raise _translated(state_of(error), type(error).__name__, rights) from None
 
 
-def _translated(code: str, kind: str) -> SealpointError:
+def _translated(code: str, kind: str, rights: str) -> SealpointError:
     if code == READ_ONLY:
         return AccessError(
             f"the server lets this session only read ({kind})",
@@ -237,8 +241,8 @@ def _translated(code: str, kind: str) -> SealpointError:
         return refuse_schema("the tables are not what they were when the database was opened")
     return MaintenanceError(
         f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
-        hint="grant the account SELECT and UPDATE on the tables, for `rebind` also INSERT and DELETE on"
-        " checkpoint_blobs; see the server's log",
+        hint=f"{rights or 'grant the account SELECT and UPDATE on the tables'}; for `rebind` also INSERT and"
+        " DELETE on checkpoint_blobs; see the server's log",
     )
 
 

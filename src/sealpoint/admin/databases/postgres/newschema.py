@@ -1,4 +1,4 @@
-"""A new schema with the tables of LangGraph's Postgres savers, filled and committed as one.
+"""A new schema with the tables of LangGraph's Postgres savers and Store, filled and committed as one.
 
 Until the commit no other session sees it; afterwards only its owner has rights to it, also if default
 privileges grant others some. A session that ends earlier leaves nothing.
@@ -6,13 +6,13 @@ privileges grant others some. A session that ends earlier leaves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.postgres.columns import access_to, column_of, size_of
 from sealpoint.admin.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
-from sealpoint.admin.databases.postgres.tables import NAMES, Found
+from sealpoint.admin.databases.postgres.tables import SAVER, Found
 from sealpoint.admin.databases.rows import BATCH, Batch, Need
 from sealpoint.errors import (
     AccessError,
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 # ruff: noqa: S608 -- statements are put together from constants and checked names only
 
 
-# A row: its columns by name, JSON as text.
+# A row: its columns by name, JSON as text, a time as the server sends it: Python has none that is infinite.
 StoredRow = dict[str, Any]
+_TIME: Final = "timestamp with time zone"
+_READ: Final = {"jsonb": "{}::text", _TIME: "timestamptz_send({})"}
 
 
 class Snapshot:
-    """Reads one state of the tables of a saver, from cursors that were declared in it."""
+    """Reads one state of the tables, from cursors that were declared in it."""
 
     def __init__(self, connection: Connection[Any], found: Found) -> None:
         self._connection, self._found = connection, found
@@ -50,7 +52,7 @@ class Snapshot:
     def pseudonyms(self) -> Iterator[Cell]:
         """Yield one value in JSON of each thread that seems to have a pseudonym."""
         for table, layout in self._found.layouts.items():
-            while column_of(layout).in_json and (rows := self._fetch("pseudonyms", table, 1)):
+            while _has_pseudonyms(layout) and (rows := self._fetch("pseudonyms", table, 1)):
                 yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
@@ -71,19 +73,27 @@ class Snapshot:
 def select_statements(found: Found, table: str) -> dict[str, str]:
     """Return the SELECT of each cursor. Two of them return the same rows in the order of the table."""
     layout = found.layouts[table]
-    texts = [f"{name}::text" if layout.types.get(name) == "jsonb" else name for name in found.columns[table]]
-    sizes = [f"coalesce(octet_length({text}), 0)::bigint" for text in texts if text != "idx"]
+    read = {name: _READ.get(layout.columns[name], "{}").format(name) for name in found.columns[table]}
+    sizes = [
+        f"coalesce(octet_length({text}), 0)::bigint"
+        for name, text in read.items()
+        if layout.columns[name] != "integer"
+    ]
     access = access_to(column_of(layout))
     statements = {
         "count": f"SELECT count(*) FROM ONLY {{}} WHERE {access.holds}",
         "sizes": f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
-        "rows": f"SELECT {', '.join(texts)} FROM ONLY {{}}",
+        "rows": f"SELECT {', '.join(read.values())} FROM ONLY {{}}",
     }
-    if column_of(layout).in_json:
+    if _has_pseudonyms(layout):
         first = f"SELECT DISTINCT ON (thread_id) {access.read} FROM ONLY {{}} WHERE {access.holds}"
         has_start = f"left(thread_id, {len(PSEUDONYM_START)}) = '{PSEUDONYM_START}'"
         statements["pseudonyms"] = f"{first} AND {has_start} AND {size_of(access)} <= {MAX_VALUE_BYTES}"
     return statements
+
+
+def _has_pseudonyms(layout: Layout) -> bool:
+    return column_of(layout).in_json and "thread_id" in layout.primary
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[int]:
@@ -105,13 +115,28 @@ NULLABLE: Final = {  # columns that may hold NULL
     "checkpoints": {"type", "parent_checkpoint_id"},
     "checkpoint_blobs": {"blob"},
     "checkpoint_writes": {"type"},
+    "store": {"created_at", "updated_at", "expires_at", "ttl_minutes"},
 }
 # In the text of a statement, in which braces are doubled.
-_DEFAULTS: Final = {"checkpoint_ns": "''", "metadata": "'{{}}'", "task_path": "''"}
+_DEFAULTS: Final = {
+    "checkpoint_ns": "''",
+    "metadata": "'{{}}'",
+    "task_path": "''",
+    "created_at": "CURRENT_TIMESTAMP",
+    "updated_at": "CURRENT_TIMESTAMP",
+}
+_INDEXES: Final = {
+    **{table: (f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)",) for table in SAVER},
+    "store": (
+        "CREATE INDEX store_prefix_idx ON {} (prefix text_pattern_ops)",
+        "CREATE INDEX idx_store_expires_at ON {} (expires_at) WHERE expires_at IS NOT NULL",
+    ),
+}
 # These tables and indexes are the result of so many of LangGraph's migrations. The numbers are not read from
 # the source: its tables may be older, and the copy has what all of these make.
 _MIGRATIONS: Final = 10
 _SHALLOW_MIGRATIONS: Final = 8
+_STORE_MIGRATIONS: Final = 4
 
 _GRANTEES: Final = """
     SELECT DISTINCT CASE acl.grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(acl.grantee) END
@@ -138,8 +163,8 @@ class NewSchema:
 
     def __init__(self, url: str, name: str, found: Found) -> None:
         _require_possible(name)
-        for table in NAMES:
-            if table not in found.layouts:
+        for table in SAVER:
+            if table not in found.layouts and found.layouts.keys() & set(SAVER):
                 raise SchemaError(
                     f"the schema lacks table {table!r}",
                     hint="let LangGraph create it: call setup() of the saver, then run the command again",
@@ -154,11 +179,9 @@ class NewSchema:
                 for table, layout in found.layouts.items():
                     self._execute(_create_table(layout, found.columns[table]), table)
                 # So that LangGraph's `setup` does nothing again.
-                self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", "checkpoint_migrations")
-                shallow = "checkpoint_id" not in found.layouts["checkpoints"].primary
-                last = (_SHALLOW_MIGRATIONS if shallow else _MIGRATIONS) - 1
-                numbers = f"INSERT INTO {{}} SELECT generate_series(0, {last:d})"
-                self._execute(numbers, "checkpoint_migrations")
+                for table, made in _migrations(found.layouts).items():
+                    self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", table)
+                    self._execute(f"INSERT INTO {{}} SELECT generate_series(0, {made - 1:d})", table)
                 self._revoke_rights()
         except BaseException:
             self.close()
@@ -172,7 +195,8 @@ class NewSchema:
         if not rows:
             return
         columns = [*rows[0]]
-        types = [self._layouts[table].types.get(name, "text") for name in columns]
+        kinds = (self._layouts[table].types.get(name, "text") for name in columns)
+        types = ["bytea" if kind == _TIME else kind for kind in kinds]
         statement = f"COPY {{}} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
         with translate_errors(), self._connection.cursor() as cursor:
             try:
@@ -201,8 +225,9 @@ class NewSchema:
     def commit(self) -> None:
         """Create the indexes, and let the schema appear."""
         with translate_errors():
-            for table in NAMES:
-                self._execute(f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)", table)
+            for table in self._layouts:
+                for statement in _INDEXES[table]:
+                    self._execute(statement, table)
             self._connection.execute("COMMIT")
 
     def close(self) -> None:
@@ -244,6 +269,15 @@ class NewSchema:
         from psycopg.sql import SQL, Identifier
 
         return SQL(statement).format(Identifier(self.name, *table))
+
+
+def _migrations(layouts: Mapping[str, Layout]) -> dict[str, int]:
+    """Return how many migrations have made the tables, by the table that lists them."""
+    found = {}
+    if checkpoints := layouts.get("checkpoints"):
+        is_shallow = "checkpoint_id" not in checkpoints.primary
+        found["checkpoint_migrations"] = _SHALLOW_MIGRATIONS if is_shallow else _MIGRATIONS
+    return found | ({"store_migrations": _STORE_MIGRATIONS} if "store" in layouts else {})
 
 
 def _create_table(layout: Layout, columns: Sequence[str]) -> str:

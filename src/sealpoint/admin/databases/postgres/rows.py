@@ -1,4 +1,4 @@
-"""PostgresRows: the values of LangGraph's Postgres savers, in the order of their primary keys.
+"""PostgresRows: the values of LangGraph's Postgres savers and Store, in the order of their primary keys.
 
 A batch is locked while it is changed, and skips rows that other sessions have locked: any number of workers
 can share the rows, and no worker waits for a writer.
@@ -7,12 +7,13 @@ can share the rows, and no worker waits for a writer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import (
     EVERYTHING,
+    ITEMS,
     Cell,
     Column,
     InlineValue,
@@ -31,17 +32,25 @@ from sealpoint.admin.databases.postgres.columns import (
     places,
     size_of,
 )
-from sealpoint.admin.databases.postgres.connection import holding, locked, name_of, translate_errors
+from sealpoint.admin.databases.postgres.connection import (
+    WAIT_FOR_OTHER,
+    holding,
+    locked,
+    name_of,
+    translate_errors,
+)
 from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
 from sealpoint.admin.databases.postgres.tables import (
     CHANGE,
-    NAMES,
+    IS_THEIRS,
     READ,
+    SAVER,
     CheckedTables,
 )
 from sealpoint.admin.databases.rows import (
     BATCH,
     MAX_TAGS,
+    VECTORS,
     Batch,
     Change,
     Need,
@@ -49,10 +58,17 @@ from sealpoint.admin.databases.rows import (
     Rewritten,
     Table,
     TagCount,
+    Vectors,
     require_few_tags,
 )
 from sealpoint.base.place import KEY
-from sealpoint.errors import DatabaseCorruptError, RowError, SealedValueError, SealpointError
+from sealpoint.errors import (
+    DatabaseCorruptError,
+    RowError,
+    SealedValueError,
+    SealpointError,
+    TablesMissingError,
+)
 from sealpoint.sealed.rows import SENTINEL
 from sealpoint.sqlitefile.guard import oversized
 
@@ -69,7 +85,7 @@ _WAS_BOUND: Final = f"coalesce(jsonb_exists(checkpoint -> 'channel_versions', '{
 _NAME_CHARS: Final = 2_001  # one more than is examined
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _MAX_INLINE: Final = 100_000  # channels; an agent has few
-_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
+_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path", "prefix", "key")
 # In a checkpoint that is bound, "" stands for each value, and true for one that is in a row of its own.
 _INLINE: Final = f"""
     SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {{}}
@@ -79,10 +95,15 @@ _INLINE: Final = f"""
     GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_MAX_INLINE + 1}"""
 
 
+_VECTORS: Final = """
+    SELECT count(*), count(*) FILTER (WHERE item.key IS NULL) FROM ONLY {} AS found
+    LEFT JOIN ONLY {store} AS item ON item.prefix = found.prefix AND item.key = found.key"""
+
 Result = TypeVar("Result")
 
-_EVERY: Final = """
-    SELECT n.nspname, c.relname, c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+_EVERY: Final = f"""
+    SELECT n.nspname, c.relname, c.oid, {IS_THEIRS}
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
     AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
 _IDENTITY: Final = """
@@ -125,7 +146,7 @@ class PostgresRows(CheckedTables):
         self._pass = Pass()
         self._most = _MOST
         columns = (column_of(layout) for layout in self._found.layouts.values())
-        self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
+        self.columns = tuple(sorted(columns, key=lambda column: (column.in_json, column == ITEMS)))
 
     def _access(self, column: Column) -> Access:
         return access_to(column)
@@ -158,8 +179,9 @@ class PostgresRows(CheckedTables):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Which of the three tables of a saver the schema lacks."""
-        return tuple(sorted(set(NAMES) - self._found.layouts.keys()))
+        """Which of the three tables of a saver the schema lacks, if it has any."""
+        missing = set(SAVER) - self._found.layouts.keys()
+        return () if len(missing) == len(SAVER) else tuple(sorted(missing))
 
     def tables(self) -> list[Table]:
         """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""
@@ -167,7 +189,8 @@ class PostgresRows(CheckedTables):
         with translate_errors():
             found = self.connection.execute(_EVERY, (own,)).fetchall()
         return [
-            Table(name if schema == own else f"{schema}.{name}", oid in read) for schema, name, oid in found
+            Table(name if schema == own else f"{schema}.{name}", oid in read, is_theirs)
+            for schema, name, oid, is_theirs in found
         ]
 
     def residue(self) -> None:
@@ -208,7 +231,7 @@ class PostgresRows(CheckedTables):
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
                 found = self.select(column.table, statement, ())
-                require_few_tags(column, found)
+                require_few_tags(column.label, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
                     raise
@@ -315,6 +338,28 @@ class PostgresRows(CheckedTables):
             if len(found) < rows:
                 return
             after = found[-1][: key.count(",") + 1]
+
+    def cached(self) -> list[TagCount]:
+        """Return nothing: LangGraph has no cache on Postgres."""
+        return []
+
+    def vectors(self) -> Vectors | None:
+        """Return how many embeddings there are. See `RowStore.vectors`.
+
+        In a session of its own, while this one keeps the items as they are.
+        """
+        if ITEMS not in self.columns:
+            return None
+        with self.transaction(ITEMS.table, READ):
+            self.connection.execute(WAIT_FOR_OTHER)
+            try:
+                tables = CheckedTables(self._url, writable=False, names=(VECTORS,))
+            except TablesMissingError:
+                return None
+            with closing(tables):
+                if tables._found.schema_oid != self._found.schema_oid:
+                    return None
+                return Vectors(*tables.select(VECTORS, _VECTORS, ())[0])
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
         """Return those of the values that are not there. See `RowStore.lost`."""

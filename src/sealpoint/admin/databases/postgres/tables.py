@@ -1,4 +1,4 @@
-"""The tables of a saver, and transactions over them, protected from changes by the owner of the tables.
+"""The tables of a saver and a Store, and transactions over them, protected from changes by their owner.
 
 The owner of a table decides what runs when it is read or changed: triggers, rules, a view in its place,
 expressions of indexes and of statistics. So each transaction locks its table by name, checks the table of
@@ -17,14 +17,17 @@ and for an UPDATE. Any other role is advised to have no rights beyond the tables
 nothing.
 """
 
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.postgres.connection import (
     WAIT_FOR_OTHER,
     SearchPath,
@@ -32,6 +35,7 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
+from sealpoint.admin.databases.rows import VECTORS
 from sealpoint.errors import SchemaError, TablesMissingError, excerpt
 from sealpoint.postgres import (
     TABLES,
@@ -47,35 +51,55 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor
     from psycopg.sql import Composed
 
-NAMES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+SAVER: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+NAMES: Final = (*SAVER, ITEMS.table)
+# In SQL, whether a table may be LangGraph's: others too have a table ``store``, such as our thread store.
+IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribute
+    WHERE attrelid = c.oid AND attname IN ('prefix', 'key', 'value') AND NOT attisdropped) = 3)"""
 
 
-def grants(schema: str, *, rebinds: bool = False) -> str:
-    """Return the statements for a role of maintenance, as docs/postgres.md has them."""
+def grants(schema: str, tables: Collection[str] = (), *, rebinds: bool = False) -> str:
+    """Return the statements for a role of maintenance, as docs/postgres.md has them.
+
+    Args:
+        schema: The schema of the tables.
+        tables: Those that there are; those of a saver if there are none yet.
+        rebinds: Whether the role also runs `rebind`.
+    """
     quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
-    checkpoints, blobs, writes = (name if schema == "public" else f"{quoted}.{name}" for name in NAMES)
-    return f"""\
+    checkpoints, blobs, writes, store, vectors = (
+        name if schema == "public" else f"{quoted}.{name}" for name in (*NAMES, VECTORS)
+    )
+    made = f"""\
 CREATE ROLE sealpoint LOGIN;
 GRANT USAGE ON SCHEMA {quoted} TO sealpoint;
+"""
+    if not tables or not set(SAVER).isdisjoint(tables):
+        made += f"""\
 GRANT SELECT ON {checkpoints}, {blobs}, {writes} TO sealpoint;
 GRANT UPDATE ON {blobs}, {writes} TO sealpoint;
 GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses SealedSaver
 """ + (f"GRANT INSERT, DELETE ON {blobs} TO sealpoint;\n" if rebinds else "")
+    if ITEMS.table in tables:
+        made += f"GRANT SELECT, UPDATE ON {store} TO sealpoint;\n"
+    return made + (f"GRANT SELECT ON {vectors} TO sealpoint;\n" if VECTORS in tables else "")
 
 
-_ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
+_ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s) AND {IS_THEIRS}"
 _ONE: Final = f"{TABLES} n.nspname = %s AND c.relname = %s"
-_ELSEWHERE: Final = """
+_ELSEWHERE: Final = f"""
     SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+    WHERE c.relname = ANY(%s) AND {IS_THEIRS}
+    AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
     AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
 
+_SAY_WHICH: Final = "say in the URL which is meant: ?options=-csearch_path%3DNAME"
 _VERSION: Final = "SELECT xmin::text FROM pg_namespace WHERE oid = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tables of one saver."""
+    """The tables of one saver, of a Store, or of both in one schema."""
 
     schema: str
     schema_oid: int
@@ -84,31 +108,35 @@ class Found:
     columns: dict[str, tuple[str, ...]]
 
 
-def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
-    """Find the tables in the first schema of the path that has them, and check them.
+def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[str] = NAMES) -> Found:
+    """Find the tables of some names in the first schema of the path that has them, and check them.
 
     If another schema has tables of these names, the path must be of the role itself: otherwise an account
     that may create a schema could hide the real tables.
     """
     first: dict[str, Row] = {}
     with translate_errors():
-        found = [Row(*row) for row in connection.execute(_ALL, (path.schemas, list(NAMES)))]
-        for row in sorted(found, key=lambda row: (NAMES.index(row.name), path.schemas.index(row.schema))):
+        found = [Row(*row) for row in connection.execute(_ALL, (path.schemas, list(names)))]
+        for row in sorted(found, key=lambda row: (names.index(row.name), path.schemas.index(row.schema))):
             if row.name not in first:
                 require_plain(row)
                 first[row.name] = row
         if not first.keys() - {"checkpoints"}:
             refuse = refuse_schema if first else TablesMissingError
-            raise refuse("the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'")
+            raise refuse(
+                "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes',"
+                " and no table 'store' of LangGraph"
+            )
         places = {(row.schema, row.schema_oid) for row in first.values()}
         if len(places) > 1:
-            raise refuse_schema("the search path leads to tables in several schemas")
+            raise SchemaError("the search path leads to tables in several schemas", hint=_SAY_WHICH)
         (place,) = places
-        wanted = (list(NAMES), place[0])
+        own = [name for group in (SAVER, (ITEMS.table,)) if first.keys() & set(group) for name in group]
+        wanted = (own, place[0])
         if not path.is_own and (other := connection.execute(_ELSEWHERE, wanted).fetchone()) is not None:
             raise SchemaError(
                 f"the schemas {excerpt(place[0])} and {excerpt(other[0])} both have tables of these names",
-                hint="say in the URL which is meant: ?options=-csearch_path%3DNAME",
+                hint=_SAY_WHICH,
             )
     return Found(
         *place,
@@ -143,14 +171,14 @@ _KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {:d} FOR KEY SHARE"
 class CheckedTables:
     """One session's transactions over the tables of a saver."""
 
-    def __init__(self, url: str, *, writable: bool) -> None:
+    def __init__(self, url: str, *, writable: bool, names: Sequence[str] = NAMES) -> None:
         self._url = url
         self._guard: Connection[Any] | None = None
         self._is_open = self._has_state = False
         self.connection, path = connect(url, writable=writable)
         try:
             self.is_superuser = is_superuser(self.connection)
-            self._found = find_tables(self.connection, path)
+            self._found = find_tables(self.connection, path, names)
             if self.is_superuser:
                 self._guard, _ = connect(url, writable=True)  # a lock on a row is a write
                 with translate_errors():
@@ -171,7 +199,7 @@ class CheckedTables:
 
         Tables in ``more`` are locked and checked too, and until the end.
         """
-        with translate_errors():
+        with translate_errors(self._rights(mode, table, *more)):
             try:
                 if self._has_state:
                     with self.connection.transaction():  # an error does not end that of `one_state`
@@ -190,7 +218,7 @@ class CheckedTables:
 
     @contextmanager
     def _state(self) -> Iterator[None]:
-        with translate_errors():
+        with translate_errors(self._rights(READ, *self._found.oids)):
             try:
                 self._begin([*self._found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 self.connection.execute(WAIT_FOR_OTHER)
@@ -288,6 +316,12 @@ class CheckedTables:
         # Several statements in one string cannot be prepared.
         guard.execute(_named(statements, self._found, *tables), prepare=False)
 
+    def _rights(self, mode: str, *tables: str) -> str:
+        rights = "SELECT" if mode == READ else "SELECT, UPDATE"
+        granted = f"GRANT {rights} ON {{}} TO {{role}}"
+        role = self.connection.info.user
+        return _named(granted, self._found, *tables, role=role, only="").as_string(self.connection)
+
     def _end(self) -> None:
         _roll_back(self.connection)
         _roll_back(self._guard)
@@ -309,14 +343,14 @@ class CheckedTables:
             raise refuse_schema("the schema was changed while its tables were read")
 
 
-def _named(statement: str, found: Found, *tables: str) -> Composed:
+def _named(statement: str, found: Found, *tables: str, only: str = "ONLY ", role: str = "") -> Composed:
     """Return a statement with tables for ``ONLY {}``: without those that inherit from them."""
     from psycopg.sql import SQL, Identifier
 
-    named = {"blobs": "checkpoint_blobs", "checkpoints": "checkpoints"}
+    named = {"blobs": "checkpoint_blobs", "checkpoints": "checkpoints", "store": ITEMS.table}
     others = {name: Identifier(found.schema, other) for name, other in named.items()}
-    listed = SQL(", ONLY ").join(Identifier(found.schema, table) for table in tables)
-    return SQL(statement).format(listed, **others)
+    listed = SQL(f", {only}").join(Identifier(found.schema, table) for table in tables)
+    return SQL(statement).format(listed, **others, role=Identifier(role))
 
 
 def _roll_back(connection: Connection[Any] | None) -> None:

@@ -9,11 +9,11 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Column, Selection
+from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Selection
 from sealpoint.admin.databases.postgres.columns import (
     BLOBS,
     CHECKPOINTS,
@@ -28,6 +28,7 @@ from sealpoint.admin.databases.postgres.columns import (
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
+from sealpoint.base.place import Coordinates
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
@@ -82,14 +83,14 @@ class PostgresWholeRows(PostgresRows):
         sentinel: Sentinel | None = None,
     ) -> None:
         super().__init__(url, writable=writable)
-        if not set(self.columns) <= {BLOBS, WRITES, METADATA}:
+        if not set(self.columns) <= {BLOBS, WRITES, METADATA, ITEMS}:
             self.close()
             raise SchemaError(
                 "the tables of a shallow saver have no checkpoint ids, so their rows cannot be bound",
                 hint="use PostgresSaver or AsyncPostgresSaver",
             )
-        tables = self._found.layouts
-        self.columns = tuple(column for column in (BLOBS, WRITES, CHECKPOINTS) if column.table in tables)
+        whole = (BLOBS, WRITES, CHECKPOINTS, *([ITEMS] if thread_id is None else []))
+        self.columns = tuple(column for column in whole if column.table in self._found.layouts)
         self.sentinel, self._of_thread = sentinel, "true"
         if thread_id is not None:
             self._of_thread = f"thread_id = convert_from(decode('{thread_id.encode().hex()}', 'hex'), 'UTF8')"
@@ -147,9 +148,10 @@ class PostgresWholeRows(PostgresRows):
         ]
 
     @contextmanager
-    def narrowed(self) -> Iterator[None]:
-        """Leave only checkpoints within the context."""
-        before, self.columns = self.columns, (CHECKPOINTS,) if CHECKPOINTS in self.columns else ()
+    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
+        """Leave only values of some kinds within the context."""
+        before = self.columns
+        self.columns = tuple(column for column in before if column.coordinates in kinds)
         try:
             yield
         finally:
@@ -157,6 +159,8 @@ class PostgresWholeRows(PostgresRows):
 
     def remove_sentinels(self) -> int:
         """Remove the sentinels of threads and namespaces in which no checkpoint names one."""
+        if BLOBS.table not in self._found.layouts:  # a database with a Store alone
+            return 0
         with self.transaction(BLOBS.table, CHANGE, CHECKPOINTS.table):
             if not self.select(BLOBS.table, _SOME_SENTINEL.format(self._of_thread), ()):
                 return 0  # it takes the right to delete only where something is to be deleted

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.databases.rows import CACHE, Batch
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
@@ -164,6 +164,7 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
+    "store": ("prefix", "key"),
 }
 
 
@@ -235,6 +236,7 @@ class CheckedFile:
         connection: To the file.
         encoding: Of its texts.
         has_task_path: Whether ``writes`` has the column, which older databases lack.
+        store_columns: The columns of ``store``, of which older databases lack those of expiry.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
@@ -352,12 +354,15 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self._present = schema.require_tables(cursor)
+        self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+        with suppress(SchemaError):  # a table of this name may be another program's: it is not read
+            self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
-        if not self._present:
+        self.store_columns = schema.columns_of(cursor, "store")
+        if self._present.isdisjoint(NAMED):
             raise SchemaError(
-                f"{self.path} has neither of the tables 'checkpoints' and 'writes'",
-                hint="is it the right file? a saver creates them when it is first used",
+                f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",
+                hint="is it the right file? a saver, or a Store, creates them when it is first used",
             )
         self._version = version
 

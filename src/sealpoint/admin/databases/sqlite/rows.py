@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import EVERYTHING, Column, InlineValue, Record, Selection
+from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Column, InlineValue, Record, Selection
 from sealpoint.admin.databases.rows import (
     BATCH,
+    CACHE,
     MAX_TAGS,
+    VECTORS,
     Batch,
     Change,
     Need,
@@ -22,6 +25,8 @@ from sealpoint.admin.databases.rows import (
     Rewritten,
     Table,
     TagCount,
+    Vectors,
+    pages,
     require_few_tags,
 )
 from sealpoint.admin.databases.sqlite import slack
@@ -36,7 +41,9 @@ from sealpoint.admin.databases.sqlite.checked import (
     require_rising,
     tally,
 )
+from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
+from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
@@ -81,7 +88,7 @@ class SqliteRows(CheckedFile):
 
         Raises:
             DatabaseMissingError: If there is no such file, or it is not a regular one.
-            SchemaError: If it has neither of the two tables, or they are altered.
+            SchemaError: If it has none of the tables with values, or they are altered.
             DatabaseCorruptError: If it is damaged, or is not a database.
         """
         _require_file(path)
@@ -89,7 +96,7 @@ class SqliteRows(CheckedFile):
         self.name = str(self.path)
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._holds = "1"  # in SQL, which rows the store has
-        self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES
+        self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES, ITEMS
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -99,15 +106,17 @@ class SqliteRows(CheckedFile):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Which of the two tables of a saver the file lacks."""
-        return tuple(sorted({"checkpoints", "writes"} - self._present))
+        """Which of the two tables of a saver the file lacks; a file of a Store alone lacks none."""
+        found = self._present.intersection(schema.SAVER)
+        return tuple(sorted(set(schema.SAVER) - found)) if found else ()
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
         with self.reading() as cursor:
             guard.allow(self.size_bytes(cursor))
             names = schema.table_names(cursor)
-        return [Table(name, name.lower() in self._present) for name in names]
+        read = self._present & {*NAMED, CACHE}
+        return [Table(name, name.lower() in read, name.lower() != "store") for name in names]
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
@@ -130,8 +139,8 @@ class SqliteRows(CheckedFile):
         """The columns with values in the tables of the file."""
         return tuple(column for column in self._columns if column.table in self._present)
 
-    def _access(self, column: Column) -> Access:
-        return access_to(column)
+    def _access(self, column: Column) -> Access | ItemAccess:
+        return ItemAccess(column) if column.in_json else access_to(column)
 
     def hold(self) -> Any:
         """Exclude other runs, by a lock on a file next to the database that ends with this process."""
@@ -141,25 +150,44 @@ class SqliteRows(CheckedFile):
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
-            self.require_order(column.table)
-            # Lengths first: a sort by tag would move whole values.
-            statement = f"""
-                WITH found(tag, size) AS (
-                    SELECT type, length({column.name}) FROM main.{column.table} NOT INDEXED
-                    WHERE {self._holds}),
-                sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
-                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found = self.query(statement, (), tally, _SUBQUERIES)
-            require_few_tags(column, found)
-            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+            counts += (
+                self._count_items(column)
+                if column.in_json
+                else self._tally(column.table, "type", column.name)
+            )
         return counts
+
+    def _tally(self, table: str, tag: str, value: str) -> list[TagCount]:
+        self.require_order(table)
+        # Lengths first: a sort by tag would move whole values.
+        statement = f"""
+            WITH found(tag, size) AS (
+                SELECT {tag}, length({value}) FROM main.{table} NOT INDEXED WHERE {self._holds}),
+            sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
+            SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
+        found = self.query(statement, (), tally, _SUBQUERIES)
+        require_few_tags(table, found)
+        return [TagCount(table, tag, rows, int(size)) for tag, rows, size in found]
+
+    def _count_items(self, column: Column) -> list[TagCount]:
+        # Refuses rows that share pages: each query below reads fewer bytes than the file has.
+        self._tally(column.table, "NULL", column.name)
+        rows, sizes = Counter[Any](), Counter[Any]()
+        for page in pages(self, column):
+            rows.update(cell.tag for cell in page.cells)
+            for cell in page.cells:
+                sizes[cell.tag] += len(cell.value) if isinstance(cell.value, bytes) else 0
+            require_few_tags(column.label, [*rows])
+        return [TagCount(column.label, tag, rows[tag], sizes[tag]) for tag in sorted(rows, key=str)]
 
     def read(
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
         access = self._access(column)
-        where, parameters = condition(selection, self.encoding)
+        if column.in_json and selection.thread_id is not None:
+            return Page((), None)
+        where, parameters = ("", ()) if column.in_json else condition(selection, self.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
             WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
@@ -169,11 +197,14 @@ class SqliteRows(CheckedFile):
             first = after + 1
         found, more = self.page(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
-        return Page(list(access.cells(found)), found[-1][-1] if more else None)
+        cells = access.cells(found)
+        if column.in_json:
+            cells = (cell for cell in cells if selection.takes(cell.tag))
+        return Page(list(cells), found[-1][-1] if more else None)
 
     def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield what is readable in key columns. See `RowStore.key_texts`."""
-        for table in sorted(self._present):
+        for table in sorted(self._present & NAMED.keys()):
             for column in NAMED[table]:
                 if (column != "task_path" or self.has_task_path) and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
@@ -208,6 +239,21 @@ class SqliteRows(CheckedFile):
     def inline(self) -> Iterator[InlineValue]:
         """Yield nothing: in SQLite all channel values are in the checkpoint."""
         yield from ()
+
+    def cached(self) -> list[TagCount]:
+        """Return how many cached values have which tag. See `RowStore.cached`."""
+        return self._tally(CACHE, "encoding", "val") if CACHE in self._present else []
+
+    def vectors(self) -> Vectors | None:
+        """Return how many embeddings there are. See `RowStore.vectors`."""
+        if VECTORS not in self._present:
+            return None
+        # Of texts: in a forged file the columns may contain NULL, which is in no list.
+        item, items = "quote(prefix) || ' ' || quote(key)", "main.store NOT INDEXED"
+        is_left = f"{item} NOT IN (SELECT {item} FROM {items})" if "store" in self._present else "1"
+        statement = f"SELECT count(*), coalesce(sum({is_left}), 0) FROM main.{VECTORS} NOT INDEXED"
+        ((rows, left),) = self.query(statement, (), lambda cursor, _: cursor.fetchall())
+        return Vectors(rows, left)
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return all: no value has a row of its own. See `RowStore.lost`."""
@@ -310,15 +356,17 @@ class SqliteWholeRows(SqliteRows):
     ) -> None:
         """Open an existing file, see `SqliteRows`; no checkpoint needs a sentinel."""
         super().__init__(path, writable=writable)
-        self._columns = WRITES, CHECKPOINTS
+        self._columns = WRITES, CHECKPOINTS, ITEMS
         if thread_id is not None:
+            self._columns = WRITES, CHECKPOINTS
             encoded = thread_id.encode(self.encoding).hex()
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     @contextmanager
-    def narrowed(self) -> Iterator[None]:
-        """Leave only checkpoints within the context."""
-        before, self._columns = self._columns, (CHECKPOINTS,)
+    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
+        """Leave only values of some kinds within the context."""
+        before = self._columns
+        self._columns = tuple(column for column in before if column.coordinates in kinds)
         try:
             yield
         finally:
@@ -328,5 +376,7 @@ class SqliteWholeRows(SqliteRows):
         """Do nothing: in SQLite no checkpoint needs one."""
         return 0
 
-    def _access(self, column: Column) -> Access:
+    def _access(self, column: Column) -> Access | ItemAccess:
+        if column.in_json:
+            return ItemAccess(column, is_whole=True)
         return access_to(column, "task_path" if self.has_task_path else "''")

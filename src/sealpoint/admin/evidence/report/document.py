@@ -316,7 +316,7 @@ _ALWAYS: Final = (
     "Nothing here is signed. The SHA-256 of the report shows that it is unchanged only if it is kept where"
     " the operators of the agents cannot write.",
     "It describes one moment of the databases that are named under Scope, and only the tables that were read."
-    " LangGraph's Store and its caches are never sealed by a saver.",
+    " Embeddings and caches that were not read are readable.",
     "Any holder of the keys can make values that open. A value that opens was made with the key, not by a"
     " particular account.",
     "Reading is not logged: that no value was read before is not shown.",
@@ -363,7 +363,9 @@ def exceptions(report: Report) -> Iterator[dict[str, Any]]:
         )
     if report.allow_store is not None:
         yield _exception(
-            "allow-store", None, f"tables of LangGraph's Store and caches are accepted: {report.allow_store}"
+            "allow-store",
+            None,
+            f"what LangGraph's Store and caches show is accepted: {report.allow_store}",
         )
     for entry in report.entries or ():
         yield from _of_key(entry)
@@ -420,7 +422,7 @@ class Report:
     Attributes:
         result: What is known of every run.
         allow_plaintext: Whether values that are not sealed were accepted.
-        allow_store: Why tables of LangGraph's Store and caches are accepted; ``None`` if they are not.
+        allow_store: Why readable parts of LangGraph's Store and caches are accepted, if they are.
         period: The period; ``None`` for all time.
         parts: The databases.
         entries: The entries of the ring; ``None`` without one.

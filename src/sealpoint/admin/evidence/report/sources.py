@@ -22,6 +22,7 @@ from sealpoint.admin.evidence.verify import verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import HeadCheck, is_finding
+from sealpoint.admin.maintenance.inspect import owner_of
 from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import Verification
@@ -221,6 +222,7 @@ _READABLE: Final = (
     "inline",
     "other_inline",
     "readable_tables",
+    "vectors",
     "residue",
 )
 
@@ -284,7 +286,7 @@ def _open(opening: Opening, cipher: RingCipher, move: Move) -> None:
 
 def _mark(key: bytes, failed: Failure) -> str:
     """Return the HMAC of a thread: an id may be the name of a person."""
-    thread_id: Any = failed.place.get("thread_id")
+    thread_id: Any = owner_of(failed.place)
     data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
     return KeyedHash(key)(data).hex()[:32]
 
