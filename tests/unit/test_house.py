@@ -36,6 +36,7 @@ FILLED = {  # dataclasses that change while values are counted or read, by the f
     "Outcome",
     "Part",
     "Pass",
+    "Owner",
     "Recorded",
     "Report",
     "State",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -28,17 +29,16 @@ from sealpoint.admin.cli.options import (
     read_entries,
 )
 from sealpoint.admin.cli.output import Document, count, put, show_table
-from sealpoint.admin.maintenance.erase import Erased, Search, by_table
+from sealpoint.admin.maintenance.erase import Known, Search
 from sealpoint.admin.maintenance.result import Reason, answer
 from sealpoint.errors import LedgerTamperedError
-from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.erasure import History, Recorded
     from sealpoint.admin.evidence.verify import Verdict
 
-_MAX_NAMED: Final = 800  # erasures in one entry
+_MAX_NAMED: Final = 800  # documents of erasures in one entry
 
 
 def erasures(
@@ -108,20 +108,6 @@ def read_history(folder: Path, verdict: Verdict | None = None) -> History:
     return history
 
 
-def _known(found: Sequence[Recorded]) -> tuple[dict[str, Erased], bool]:
-    """Return what is known of what was erased, by the HMACs of its names, and whether all has one."""
-    erased, is_all = dict[str, Erased](), all(one.erasure.names for one in found)
-    for one in found:
-        at, by = one.begun["at"], one.document
-        each = [(part.id, part.pseudonym, Erased.thread(at, part.last, by)) for part in one.erasure.threads]
-        spaces = one.erasure.namespaces
-        each += [(part.prefix, part.pseudonym, Erased(at, part.until, (by,))) for part in spaces]
-        for name, pseudonym, known in each:
-            is_all = is_all and name is not None
-            erased |= {key: known.joined(erased.get(key)) for key in (name, pseudonym) if key}
-    return erased, is_all
-
-
 def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
@@ -129,8 +115,13 @@ def _search(
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    file, (erased, is_all) = RingFile(run.ring_file), _known(found)
-    hmac, named = hmac_of(file), one_database(run, database, None)
+    erased, is_all = defaultdict[str, list[Known]](list), True
+    for one in found:
+        is_all = is_all and bool(one.erasure.owners) and all(each.names for each in one.erasure.owners)
+        for each in one.erasure.owners:
+            for name in each.names:
+                erased[name].append(Known(one.document, one.begun["at"], each.last))
+    hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
     run.result.add(Reason.NOT_COMPARED, when=not is_all or (bool(erased) and hmac("") is None))
     remembered = find_threads(threads, run.keys)
     with ExitStack() as stack:
@@ -141,22 +132,16 @@ def _search(
         run.begin([])
         if apply:
             stack.enter_context(store.hold())
-        search = Search(store, KeyRing.of_file(file), heads, erased, hmac)
+        search = Search(store, heads, erased, hmac)
         search.run(stop, apply=apply)
-    back = {document for known in search.found for document in known.documents}
-    for one in found:
-        if one.document in back:
-            one.state = State.CAME_BACK
-    every = [one.document for one in found if one.document in (back or {one.document})]
-    run.result.stated = {"erasure": every[-_MAX_NAMED:]}
-    counts = {
-        "found": sum(search.found.values()),
-        "erased": sum(search.counts.values()),
-        "newer": search.again,
-    }
-    run.finds({Reason.CAME_BACK: counts["found"] > counts["erased"], Reason.ENDED_EARLY: stop.is_set()})
+    back = [one for one in found if one.document in search.documents]
+    for one in back:
+        one.state = State.CAME_BACK
+    run.result.stated = {"erasure": [one.document for one in back or found][-_MAX_NAMED:]}
+    counts = {"found": search.found, "erased": search.deleted, "newer": search.newer}
+    run.finds({Reason.CAME_BACK: search.found > search.deleted, Reason.ENDED_EARLY: stop.is_set()})
     run.result.counts |= counts
-    return {"database": seen, "applied": apply, **counts, "rows": by_table(search.counts)}
+    return {"database": seen, "applied": apply, **counts}
 
 
 def show_erasures(document: Document) -> None:
@@ -168,14 +153,12 @@ def show_erasures(document: Document) -> None:
     if search := document.get("search"):
         put(f"rows that are back, or may be: {search['found']}, of which were erased: {search['erased']}")
         count(search["newer"], "rows of ids that are in use again, which stay: {}")
-    columns = ("entry", "at", "ids", "reason", "keys to destroy", "due", "state")
-    show_table(columns, [_row(one) for one in found])
+    rows = list[tuple[object, ...]]()
+    for one in found:
+        late, ids = ", overdue" if one["is_overdue"] else "", one["threads"] + one["namespaces"]
+        keys, state = ", ".join(one["keys"]) or None, one["state"] + late
+        rows.append((one["seq"], one["at"], ids, one["reason"], keys, one["due"], state))
+    show_table(("entry", "at", "ids", "reason", "keys to destroy", "due", "state"), rows)
     for one in found:
         for sentence in one["why"]:
             put(f"entry {one['seq']}: {sentence}")
-
-
-def _row(one: Document) -> list[object]:
-    keys, late = ", ".join(one["keys"]) or None, ", overdue" if one["is_overdue"] else ""
-    ids = one["threads"] + one["namespaces"]
-    return [one["seq"], one["at"], ids, one["reason"], keys, one["due"], one["state"] + late]

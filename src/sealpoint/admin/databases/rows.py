@@ -154,7 +154,7 @@ class OwnedRow(NamedTuple):
         tag: Of its value; ``None`` if it has none.
         beside: Of an item when it was last changed, as text in UTC. Of a checkpoint on Postgres, in JSON,
             the versions of its channels, which have rows of their own.
-        locator: Lets the store find the row without a search.
+        locator: The row id in SQLite.
     """
 
     key: tuple[Any, ...]
@@ -288,10 +288,7 @@ class RowStore(Protocol):
         """
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
-        """Delete rows in one transaction, if key and tag are those that were read; return how many.
-
-        Rows that other sessions have locked are left.
-        """
+        """Delete rows in one transaction, except those that other sessions have locked; return how many."""
 
     def cached(self) -> list[TagCount]:
         """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""

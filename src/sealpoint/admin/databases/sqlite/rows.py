@@ -276,18 +276,17 @@ class SqliteRows(CheckedFile):
             require_rising(first, [row[-1] for row in found])
             for *name, when, stored, row_id in found:
                 shown = unframe(stored)[0] if table == ITEMS.table else stored
-                yield OwnedRow(tuple(name), shown, when, (row_id, stored))
+                yield OwnedRow(tuple(name), shown, when, row_id)
             if more:
                 self.require_order(table)
                 first = found[-1][-1] + 1
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
         """Delete rows. See `RowStore.delete`."""
-        key, tag, _ = _OWNED[table]
         # Includes the key: SQLite may reuse the row id of a deleted row.
-        same = "".join(f" AND {name} IS ?" for name in key)
-        statement = f"DELETE FROM main.{table} NOT INDEXED WHERE rowid = ? AND {tag} IS ?{same}"
-        deleted = self.change(statement, [(*row.locator, *row.key) for row in rows])
+        same = "".join(f" AND {name} IS ?" for name in _OWNED[table][0])
+        statement = f"DELETE FROM main.{table} NOT INDEXED WHERE rowid = ?{same}"
+        deleted = self.change(statement, [(row.locator, *row.key) for row in rows])
         self.settle()
         return deleted
 
