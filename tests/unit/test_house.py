@@ -91,6 +91,12 @@ def test_dataclasses_do_not_change_and_are_compared_by_their_fields() -> None:
     assert {name for name in frozen if classes[name].__eq__ is object.__eq__} == THEMSELVES
 
 
+def test_defaults_of_dataclasses_can_be_hashed() -> None:
+    """A class with another default, such as a mapping proxy, cannot be imported on Python 3.11."""
+    classes = dataclasses_of_the_package().values()
+    assert len({field.default for cls in classes for field in dataclasses.fields(cls)}) > 1
+
+
 def test_guide_has_every_layer() -> None:
     """Its list of layers is the one that import-linter checks, from the top down."""
     settings = tomllib.loads((GUIDE.parent / "pyproject.toml").read_text(encoding="utf-8"))
