@@ -39,6 +39,7 @@ FILLED = {  # dataclasses that change while values are counted or read, by the f
     "Report",
     "State",
     "_Found",
+    "_Names",
     "_Tally",
 }
 THEMSELVES = {"InlineSource", "Key"}  # equal to themselves alone: == would compare material in varying time

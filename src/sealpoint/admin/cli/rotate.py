@@ -124,9 +124,7 @@ class Change:
     advice: Mapping[Action, str]  # for what is left
     late: str  # for what is left because it was written meanwhile
     left: Reason
-    first: Mapping[bool, str] = field(
-        default_factory=dict
-    )  # what is to be done before; of items, and of others
+    first: Mapping[bool, str] = field(default_factory=dict)  # to be done before; of items, and of others
 
     @contextmanager
     def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
