@@ -320,6 +320,20 @@ def test_a_sealed_store_passes_an_audit(run: Run, path: Path, keys: Path) -> Non
     assert [each["column"] for each in found["addresses"]] == ["key"]
 
 
+def test_audit_lists_the_readable_fields_of_sealed_items(run: Run, path: Path, keys: Path) -> None:
+    run("rebind", path, "--apply", *PLAIN, "--plain-field", "dose", "--index-field", "user")
+    found = run("audit", path, "--json").document
+    fields = [(each["key"], each["rows"], each["known"]) for each in found["metadata"]["fields"]]
+    assert (found["is_silent"], fields) == (
+        False,
+        [("store.value.dose", ITEMS, None), ("store.value.sp...", ITEMS, "token")],
+    )
+    for allowed, is_found in ((None, True), ("dose", True), ("store.value.dose", False)):
+        more = ["--allow-metadata", allowed] if allowed else []
+        reasons = run("audit", path, "--strict", *more, "--json").document["reasons"]
+        assert ("readable-beside" in reasons) is is_found, allowed
+
+
 @pytest.mark.usefixtures("keys")
 def test_a_store_of_another_program_is_named_and_not_read(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "shop.db"

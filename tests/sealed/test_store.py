@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -316,6 +316,7 @@ def test_nothing_is_written_if_an_item_is_refused(sqlite: Any) -> None:
         [GetOp(NS, "other")],
         [PutOp(NS, "bad", {"x": object()})],
         [PutOp(NS, "bad", {"__sealpoint__": 1})],
+        [PutOp(NS, "bad", cast("Any", ["no dict"]))],
     ):
         with pytest.raises(SealpointError):
             sealed.batch([PutOp(NS, "new", VALUE), *bad])

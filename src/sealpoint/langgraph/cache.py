@@ -67,7 +67,7 @@ class SealedCache(BaseCache[ValueT]):
             ConfigError: If ``cache`` is not a cache, or is wrapped already.
             SealingError: If the cipher cannot bind rows.
         """
-        require_instance(cache, "cache", ("aget",), "SealedCache(InMemoryCache(), ...)")
+        require_instance(cache, "cache", ("aclear",), "SealedCache(InMemoryCache(), ...)")
         if isinstance(cache, SealedCache) or isinstance(cache.serde, Carrier):
             raise ConfigError(
                 f"this {type(cache).__name__} is wrapped already",

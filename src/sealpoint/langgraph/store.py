@@ -233,7 +233,8 @@ class SealedStore(BaseStore):
 
         Raises:
             InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
-            ConfigError: If a value has the field ``__sealpoint__``, or a filter an unknown operator.
+            ConfigError: If a value is no dict or has the field ``__sealpoint__``, or a filter has an unknown
+                operator.
             SchemaError: If the store's tables have what LangGraph does not give them.
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.

@@ -8,9 +8,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
@@ -125,7 +124,7 @@ class Change:
     advice: Mapping[Action, str]  # for what is left
     late: str  # for what is left because it was written meanwhile
     left: Reason
-    first: Mapping[bool, str] = MappingProxyType({})  # what is to be done before; of items, and of others
+    first: Mapping[bool, str] = field(default_factory=dict)  # to be done before; of items, and of others
 
     @contextmanager
     def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
