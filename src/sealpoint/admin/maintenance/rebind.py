@@ -24,7 +24,6 @@ from sealpoint.admin.databases.cells import (
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
-    Change,
     Events,
     Replacement,
     RowStore,
@@ -294,9 +293,9 @@ class RebindOptions(Options):
     thread_id: str | None = None
     items: bool | None = None
 
-    def leaves(self, *, is_item: bool) -> bool:
-        """Whether a value is left as it is, bound or not."""
-        return self.items is not None and self.items is not is_item
+    def takes(self, label: str) -> bool:
+        """Whether values of the column with a label are changed."""
+        return self.items in (None, label == ITEMS.label)
 
     @property
     def revised(self) -> frozenset[Coordinates]:
@@ -336,19 +335,15 @@ def rebind(
     cipher.ring.require_active()
     binder = Binder(cipher, options.visible, options.fields, allow_plaintext=options.allow_plaintext)
     run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
-
-    def asked(change: Change) -> Change:
-        return lambda cell: None if options.leaves(is_item=cell.is_item) else change(cell)
-
+    columns = [column for column in store.columns if options.takes(column.label)]
     if options.unbind:
         require_not_remembered(store, cipher, options)
-        yield from run.events(asked(binder.unbind), bound, before_change)
+        yield from run.events(binder.unbind, bound, before_change, columns)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
-    yield from run.events(asked(binder.bind), selection, before_change)
-    if revised := options.revised:
-        with store.narrowed(revised):
-            yield from run.events(asked(binder.revise), bound)  # the sealed bytes stay
+    yield from run.events(binder.bind, selection, before_change, columns)
+    if revised := [column for column in columns if column.coordinates in options.revised]:
+        yield from run.events(binder.revise, bound, columns=revised)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
@@ -423,7 +418,7 @@ class RebindJob(Job):
 
     def _action(self, share: Share) -> Action:
         options = self._options
-        if options.leaves(is_item=share.table == ITEMS.label):
+        if not options.takes(share.table):
             return Action.NOT_ASKED
         if is_bound(share) is not options.unbind:
             tables = {"checkpoints": CHECKPOINT, ITEMS.label: ITEM}

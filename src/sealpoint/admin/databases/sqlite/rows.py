@@ -5,8 +5,8 @@ from __future__ import annotations
 import stat
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,6 @@ from sealpoint.admin.databases.sqlite.checked import (
 )
 from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
-from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
@@ -361,16 +360,6 @@ class SqliteWholeRows(SqliteRows):
             self._columns = WRITES, CHECKPOINTS
             encoded = thread_id.encode(self.encoding).hex()
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
-
-    @contextmanager
-    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
-        """Leave only values of some kinds within the context."""
-        before = self._columns
-        self._columns = tuple(column for column in before if column.coordinates in kinds)
-        try:
-            yield
-        finally:
-            self._columns = before
 
     def remove_sentinels(self) -> int:
         """Do nothing: in SQLite no checkpoint needs one."""
