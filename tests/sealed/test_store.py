@@ -179,21 +179,25 @@ def test_a_forged_text_of_json_leads_a_search_to_no_other_item(sqlite: Any) -> N
     assert [each.key for each in sealed.search(NS, filter={"lang": "de"})] == []  # hidden: a known limit
 
 
-def test_a_search_holds_one_page_in_memory(place: Any) -> None:
-    """More items than a page, of which none is wanted: what is alive at once is bounded."""
-    most = 0
+@pytest.mark.parametrize(
+    ("size", "count", "bound"), [(100, 3000, 3000), (4096, 2000, 1024), (2**17, 200, 64)]
+)
+def test_a_search_holds_one_page_in_memory(size: int, count: int, bound: int) -> None:
+    """Of many items none is wanted: pages are larger the smaller the items are."""
+    pages: list[int] = []
 
-    class Counted(InMemoryStore):
+    class Noting(InMemoryStore):
         def batch(self, ops: Any) -> Any:
-            nonlocal most
             results = super().batch(ops)
-            most = max([most, *(len(each) for each in results if isinstance(each, list))])
+            pages.extend(len(each) for each in results if isinstance(each, list))
             return results
 
-    store = SealedStore(Counted(), serde=SEALED)
-    store.batch([PutOp(NS, f"k{n}", {"n": n}) for n in range(5000)])
+    store = SealedStore(Noting(), serde=SEALED)
+    store.batch([PutOp(NS, f"k{n}", {"n": n, "text": "x" * size}) for n in range(count)])
     assert store.search(NS, filter={"n": -1}) == []
-    assert most == 1024
+    assert sum(pages) >= count
+    assert 64 in pages
+    assert max(pages) <= bound
 
 
 def test_items_of_other_namespaces_are_not_returned() -> None:

@@ -57,7 +57,9 @@ VectorPolicy = Literal["refuse", "open"]
 TEXTS: Final = "__texts__"
 
 _FIRST_PAGE: Final = 64
-_LAST_PAGE: Final = 1024
+
+# Pages grow until they have so many characters: a store sorts all items for each page
+_PAGE_CHARS: Final = 2**21
 
 # Stores that return items of one time in the same order on each page; Postgres does not
 _ORDERED: Final = ("langgraph.store.memory", "langgraph.store.sqlite")
@@ -366,7 +368,8 @@ class SealedStore(BaseStore):
             if is_ranked:
                 size, before = 4 * size, count
             else:
-                offset, size = offset + len(page), min(2 * size, _LAST_PAGE) if page else 2 * size
+                is_small = not page or sum(map(_stored_chars, page)) < _PAGE_CHARS
+                offset, size = offset + len(page), 2 * size if is_small else max(size // 2, 1)
         results = [*met.values()][op.offset : end]
         if results and op.refresh_ttl and (self.supports_ttl or self.ttl_config):
             names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
