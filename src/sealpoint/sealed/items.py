@@ -124,7 +124,11 @@ class Items:
                 raise PlaintextError("the item is not sealed", hint=_SEAL)
             self.serde.open(JSON, b"")  # refuses plaintext if the serializer does, and counts it
             return stored, dict(found)
-        tag, blob = require_frame(found)
+        tag, blob = require_form(found)
+        if not is_bound(tag):
+            raise UnboundValueError(
+                f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup"
+            )
         opened = self.serde.open(tag, blob, row=row_of(*stored))
         name, data = split_item(opened.data)
         if (name is None) is self.has_pseudonyms or (name and self.stored_name(name) != stored):
@@ -149,7 +153,9 @@ class Items:
                 if name is not None and name not in found:
                     raise RowError("a readable field of the item is missing", hint=_FIELDS)
         # Usually all tokens are among these: to compare others, one is made of each field.
-        others = {name: each for name, each in found.items() if name not in tokens or _is_not_one(each)}
+        others = {
+            name: mark for name, mark in found.items() if name not in tokens or (type(mark), mark) != (int, 1)
+        }
         require_same_fields(others, value, self.tokens)
 
 
@@ -194,18 +200,6 @@ def require_unframed(value: Mapping[str, Any]) -> None:
     """Check that a value has no field that would be taken for a frame."""
     if KEY in value:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
-
-
-def _is_not_one(mark: Any) -> bool:
-    return type(mark) is not int or mark != 1
-
-
-def require_frame(found: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the tag and the sealed bytes of an item's frame, which are bound to its row by the tag."""
-    tag, blob = require_form(found)
-    if not is_bound(tag):
-        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
-    return tag, blob
 
 
 def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:

@@ -113,12 +113,7 @@ def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
     """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
 
-    Args:
-        cursor: On the database.
-        names: The tables to check, of `SAVER` and `STORE`, or `cache`. Others are not looked at.
-
-    Returns:
-        Those that exist.
+    Tables without one of the names are not looked at. Return the names of those that exist.
     """
     objects = _objects(cursor)
     for table in names:

@@ -139,12 +139,6 @@ class Audit:
         return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
 
     @property
-    def open_stored_rows(self) -> int:
-        """How many of these are items of LangGraph's Store, or cached values."""
-        found = (share for share in self.shares if share.table in _STORED)
-        return sum(share.rows for share in found if share.kind is not Kind.SEALED)
-
-    @property
     def is_sealed(self) -> bool:
         """Whether all values that a serializer can seal are sealed."""
         return self.open_rows == 0
@@ -187,7 +181,8 @@ def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> l
     With ``allow_store``, what LangGraph's stores and caches leave readable refutes nothing, and leaves the
     answer open.
     """
-    accepted = found.open_stored_rows if allow_store else 0
+    stored = (share for share in found.shares if allow_store and share.table in _STORED)
+    accepted = sum(share.rows for share in stored if share.kind is not Kind.SEALED)
     return applying(
         {
             Reason.NOT_SEALED: found.open_rows > accepted,
