@@ -168,9 +168,7 @@ def _copied(field: str, value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _copied(field, each) for name, each in value.items()}
     raise UnsupportedTypeError(
-        f"plain field {excerpt(field)} holds {type(value).__name__}, which JSON has no form for"
-        if not isinstance(value, float | dict)
-        else f"plain field {excerpt(field)} holds a number or a key that JSON has no form for",
+        f"plain field {excerpt(field)} holds {type(value).__name__} that JSON has no form for",
         hint="plain fields hold text, finite numbers, true, false, null, lists and dicts of these:"
         " store such a form, or take the field out of plain_fields",
     )

@@ -39,7 +39,7 @@ from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
-from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
+from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
@@ -297,11 +297,10 @@ class RebindOptions(Options):
         """Whether values of the column with a label are changed."""
         return self.items in (None, label == ITEMS.label)
 
-    @property
-    def revised(self) -> frozenset[Coordinates]:
-        """The kinds of bound values whose readable keys are completed."""
-        found = [CHECKPOINT, METADATA] if self.visible != NOTHING_MORE else []
-        return frozenset([*found, ITEM] if self.fields != NOTHING_MORE else found)
+    def revises(self, label: str) -> bool:
+        """Whether the readable keys of bound values of that column are completed."""
+        visible = {"checkpoints": self.visible, ITEMS.label: self.fields}
+        return visible.get(label, NOTHING_MORE) != NOTHING_MORE
 
 
 def rebind(
@@ -342,7 +341,7 @@ def rebind(
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
     yield from run.events(binder.bind, selection, before_change, columns)
-    if revised := [column for column in columns if column.coordinates in options.revised]:
+    if revised := [column for column in columns if options.revises(column.label)]:
         yield from run.events(binder.revise, bound, columns=revised)  # the sealed bytes stay
 
 
@@ -421,8 +420,7 @@ class RebindJob(Job):
         if not options.takes(share.table):
             return Action.NOT_ASKED
         if is_bound(share) is not options.unbind:
-            tables = {"checkpoints": CHECKPOINT, ITEMS.label: ITEM}
-            examined = is_bound(share) and tables.get(share.table) in options.revised
+            examined = is_bound(share) and options.revises(share.table)
             return Action.INDEX if examined else Action.NONE
         if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
             return Action.ROTATE
