@@ -28,8 +28,6 @@ MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
 # Tables of LangGraph's stores and caches. Where they are not read, values in them may be readable.
 READABLE_TABLES: Final = frozenset({"cache", "store", VECTORS})
-# Of the columns with values, those that `audit_reasons` may accept.
-_STORED: Final = frozenset({CACHE, ITEMS.label})
 
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
 # Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
@@ -181,7 +179,7 @@ def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> l
     With ``allow_store``, what LangGraph's stores and caches leave readable refutes nothing, and leaves the
     answer open.
     """
-    stored = (share for share in found.shares if allow_store and share.table in _STORED)
+    stored = (share for share in found.shares if allow_store and share.table in (CACHE, ITEMS.label))
     accepted = sum(share.rows for share in stored if share.kind is not Kind.SEALED)
     return applying(
         {
