@@ -338,7 +338,7 @@ class SealedStore(BaseStore):
         )
 
     def _stored_search(self, op: SearchOp, conditions: Conditions) -> SearchOp:
-        prefix = tuple(map(self._items.stored_label, _labels(op.namespace_prefix)))
+        prefix = self._stored_labels(op.namespace_prefix)
         return op._replace(namespace_prefix=prefix, filter=conditions.stored or None)
 
     def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
@@ -377,17 +377,12 @@ class SealedStore(BaseStore):
         return results
 
     def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
-        """Return the listing for the wrapped store: labels are mapped one by one."""
-        mapped = [
-            condition._replace(
-                path=tuple(
-                    label if label == "*" else self._items.stored_label(label)
-                    for label in _labels(condition.path)
-                )
-            )
-            for condition in op.match_conditions or ()
-        ]
-        return op._replace(match_conditions=tuple(mapped) or None)
+        conditions = op.match_conditions or ()
+        mapped = tuple(each._replace(path=self._stored_labels(each.path, kept="*")) for each in conditions)
+        return op._replace(match_conditions=mapped or None)
+
+    def _stored_labels(self, labels: Any, kept: str = "") -> tuple[str, ...]:
+        return tuple(label if label == kept else self._items.stored_label(label) for label in _labels(labels))
 
     def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
         """Return namespaces: where pseudonyms stand for them, the item that comes first in each names it."""
