@@ -19,6 +19,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import AsyncSqliteStore, SqliteStore
 
+from sealpoint.base.metadata import MAX_DEPTH
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     ConfigError,
@@ -29,6 +30,7 @@ from sealpoint.errors import (
     SealingError,
     SealpointError,
     UnknownKeyError,
+    UnsupportedTypeError,
 )
 from sealpoint.langgraph import EncryptedSerializer, SealedStore
 from sealpoint.sealed.steps import LARGE_BYTES
@@ -112,6 +114,27 @@ def test_plain_fields_come_back_as_they_were(bare: Sync, value: Any) -> None:
     found = store.get(NS, "k").value["x"]
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("field", ["plain", "indexed"])
+def test_a_readable_field_with_a_lone_surrogate_is_refused_before_it_is_stored(
+    bare: Sync, field: str
+) -> None:
+    """It is sealed as another character, and what is readable of it would differ: the item would not open."""
+    store = bare.sealed(plain_fields=["plain"], indexed_fields=["indexed"])
+    store.put(NS, "k", {field: "before"})
+    with pytest.raises(ConfigError, match=f"field '{field}' holds a lone surrogate"):
+        store.put(NS, "k", {field: "a\ud800"})
+    assert store.get(NS, "k").value == {field: "before"}
+
+
+def test_a_plain_field_is_not_deeper_than_the_commands_read(bare: Sync) -> None:
+    store = bare.sealed(plain_fields=["x"])
+    deepest = json.loads("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))
+    store.put(NS, "k", {"x": deepest, "sealed": [deepest]})
+    with pytest.raises(UnsupportedTypeError, match="nested"):
+        store.put(NS, "k", {"x": [deepest]})
+    assert store.get(NS, "k").value == {"x": deepest, "sealed": [deepest]}
 
 
 def test_a_value_is_not_shared_with_the_caller(bare: Sync) -> None:

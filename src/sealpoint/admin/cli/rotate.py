@@ -542,8 +542,10 @@ def rebind(
     late = "end the writers that bind, and run again" if unbind else _LATE
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
-    if items and thread is not None:
-        raise typer.BadParameter("items belong to no thread", param_hint="--items")
+    if items and (thread is not None or plain_metadata or index):
+        raise typer.BadParameter("items belong to no thread and have no metadata", param_hint="--items")
+    if (plain_field or index_field) and (thread is not None or items is False):
+        raise typer.BadParameter("fields are those of items, which are left out", param_hint="--plain-field")
     require_storable(named, thread)
     options = RebindOptions(
         allow_plaintext=allow_plaintext,

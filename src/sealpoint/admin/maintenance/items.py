@@ -12,9 +12,11 @@ from sealpoint.sealed.items import pseudonym_of, require_same_fields
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, Limits
 from sealpoint.tokens import Tokens
 
+# A `SealedStore` reads what a ring has sealed as deep as it was written.
+_WRITTEN: Final = Limits(depth=MAX_PACKED_LEVELS)
 _PUT: Final = "read it with SealedStore, and put it again with values that JSON has"
 
 
@@ -67,7 +69,7 @@ def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
 
     The cell is of a `Column.widened`, or of a store of whole rows.
     """
-    value: dict[str, Any] = read_value(cell, parts)
+    value: dict[str, Any] = read_value(cell, parts, _WRITTEN)
     beside = cell.where.beside
     if parts.is_bound:
         found = parse_item(beside.get("fields", beside.get("value")))
