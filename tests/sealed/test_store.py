@@ -235,6 +235,35 @@ def test_items_of_other_namespaces_are_not_returned() -> None:
     assert [each.namespace for each in store.search(("b",), filter={"text": "likes tea"})] == [("b", "x")]
 
 
+def test_a_forged_namespace_is_not_listed_under_the_name_of_another() -> None:
+    """With pseudonyms an item names it: older stores take a ``%`` in it for any text, and find another's."""
+
+    class Wrong(InMemoryStore):
+        def batch(self, ops: Any) -> Any:
+            return super().batch(
+                [
+                    op._replace(namespace_prefix=()) if getattr(op, "namespace_prefix", ()) == ("%",) else op
+                    for op in ops
+                ]
+            )
+
+    bare = Wrong()
+    store = SealedStore(bare, serde=SEALED, pseudonyms=True)
+    store.put(("a", "x"), "k", VALUE)
+    assert store.list_namespaces() == [("a", "x")]
+    bare.put(("%",), "k", {})
+    with pytest.raises(RowError, match="the item of another"):
+        store.list_namespaces()
+
+
+@pytest.mark.parametrize("value", [[("a", 1)], "text", 1])
+def test_a_value_that_is_no_dict_is_refused(value: Any) -> None:
+    for options in ({}, {"unbound": "allow", "allow_write_plain": True}):
+        store = SealedStore(InMemoryStore(), serde=serde(plaintext="allow"), **options)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="not a dict"):
+            store.put(NS, "k", value)
+
+
 def test_one_call_of_the_wrapped_store_reads_and_one_writes() -> None:
     calls: list[list[str]] = []
 

@@ -204,7 +204,9 @@ def row_of(namespace: Sequence[str], key: str) -> Any:
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:
-    """Check that a value has no field that would be taken for a frame."""
+    """Check that a value has fields, and none that would be taken for a frame."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"the value of an item is {type(value).__name__}, not a dict")
     if KEY in value:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
 
