@@ -40,7 +40,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from sealpoint.base.place import KEY, require_unicode
 from sealpoint.base.saver import arun, run
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
@@ -390,8 +390,11 @@ class SealedStore(BaseStore):
             return [*found]
         firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))
         opened = yield from self._open([item for items in firsts for item in items])
-        depths = [len(each) for each, items in zip(found, firsts, strict=True) if items]
-        return [item.namespace[:depth] for item, depth in zip(opened, depths, strict=True)]
+        named = [(each, items[0].namespace) for each, items in zip(found, firsts, strict=True) if items]
+        for each, stored in named:
+            if tuple(stored[: len(each)]) != tuple(each):  # Postgres takes a forged '%' for any text
+                raise RowError("a namespace has the item of another one")
+        return [item.namespace[: len(each)] for item, (each, _) in zip(opened, named, strict=True)]
 
 
 def _labels(namespace: Any) -> tuple[str, ...]:

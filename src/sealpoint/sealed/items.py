@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-from sealpoint.base.place import ITEM, KEY, make_frame, read_frame
+from sealpoint.base.metadata import MAX_DEPTH
+from sealpoint.base.place import ITEM, KEY, make_frame, read_frame, require_unicode
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import JSON
 from sealpoint.errors import (
@@ -43,6 +44,10 @@ _SEAL: Final = (
 _FIELDS: Final = (
     "the item was changed, or sealed before the field was readable: `sealpoint rebind DB --apply` with"
     " --plain-field or --index-field adds it; unbound='allow' reads it meanwhile"
+)
+_FIELD: Final = (
+    "plain fields hold text, finite numbers, true, false, null, lists and dicts of these: store such a form,"
+    " or take the field out of plain_fields"
 )
 
 
@@ -101,10 +106,11 @@ class Items:
 
         Raises:
             UnsupportedTypeError: If JSON has no form for a field, or one that reads as another value.
+            ConfigError: If the text of a field has a lone surrogate, which is sealed as another character.
         """
         found = {field: _copied(field, value[field]) for field in self.plain if field in value}
         for field in self.indexed:
-            if field in value and (token := self.tokens.token(field, value[field])):
+            if field in value and (token := self.tokens.token(field, _in_unicode(field, value[field]))):
                 found[token] = 1
         return found
 
@@ -159,18 +165,25 @@ class Items:
         require_same_fields(others, value, self.tokens)
 
 
-def _copied(field: str, value: Any) -> Any:
+def _in_unicode(field: str, value: Any) -> Any:
+    return require_unicode(f"field {excerpt(field)}", value) if isinstance(value, str) else value
+
+
+def _copied(field: str, value: Any, levels: int = MAX_DEPTH - 1) -> Any:
     """Return a copy of a plain field, of values that JSON gives back as they are."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
-        return value
+        return _in_unicode(field, value)
+    if not levels:
+        raise UnsupportedTypeError(
+            f"plain field {excerpt(field)} is nested over {MAX_DEPTH - 1} deep", hint=_FIELD
+        )
     if isinstance(value, list):
-        return [_copied(field, each) for each in value]
+        return [_copied(field, each, levels - 1) for each in value]
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: _copied(field, each) for name, each in value.items()}
+        return {name: _copied(field, each, levels - 1) for name, each in value.items()}
     raise UnsupportedTypeError(
         f"plain field {excerpt(field)} holds {type(value).__name__} that JSON has no form for",
-        hint="plain fields hold text, finite numbers, true, false, null, lists and dicts of these:"
-        " store such a form, or take the field out of plain_fields",
+        hint=_FIELD,
     )
 
 
@@ -195,7 +208,9 @@ def row_of(namespace: Sequence[str], key: str) -> Any:
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:
-    """Check that a value has no field that would be taken for a frame."""
+    """Check that a value has fields, and none that would be taken for a frame."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"the value of an item is {type(value).__name__}, not a dict")
     if KEY in value:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
 

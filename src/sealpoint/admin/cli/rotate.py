@@ -473,7 +473,7 @@ _REBIND_ADVICE: Final = {
     Action.OTHER_TYPE: "{values} of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_LATE: Final = "run again, or end the writers that do not bind"
+_LATE: Final = "run again, or end the writers that do not bind", "end the writers that bind, and run again"
 _FIRST: Final = (
     'first start every agent with SealedSaver(..., unbound="allow"):'
     " others refuse rows that are bound, or rows that are not",
@@ -538,11 +538,12 @@ def rebind(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
-    late = "end the writers that bind, and run again" if unbind else _LATE
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
-    if items and thread is not None:
-        raise typer.BadParameter("items belong to no thread", param_hint="--items")
+    if items and (thread is not None or plain_metadata or index):
+        raise typer.BadParameter("items belong to no thread and have no metadata", param_hint="--items")
+    if (plain_field or index_field) and (thread is not None or items is False):
+        raise typer.BadParameter("fields are those of items, which are left out", param_hint="--plain-field")
     require_storable(named, thread)
     options = RebindOptions(
         allow_plaintext=allow_plaintext,
@@ -592,7 +593,7 @@ def rebind(
         changed="changed",
         done="rows are changed",
         advice=_REBIND_ADVICE,
-        late=f"rows are left, or written meanwhile: {late}",
+        late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
         first=_FIRST,
     )

@@ -12,8 +12,11 @@ from sealpoint.sealed.items import pseudonym_of, require_same_fields
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.limits import MAX_PACKED_LEVELS, Limits
 from sealpoint.tokens import Tokens
 
+# A `SealedStore` reads what a ring has sealed as deep as it was written.
+_WRITTEN: Final = Limits(depth=MAX_PACKED_LEVELS)
 _PUT: Final = "read it with SealedStore, and put it again with values that JSON has"
 
 
@@ -56,7 +59,7 @@ def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
     """
     if cell.is_plain_item:
         return parse_item(parts.opened.data)
-    value, beside = decode_inert(*parts.opened.typed), cell.where.beside
+    value, beside = decode_inert(*parts.opened.typed, _WRITTEN), cell.where.beside
     if type(value) is not dict:
         raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
     found = parse_item(beside.get("fields", beside.get("value")))

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import (
@@ -97,8 +98,12 @@ class Binder:
         fields: Visible = NOTHING_MORE,
         *,
         allow_plaintext: bool = False,
+        allow_nul: bool = False,
     ) -> None:
-        """Prepare; values are sealed under the active key, unsealed ones only if that is allowed."""
+        """Prepare; values are sealed under the active key, unsealed ones only if that is allowed.
+
+        ``allow_nul`` says whether the database stores NUL characters in the JSON of items.
+        """
         plain = visible.plain | frozenset(PLAIN)
         if plain & visible.indexed or KEY in plain | visible.indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
@@ -111,6 +116,7 @@ class Binder:
             serde=serde, plain=plain, indexed=visible.indexed, tokens=tokens, allow_unbound=True
         )
         self._items = Items(serde, *fields, tokens)
+        self._format = partial(format_item, allow_nul=allow_nul)
 
     def bind(self, cell: Cell) -> Replacement:
         """Return what takes the place of a row that is not bound."""
@@ -136,7 +142,7 @@ class Binder:
         if any(map(PSEUDONYM.match, (*name_of(cell)[0], cell.where.names["key"]))):
             raise RowError("the item has a pseudonym, and is not sealed")
         stored = self._items.seal(name_of(cell), parse_item(opened.data))
-        return Replacement(None, None, document=format_item(stored))
+        return Replacement(None, None, document=self._format(stored))
 
     def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
@@ -173,7 +179,7 @@ class Binder:
             found = parse_item(beside["value"])
             value = in_json(read_item(cell, parts, self._rows.tokens))
             more = {**self._items.readable(value), **found}
-            return None if more == found else Replacement(None, None, document=format_item(more))
+            return None if more == found else Replacement(None, None, document=self._format(more))
         if header is None:
             raise TypeError("only checkpoints have metadata")
         before = decode_metadata(beside["metadata"])
@@ -215,7 +221,7 @@ class Binder:
             )
         value = read_item(cell, parts, self._rows.tokens)
         require_unframed(value)
-        return Replacement(None, None, document=format_item(value))
+        return Replacement(None, None, document=self._format(value))
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
         beside = cell.where.beside
@@ -332,7 +338,13 @@ def rebind(
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     cipher.ring.require_active()
-    binder = Binder(cipher, options.visible, options.fields, allow_plaintext=options.allow_plaintext)
+    binder = Binder(
+        cipher,
+        options.visible,
+        options.fields,
+        allow_plaintext=options.allow_plaintext,
+        allow_nul=store.kind == "sqlite",
+    )
     run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
     columns = [column for column in store.columns if options.takes(column.label)]
     if options.unbind:
