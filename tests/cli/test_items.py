@@ -222,6 +222,24 @@ def test_unbind_leaves_what_has_no_json(run: Run, path: Path, keys: Path) -> Non
     assert done.document["failures"][0]["place"]["key"] == "bytes"
 
 
+def test_text_with_nul_is_sealed_and_comes_back(run: Run, path: Path, keys: Path) -> None:
+    """SQLite stores NUL characters in JSON; Postgres does not."""
+    with langgraph(path) as store:
+        store.put(NAMESPACE, "nul", {"a": "x\0y", "b\0": "\\u0000"})
+    before = stored(path)
+    plain = ["--plain-field", "a"]
+    assert run("rebind", path, "--apply", *PLAIN, *plain, "--json").document["left"] == 0
+    assert run("rebind", path, "--apply", "--unbind", "--json").document["left"] == 0
+    assert stored(path) == before
+
+
+def test_verify_opens_what_is_deeper_than_bytes_that_nothing_authenticates(
+    run: Run, path: Path, keys: Path
+) -> None:
+    put(path, keys, "deep", {"a": json.loads("[" * 200 + "]" * 200)})
+    assert run("verify", path, *PLAIN, "--json").document["failed"] == 0
+
+
 def test_an_item_keeps_its_key(run: Run, path: Path, keys: Path) -> None:
     """Neither disabled nor destroyed is the key that an item needs."""
     run("rebind", path, "--apply", *PLAIN)
@@ -415,7 +433,13 @@ def test_a_store_can_be_left_or_changed_alone(run: Run, path: Path, keys: Path) 
     assert (ended.code, ended.document["changed"], ended.document["left"]) == (Exit.DONE, ITEMS, 0)
     assert not any(KEY in each for each in stored(path))
     assert run("verify", path, *PLAIN, "--json").document["bound"] == VALUES
-    assert run("rebind", path, "--items", "--thread", "t").code == Exit.USAGE
+    for words in (
+        ["--items", "--thread", "t"],
+        ["--items", "--index", "user"],
+        ["--no-items", "--plain-field", "user"],
+        ["--thread", "t", "--index-field", "user"],
+    ):
+        assert run("rebind", path, *words).code == Exit.USAGE, words  # else `ok`, and not what was asked for
 
 
 def test_a_decrypted_copy_says_what_it_lacks(run: Run, path: Path, keys: Path, tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ def _show_message(fields: dict[str, Any]) -> None:
 
 
 def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
-    ids = list(islice(contents.names(store, _NAMED[what]), limit + 1))
+    ids = list(islice(contents.names(store, "thread_id" if what == "thread" else "prefix"), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
     run.end(
@@ -301,9 +301,6 @@ def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
     )
     if more:
         say(f"shown are the first {limit} {what}s; there are more")
-
-
-_NAMED: Final = {"thread": "thread_id", "namespace": "prefix"}  # columns
 
 
 def types(

@@ -29,8 +29,6 @@ MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
 # Tables of LangGraph's stores and caches. Where they are not read, values in them may be readable.
 READABLE_TABLES: Final = frozenset({"cache", "store", VECTORS})
-# Of the columns with values, those that `audit_reasons` may accept.
-_STORED: Final = frozenset({CACHE, ITEMS.label})
 
 FIELD: Final = f"{ITEMS.label}."  # before the names of items' readable fields
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
@@ -141,12 +139,6 @@ class Audit:
         return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
 
     @property
-    def open_stored_rows(self) -> int:
-        """How many of these are items of LangGraph's Store, or cached values."""
-        found = (share for share in self.shares if share.table in _STORED)
-        return sum(share.rows for share in found if share.kind is not Kind.SEALED)
-
-    @property
     def is_sealed(self) -> bool:
         """Whether all values that a serializer can seal are sealed."""
         return self.open_rows == 0
@@ -190,7 +182,8 @@ def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> l
     With ``allow_store``, what LangGraph's stores and caches leave readable refutes nothing, and leaves the
     answer open.
     """
-    accepted = found.open_stored_rows if allow_store else 0
+    stored = (share for share in found.shares if allow_store and share.table in (CACHE, ITEMS.label))
+    accepted = sum(share.rows for share in stored if share.kind is not Kind.SEALED)
     return applying(
         {
             Reason.NOT_SEALED: found.open_rows > accepted,
