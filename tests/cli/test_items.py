@@ -379,6 +379,13 @@ def test_inspect_of_items_that_are_not_there(run: Run, path: Path) -> None:
         assert run("inspect", path, *words).code == Exit.USAGE
 
 
+def test_inspect_shows_a_forged_item_without_a_namespace(run: Run, path: Path, keys: Path) -> None:
+    """`verify` names it with the prefix ``''``, which is not the same as no option."""
+    change(path, "INSERT INTO store (prefix, key, value) VALUES ('', 'k', '{}')")
+    found = run("inspect", path, "--items", "--namespace", "", "--json").document
+    assert [value["place"] for value in found["values"]] == [{"prefix": "", "key": "k"}]
+
+
 def test_inspect_names_an_item_that_was_edited(run: Run, path: Path, keys: Path) -> None:
     put(path, keys, "sealed", VALUE, plain=("dose",))
     change(path, "UPDATE store SET value = json_set(value, '$.dose', 9) WHERE key = 'sealed'")

@@ -297,7 +297,7 @@ def _search_result(scrubbed: Scrubbed) -> str:
     found += f" and {more} more places" if more else ""
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
     if not scrubbed.fragments:  # a job that changes nothing has none
-        looked_for = "only for old tags, because this run has changed no values"
+        looked_for = "only for old tags, because this run has changed no values to search for"
     return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
 
 
