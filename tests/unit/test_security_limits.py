@@ -185,6 +185,7 @@ def test_an_older_value_of_an_item_opens(store: SealedStore, file: Path) -> None
     assert item.value == {"is_member": True}
     elsewhere = InMemoryStore()
     other = SealedStore(elsewhere, serde=EncryptedSerializer.from_key(NEW))
+    assert isinstance(older, bytes)
     elsewhere.put(("a",), "x", json.loads(older))
     found = other.get(("a",), "x")
     assert found is not None
