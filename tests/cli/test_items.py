@@ -338,6 +338,25 @@ def test_a_sealed_store_passes_an_audit(run: Run, path: Path, keys: Path) -> Non
     assert [each["column"] for each in found["addresses"]] == ["key"]
 
 
+def test_audit_names_readable_fields_of_sealed_items(run: Run, path: Path, keys: Path) -> None:
+    given = ["--plain-field", "allergy", "--index-field", "user", "--plain-field", "source"]
+    with langgraph(path) as store:
+        store.put(NAMESPACE, "item-0", {**VALUE, "source": "a"})
+    run("rebind", path, "--apply", *PLAIN, *given)
+    ended = run("audit", path, "--strict", "--json")
+    fields = {field["key"]: (field["rows"], field["known"]) for field in ended.document["metadata"]["fields"]}
+    assert fields == {
+        "store.value.allergy": (ITEMS, None),
+        "store.value.source": (1, None),  # not what LangGraph has under this name in metadata
+        "sp...": (ITEMS, "token"),
+    }
+    assert (ended.code, ended.document["is_silent"]) == (Exit.FOUND, False)
+    text = run("audit", path).out
+    assert "store.value.allergy" in text
+    assert "only ids" not in text
+    assert "penicillin" not in text
+
+
 @pytest.mark.usefixtures("keys")
 def test_a_store_of_another_program_is_named_and_not_read(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "shop.db"

@@ -7,18 +7,18 @@ become ``a``, digits ``9``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS, InlineValue
-from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Vectors
+from sealpoint.admin.databases.cells import ITEMS, InlineValue, Selection, parse_item
+from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Vectors, pages
 from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import KEY, read_frame
+from sealpoint.base.place import ITEM, KEY, read_frame
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import MetadataError
+from sealpoint.errors import MetadataError, SealpointError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.tokens import TOKEN
@@ -83,7 +83,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The readable metadata of checkpoints."""
+    """The readable metadata of checkpoints, and the readable fields of sealed items."""
 
     rows: int
     # How many are not strict JSON.
@@ -273,7 +273,15 @@ def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
 def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
     rows = unreadable = other_rows = 0
     tallies: dict[tuple[str, str | None], _Tally] = {}
-    seals_metadata = any(column.in_json for column in store.columns)
+
+    def add(name: str, known: str | None, value: Any) -> int:
+        place = _TOKENS if known == "token" else label(name), known
+        if place not in tallies and len(tallies) == MAX_LABELS:
+            return 1
+        tallies.setdefault(place, _Tally()).add(value)
+        return 0
+
+    seals_metadata = any(column.in_json and column.has_headers for column in store.columns)
     for record in store.records():
         rows += 1
         try:
@@ -283,17 +291,31 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
             continue
         for key, value in fields.items():
             known = _known(key, value, allowed) if seals_metadata or key != KEY else None
-            name = _TOKENS if known == "token" else label(key), known
-            if name not in tallies and len(tallies) == MAX_LABELS:
-                other_rows += 1
-            else:
-                tallies.setdefault(name, _Tally()).add(value)
+            other_rows += add(key, known, value)
+    for text in _fields_of_items(store):
+        try:
+            readable = parse_item(text)
+        except SealpointError:
+            unreadable += 1
+            continue
+        for key, value in readable.items():
+            is_token = type(value) is int and value == 1 and TOKEN.match(key)
+            known = "token" if is_token else "allowed" if key in allowed else None
+            other_rows += add(f"{ITEMS.label}.{key}", known, value)
     found = [
         Field(key, tally.rows, known, tuple(sorted(tally.types)), tuple(filter(None, tally.examples)))
         for (key, known), tally in tallies.items()
     ]
     found.sort(key=lambda each: (each.known is not None, -each.rows))
     return Metadata(rows, unreadable, tuple(found), other_rows)
+
+
+def _fields_of_items(store: RowStore) -> Iterator[Any]:
+    """Yield the JSON of what is readable of each sealed item; others are counted as not sealed."""
+    for column in store.columns:
+        if column.coordinates == ITEM:
+            for page in pages(store, column.widened, Selection(plaintext=False)):
+                yield from (cell.where.beside["fields"] for cell in page.cells)
 
 
 def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
