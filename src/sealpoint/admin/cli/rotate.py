@@ -292,9 +292,8 @@ def _scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
 
 def _search_result(scrubbed: Scrubbed) -> str:
     places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
-    more = len(scrubbed.found) - len(places)
     found = f"found: {', '.join(places)}" if places else "found nothing"
-    found += f" and {more} more places" if more else ""
+    found += f" and {len(scrubbed.found) - MAX_PLACES} more places" if scrubbed.found[MAX_PLACES:] else ""
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
     if not scrubbed.fragments:  # a job that changes nothing has none
         looked_for = "only for old tags, because this run has changed no values to search for"
@@ -474,7 +473,7 @@ _REBIND_ADVICE: Final = {
     Action.OTHER_TYPE: "{values} of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_LATE: Final = "run again, or end the writers that do not bind"
+_LATE: Final = "run again, or end the writers that do not bind", "end the writers that bind, and run again"
 _FIRST: Final = {
     False: 'first start every agent with SealedSaver(..., unbound="allow"):'
     " others refuse rows that are bound, or rows that are not",
@@ -539,7 +538,6 @@ def rebind(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
-    late = "end the writers that bind, and run again" if unbind else _LATE
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
     if items and (thread is not None or plain_metadata or index):
@@ -595,7 +593,7 @@ def rebind(
         changed="changed",
         done="rows are changed",
         advice=_REBIND_ADVICE,
-        late=f"rows are left, or written meanwhile: {late}",
+        late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
         first=_FIRST,
     )
