@@ -352,6 +352,25 @@ def test_audit_lists_the_readable_fields_of_sealed_items(run: Run, path: Path, k
         assert ("readable-beside" in reasons) is is_found, allowed
 
 
+def test_audit_names_readable_fields_of_sealed_items(run: Run, path: Path, keys: Path) -> None:
+    given = ["--plain-field", "allergy", "--index-field", "user", "--plain-field", "source"]
+    with langgraph(path) as store:
+        store.put(NAMESPACE, "item-0", {**VALUE, "source": "a"})
+    run("rebind", path, "--apply", *PLAIN, *given)
+    ended = run("audit", path, "--strict", "--json")
+    fields = {field["key"]: (field["rows"], field["known"]) for field in ended.document["metadata"]["fields"]}
+    assert fields == {
+        "store.value.allergy": (ITEMS, None),
+        "store.value.source": (1, None),  # not what LangGraph has under this name in metadata
+        "store.value.sp...": (ITEMS, "token"),
+    }
+    assert (ended.code, ended.document["is_silent"]) == (Exit.FOUND, False)
+    text = run("audit", path).out
+    assert "store.value.allergy" in text
+    assert "only ids" not in text
+    assert "penicillin" not in text
+
+
 @pytest.mark.usefixtures("keys")
 def test_a_store_of_another_program_is_named_and_not_read(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
@@ -391,6 +410,13 @@ def test_inspect_of_items_that_are_not_there(run: Run, path: Path) -> None:
         ["--namespace", "a"],
     ):
         assert run("inspect", path, *words).code == Exit.USAGE
+
+
+def test_inspect_shows_a_forged_item_without_a_namespace(run: Run, path: Path, keys: Path) -> None:
+    """`verify` names it with the prefix ``''``, which is not the same as no option."""
+    change(path, "INSERT INTO store (prefix, key, value) VALUES ('', 'k', '{}')")
+    found = run("inspect", path, "--items", "--namespace", "", "--json").document
+    assert [value["place"] for value in found["values"]] == [{"prefix": "", "key": "k"}]
 
 
 def test_inspect_names_an_item_that_was_edited(run: Run, path: Path, keys: Path) -> None:
