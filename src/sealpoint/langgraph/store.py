@@ -40,7 +40,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from sealpoint.base.place import KEY, require_unicode
 from sealpoint.base.saver import arun, run
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
@@ -233,7 +233,8 @@ class SealedStore(BaseStore):
 
         Raises:
             InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
-            ConfigError: If a value has the field ``__sealpoint__``, or a filter an unknown operator.
+            ConfigError: If a value is no dict or has the field ``__sealpoint__``, or a filter has an unknown
+                operator.
             SchemaError: If the store's tables have what LangGraph does not give them.
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.
@@ -338,7 +339,7 @@ class SealedStore(BaseStore):
         )
 
     def _stored_search(self, op: SearchOp, conditions: Conditions) -> SearchOp:
-        prefix = tuple(map(self._items.stored_label, _labels(op.namespace_prefix)))
+        prefix = self._stored_labels(op.namespace_prefix)
         return op._replace(namespace_prefix=prefix, filter=conditions.stored or None)
 
     def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
@@ -377,17 +378,12 @@ class SealedStore(BaseStore):
         return results
 
     def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
-        """Return the listing for the wrapped store: labels are mapped one by one."""
-        mapped = [
-            condition._replace(
-                path=tuple(
-                    label if label == "*" else self._items.stored_label(label)
-                    for label in _labels(condition.path)
-                )
-            )
-            for condition in op.match_conditions or ()
-        ]
-        return op._replace(match_conditions=tuple(mapped) or None)
+        conditions = op.match_conditions or ()
+        mapped = tuple(each._replace(path=self._stored_labels(each.path, kept="*")) for each in conditions)
+        return op._replace(match_conditions=mapped or None)
+
+    def _stored_labels(self, labels: Any, kept: str = "") -> tuple[str, ...]:
+        return tuple(label if label == kept else self._items.stored_label(label) for label in _labels(labels))
 
     def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
         """Return namespaces: where pseudonyms stand for them, the item that comes first in each names it."""
@@ -395,8 +391,11 @@ class SealedStore(BaseStore):
             return [*found]
         firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))
         opened = yield from self._open([item for items in firsts for item in items])
-        depths = [len(each) for each, items in zip(found, firsts, strict=True) if items]
-        return [item.namespace[:depth] for item, depth in zip(opened, depths, strict=True)]
+        named = [(each, items[0].namespace) for each, items in zip(found, firsts, strict=True) if items]
+        for each, stored in named:
+            if tuple(stored[: len(each)]) != tuple(each):  # Postgres takes a forged '%' for any text
+                raise RowError("a namespace has the item of another one")
+        return [item.namespace[: len(each)] for item, (each, _) in zip(opened, named, strict=True)]
 
 
 def _labels(namespace: Any) -> tuple[str, ...]:
