@@ -210,14 +210,20 @@ class Erased(NamedTuple):
         last = max(filter(None, (self.last, other.last)), default=None)
         return Erased(max(self.at, other.at), last, (*other.documents, *self.documents))
 
-    def is_back(self, checkpoint_id: object) -> bool | None:
-        """Whether a row of this checkpoint was there when it was erased; ``None`` if its id cannot tell."""
+    def is_back(self, checkpoint_id: object, parent: object = None) -> bool | None:
+        """Whether a row of this checkpoint was there when it was erased; ``None`` if its id cannot tell.
+
+        Nor can that of a newer one whose parent may have been there: it can have the state of that, if a
+        run was under way.
+        """
         time = time_of(checkpoint_id)
         if time is None:
             return None
-        if self.last is not None:
-            return str(checkpoint_id) <= self.last
-        return False if time > self.at else None
+        if self.last is not None and str(checkpoint_id) <= self.last:
+            return True
+        if parent is not None and self.is_back(parent) is not False:
+            return None
+        return False if self.last is not None or time > self.at else None
 
     def is_back_by_time(self, when: object) -> bool | None:
         """Whether an item was there when it was erased: no, or perhaps: nothing authenticates its time."""
@@ -295,7 +301,7 @@ class Search(Deletion):
                     is_kept = row.key in kept or (row.key[0], None) in kept
                     is_back = False if is_kept else True if row.key in named else None
                 else:
-                    is_back = erased.is_back(row.key[2] if len(row.key) > 2 else None)
+                    is_back = erased.is_back(row.key[2] if len(row.key) > 2 else None, row.parent)
                 if table == _CHECKPOINTS and row.beside is not None:
                     (named if is_back else kept).update(_named_by(row))
                 if self._add(erased, is_back):

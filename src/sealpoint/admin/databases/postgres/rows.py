@@ -373,7 +373,9 @@ class PostgresRows(CheckedTables):
     def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
         """Yield the rows of some threads or namespaces. See `RowStore.owned`."""
         primary = self._found.layouts[table].primary
-        columns = f"{', '.join(primary)}, {self._tag(table)}, {_OWNED[table]}"
+        has_parent = table == "checkpoints" and "checkpoint_id" in primary
+        parent = f"left(parent_checkpoint_id, {_TAG_CHARS})" if has_parent else "NULL"
+        columns = f"{', '.join(primary)}, {self._tag(table)}, {_OWNED[table]}, {parent}"
         which = _IN_NAMESPACES if primary[0] == "prefix" else "thread_id = ANY(%s::text[])"
         for row in self._scan(table, columns, ", ".join(primary), _OWNED_ROWS, which, [*names]):
             yield OwnedRow(row[: len(primary)], *row[len(primary) :])
