@@ -174,6 +174,25 @@ def test_the_ledger_has_it(run: Run, agents: Agents) -> None:
     assert (state["state"], state["keys"], state["threads"]) == ("cannot be completed by keys", ["k1"], 1)
 
 
+@pytest.mark.parametrize("make", ["sqlite"], indirect=True)
+def test_files_of_one_name_are_told_apart(
+    run: Run, agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of tenants, in a folder each: what was erased from one is not taken as erased from the other."""
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copyfile(agents.database, other / "state.db")
+    words = ("erase", "state.db", "--thread", ALICE, *APPLY)
+    first = document(run(*words).document)
+    monkeypatch.chdir(other)
+    assert run(*words, "--thread", "bob").code == Exit.DONE
+    assert run(*words).code == Exit.DONE  # erased before
+    (other / "state.db").rename(other / "more.db")
+    assert run("erase", "more.db", "--thread", ALICE, "--apply").code == Exit.USAGE
+    monkeypatch.chdir(tmp_path)
+    assert first.database == str(tmp_path / "state.db")
+
+
 def test_nothing_is_recorded_without_a_ledger(run: Run, make: Make) -> None:
     agents = filled(make(ledger=False))
     ended = run("erase", agents.database, "--thread", ALICE, *APPLY)

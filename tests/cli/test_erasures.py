@@ -63,7 +63,7 @@ def recorder(act: Act, command: str = "erase") -> Recorder:
 
 def begin(thread: str = "t", **fields: Any) -> Recorder:
     """Begin an erasure, as `sealpoint erase --apply` does."""
-    known: dict[str, Any] = {"sealed_since": today(), "reason": "asked for"}
+    known: dict[str, Any] = {"database": "/srv/state.db", "sealed_since": today(), "reason": "asked for"}
     erasure = Erasure(
         threads=(ErasedThread(name_of(thread), "1f0"),),
         keys=HeldKey.of(RingFile(RING).entries),
@@ -195,10 +195,11 @@ def test_one_that_did_not_end_is_overdue_until_it_is_repeated(run: Run, outcome:
         begun.end(outcome, Exit.STOPPED, None)
     assert (shown(run).code, states(run)) == (Exit.FOUND, [(State.NOT_ENDED, [])])
     erase("b", due=today(30))
-    first, _ = shown(run, "--json").document["erasures"]
+    erase("a", due=today(30), database="/other/state.db")
+    first, *_ = shown(run, "--json").document["erasures"]
     assert first["is_overdue"] is True
     erase("a", due=today(30))
-    first, _, last = shown(run, "--json").document["erasures"]
+    first, *_, last = shown(run, "--json").document["erasures"]
     assert (first["state"], first["is_overdue"]) == (State.NOT_ENDED, False)
     assert (last["state"], last["due"], last["is_overdue"]) == (State.DELETED, today(-1), True)
 
@@ -596,6 +597,7 @@ def documents(draw: st.DrawFn) -> Erasure:
     keys = tuple(draw(st.lists(st.builds(HeldKey, texts, st.none() | texts, texts), max_size=3)))
     ids = [key.id for key in keys]
     return Erasure(
+        database=draw(texts),
         threads=tuple(
             draw(st.lists(st.builds(ErasedThread, names, st.none() | texts, st.none() | st.integers())))
         ),
@@ -632,6 +634,7 @@ def spoiled(found: Any, name: str = "") -> Iterator[Any]:
 def test_every_other_form_is_refused() -> None:
     name = "hmac-sha256:" + "0" * 64
     erasure = Erasure(
+        database="/srv/state.db",
         threads=(ErasedThread(name, "1f0", 7),),
         namespaces=(ErasedNamespace(name, "2026-01-01"),),
         keys=(HeldKey("k1", "00000000", "active"),),

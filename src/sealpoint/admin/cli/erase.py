@@ -30,6 +30,7 @@ from sealpoint.admin.cli.options import (
     require_storable,
 )
 from sealpoint.admin.cli.output import Document, put, quoted, say, show_table
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.erase import Erasing, Owner, by_table
 from sealpoint.admin.maintenance.result import Reason, describe_ring
 from sealpoint.admin.maintenance.workers import Stop
@@ -238,12 +239,19 @@ def _require_there(erasing: Erasing, file: RingFile, *, allow_missing: bool) -> 
         from sealpoint.admin.evidence.recorder import hmac_of
 
         hmac, history = hmac_of(file), read_history(file.ledger.folder)
-        before = {name for one in history.erasures(None, file.entries) for name in one.erasure.names}
+        every, place = history.erasures(None, file.entries), _place_of(erasing.store)
+        before = {name for one in every if one.erasure.database == place for name in one.erasure.names}
         unknown = [name for name in missing if hmac(name) not in before or hmac(name) is None]
     if unknown:
         more = f", and of {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise ConfigError(f"the database has nothing of {quoted(unknown[0])}{more}", hint=_HINT)
     return missing
+
+
+def _place_of(store: RowStore) -> str:
+    """Return what stays when a database is restored in place, and tells others of the same name."""
+    identity = store.identity
+    return str(identity["path"] if store.kind == "sqlite" else f"{store.name} {identity['schema']}")
 
 
 def _document(erasing: Erasing, file: RingFile, declared: Mapping[str, Any]) -> bytes:
@@ -260,6 +268,7 @@ def _document(erasing: Erasing, file: RingFile, declared: Mapping[str, Any]) -> 
 
     return bytes(
         Erasure(
+            database=_place_of(erasing.store),
             threads=tuple(
                 ErasedThread(hmac(owner.name), erasing.last.get(owner.name), event, pseudonym(owner))
                 for owner in erasing.threads

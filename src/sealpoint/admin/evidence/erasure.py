@@ -83,6 +83,7 @@ class Erasure:
     """The document of an erasure.
 
     Attributes:
+        database: What tells the database from others, also of the same name: its path, or URL and schema.
         keys: Every key of the ring that was not destroyed.
         counts: How many rows went, by table and key id.
         due: The date by which it is to be complete.
@@ -91,6 +92,7 @@ class Erasure:
     """
 
     erasure: int = VERSION
+    database: str
     threads: tuple[ErasedThread, ...]
     namespaces: tuple[ErasedNamespace, ...] = ()
     keys: tuple[HeldKey, ...]
@@ -189,7 +191,7 @@ class Recorded:
     begun: Members
     document: str
     end: Members | None
-    erasure: Erasure = Erasure(threads=(), keys=(), counts={})
+    erasure: Erasure = Erasure(database="", threads=(), keys=(), counts={})
     due: str | None = None
     state: State = State.NOT_ENDED
     keys: list[str] = field(default_factory=list)
@@ -198,8 +200,8 @@ class Recorded:
     entries: list[int] = field(default_factory=list)
 
     def is_repeated_by(self, later: Recorded) -> bool:
-        """Whether a later erasure has ended that erased the same from the same databases."""
-        same = self.begun["subject"].get("database") == later.begun["subject"].get("database")
+        """Whether a later erasure has ended that erased the same from the same database."""
+        same = self.erasure.database == later.erasure.database
         names = {*self.erasure.names}
         return same and later.end is not None and None not in names and names <= {*later.erasure.names}
 
