@@ -169,6 +169,8 @@ NOT_COVERED: Final = (
     "Memory and swap of processes.",
     "Copies of keys that are not where the ring names them, and of ring files with wrapped keys: as long as"
     " the wrapping key is there, a copy of the ring file has the key.",
+    "What was written again under an erased name, by a run that was under way, or by a restore: `erasures"
+    " --again` looks for it in a database.",
     "That no copy is older than the operator declared: sealed_since and only_under are declarations.",
 )
 _SHOWN: Final = ("document", "due", "is_overdue", "keys", "state", "why")
@@ -294,7 +296,9 @@ class History:
             State.NOT_SHOWN: [
                 *(["the ledger is not whole, or not of this ring"] if ok is False else []),
                 *(
-                    ["rows that came back were erased: erase the ids again, with --allow-missing"]
+                    [
+                        "rows came back, and were erased: erase the ids again (--allow-missing), also what is new"
+                    ]
                     if any(found)
                     else []
                 ),
