@@ -173,8 +173,26 @@ def test_the_ledger_has_it(run: Run, agents: Agents) -> None:
     )
 
 
+@pytest.mark.parametrize("make", ["sqlite"], indirect=True)
+def test_files_of_one_name_are_told_apart(
+    run: Run, agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of tenants, in a folder each: what was erased from one is not taken as erased from the other."""
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copyfile(agents.database, other / "state.db")
+    first = run("erase", "state.db", "--thread", ALICE, *APPLY)
+    assert document(first.document).database == str(tmp_path / "state.db")
+    monkeypatch.chdir(other)
+    second = run("erase", "state.db", "--thread", ALICE, *APPLY)
+    monkeypatch.chdir(tmp_path)
+    assert document(second.document).database == str(other / "state.db")
+
+
 def test_nothing_is_recorded_without_a_ledger(run: Run, make: Make) -> None:
     agents = filled(make(ledger=False))
+    refused = run("erase", agents.database, "--thread", ALICE, "--due", "30", "--apply")
+    assert (refused.code, "names no ledger" in refused.err) == (Exit.USAGE, True)
     ended = run("erase", agents.database, "--thread", ALICE, *APPLY)
     assert (ended.code, ended.document["recorded"], ended.document["ok"]) == (Exit.DONE, None, True)
     text = run("erase", agents.database, "--thread", "bob", "--apply")
@@ -472,7 +490,7 @@ def test_only_what_was_erased_goes_again(
 
 
 def test_new_rows_on_top_of_a_backup_stay(run: Run, agents: Agents, tmp_path: Path) -> None:
-    """Also the values that they share with old rows."""
+    """Also the values that they share with old rows. One that continues an old one is shown."""
     restore = back_up(agents, tmp_path)
     assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
     restore()
@@ -485,10 +503,28 @@ def test_new_rows_on_top_of_a_backup_stay(run: Run, agents: Agents, tmp_path: Pa
         checkpoint["channel_values"] = {**checkpoint["channel_values"], "more": ["new"]}
         saver.put(last.config, checkpoint, {"source": "loop", "step": 9}, {"more": "1"})
     done = again(run, agents, "--apply").document["search"]
-    assert (done["found"], done["newer"] > 0) == (done["erased"], True)
+    assert done["found"] == done["erased"] + 1
     with agents.saver() as saver:
         (left,) = saver.list(config)
     assert left.checkpoint["channel_values"] == {"said": [f"{ALICE} 2"], "more": ["new"]}
+
+
+def test_what_a_run_wrote_that_was_under_way_is_shown(run: Run, agents: Agents) -> None:
+    """As one does with ``durability="exit"``: one checkpoint, after the end, with the state from before."""
+    config: Any = {"configurable": {"thread_id": ALICE, "checkpoint_ns": ""}}
+    with agents.saver() as saver:
+        last = saver.get_tuple(config)
+        assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
+        checkpoint = {**last.checkpoint, "id": str(uuid6())}
+        saver.put(last.config, checkpoint, {"source": "loop", "step": 9}, checkpoint["channel_versions"])
+    wrote = agents.rows()
+    ended = again(run, agents, "--apply")
+    assert ended.code == Exit.FOUND
+    assert ended.document["reasons"][0] == "came-back"
+    assert (ended.document["search"]["found"], ended.document["search"]["erased"]) == (1, 0)
+    assert agents.rows() == wrote
+    assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
+    assert again(run, agents).code == Exit.DONE
 
 
 def test_what_no_id_tells_is_shown(run: Run, agents: Agents, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def recorder(act: Act, command: str = "erase") -> Recorder:
 
 def begin(thread: str = "t", **fields: Any) -> Recorder:
     """Begin an erasure, as `sealpoint erase --apply` does."""
-    known: dict[str, Any] = {"sealed_since": today(), "reason": "asked for"}
+    known: dict[str, Any] = {"database": "/srv/state.db", "sealed_since": today(), "reason": "asked for"}
     erasure = Erasure(
         threads=(Erased([str(name_of(thread))], "1f0"),),
         keys=HeldKey.of(RingFile(RING).entries),
@@ -194,10 +194,11 @@ def test_one_that_did_not_end_is_overdue_until_it_is_repeated(run: Run, outcome:
         begun.end(outcome, Exit.STOPPED, None)
     assert (shown(run).code, states(run)) == (Exit.FOUND, [(State.NOT_ENDED, [])])
     erase("b", due=today(30))
-    first, _ = shown(run, "--json").document["erasures"]
+    erase("a", due=today(30), database="/other/state.db")
+    first, *_ = shown(run, "--json").document["erasures"]
     assert first["is_overdue"] is True
     erase("a", due=today(30))
-    first, _, last = shown(run, "--json").document["erasures"]
+    first, *_, last = shown(run, "--json").document["erasures"]
     assert (first["state"], first["is_overdue"]) == (State.NOT_ENDED, False)
     assert (last["state"], last["due"], last["is_overdue"]) == (State.DELETED, today(-1), True)
 
@@ -581,6 +582,7 @@ counts = st.dictionaries(texts, st.dictionaries(texts, st.integers(), max_size=2
     st.builds(
         Erasure,
         erasure=st.just(1),
+        database=texts,
         threads=owners,
         namespaces=owners,
         keys=keys,
@@ -596,6 +598,7 @@ def test_a_document_is_parsed_back(erasure: Erasure) -> None:
 
 GOOD: dict[str, Any] = {
     "erasure": 1,
+    "database": "/srv/state.db",
     "threads": [{"names": ["hmac-sha256:" + "0" * 64], "last": "1f0"}],
     "namespaces": [],
     "keys": [{"id": "k1", "check": "00000000", "state": "active"}],

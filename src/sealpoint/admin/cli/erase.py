@@ -192,12 +192,16 @@ def _erasure(
     from sealpoint.admin.evidence.erasure import Erased, Erasure, HeldKey
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    hmac = hmac_of(file)
+    if due is not None and file.ledger is None:
+        raise typer.BadParameter("the ring file names no ledger, which would have it", param_hint="--due")
+    hmac, (kind, identity) = hmac_of(file), (erasing.store.kind, erasing.store.identity)
     threads, namespaces = (
         tuple(Erased([*filter(None, map(hmac, one.stored))], one.last) for one in owners)
         for owners in (erasing.threads, erasing.namespaces)
     )
     return Erasure(
+        # What stays when it is restored in place, and tells others of the same name.
+        database=str(identity["path"] if kind == "sqlite" else f"{erasing.store.name} {identity['schema']}"),
         threads=threads,
         namespaces=namespaces,
         keys=HeldKey.of(file.entries),

@@ -153,6 +153,8 @@ def show_erasures(document: Document) -> None:
     if search := document.get("search"):
         put(f"rows that are back, or may be: {search['found']}, of which were erased: {search['erased']}")
         count(search["newer"], "rows of ids that are in use again, which stay: {}")
+        if search["applied"] and search["found"] > search["erased"]:
+            put("the others stay, because they may be new: `sealpoint erase` deletes all that a name has")
     rows = list[tuple[object, ...]]()
     for one in found:
         late, ids = ", overdue" if one["is_overdue"] else "", one["threads"] + one["namespaces"]

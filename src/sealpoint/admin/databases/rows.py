@@ -154,12 +154,14 @@ class OwnedRow(NamedTuple):
         tag: Of its value; ``None`` if it has none.
         beside: Of an item when it was last changed, as text in UTC. Of a checkpoint on Postgres, in JSON,
             the versions of its channels, which have rows of their own.
+        parent: Of a checkpoint, the id of its parent.
         locator: The row id in SQLite.
     """
 
     key: tuple[Any, ...]
     tag: Any
     beside: Any = None
+    parent: Any = None
     locator: Any = None
 
 

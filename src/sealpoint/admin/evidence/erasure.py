@@ -68,6 +68,7 @@ class Erasure:
     """The document of an erasure.
 
     Attributes:
+        database: What tells the database from others, also of the same name: its path, or URL and schema.
         keys: Every key of the ring that was not destroyed.
         counts: How many rows were found, by table and key id.
         due: The date by which it is to be complete.
@@ -75,6 +76,7 @@ class Erasure:
     """
 
     erasure: int = VERSION
+    database: str
     threads: tuple[Erased, ...]
     namespaces: tuple[Erased, ...] = ()
     keys: tuple[HeldKey, ...]
@@ -86,7 +88,12 @@ class Erasure:
     def __post_init__(self) -> None:
         """Raise a ValueError or a TypeError if it is not one that this release can read."""
         days = [day for day in (self.due, self.sealed_since) if day is not None]
-        texts = [self.reason, *(key.id for key in self.keys), *(one.last for one in self.owners)]
+        texts = [
+            self.database,
+            self.reason,
+            *(key.id for key in self.keys),
+            *(one.last for one in self.owners),
+        ]
         if (
             self.erasure != VERSION
             or any(date.fromisoformat(day).isoformat() != day for day in days)
@@ -136,6 +143,8 @@ NOT_COVERED: Final = (
     "Memory and swap of processes.",
     "Copies of keys that are not where the ring names them, and of ring files with wrapped keys: as long as"
     " the wrapping key is there, a copy of the ring file has the key.",
+    "What was written again under an erased name, by a run that was under way, or by a restore: `erasures"
+    " --again` looks for it in a database.",
     "That no copy is older than the operator declared: sealed_since is a declaration.",
 )
 
@@ -157,7 +166,7 @@ class Recorded:
     begun: Members
     document: str
     end: Members | None
-    erasure: Erasure = Erasure(threads=(), keys=(), counts={})
+    erasure: Erasure = Erasure(database="", threads=(), keys=(), counts={})
     due: str | None = None
     state: State = State.NOT_ENDED
     keys: list[str] = field(default_factory=list)
@@ -166,8 +175,8 @@ class Recorded:
     entries: list[int] = field(default_factory=list)
 
     def is_repeated_by(self, later: Recorded) -> bool:
-        """Whether a later erasure has ended that erased the same from the same databases."""
-        same = self.begun["subject"].get("database") == later.begun["subject"].get("database")
+        """Whether a later erasure has ended that erased the same from the same database."""
+        same = self.erasure.database == later.erasure.database
         own, others = ([{*one.names} for one in each.erasure.owners] for each in (self, later))
         return same and later.end is not None and bool(own) and all(one and one in others for one in own)
 
@@ -260,7 +269,7 @@ class History:
         if ok is False:
             yield State.NOT_SHOWN, "the ledger is not whole, or not of this ring"
         if any(each["seq"] in one.entries and _count(each, "found") for each in later):
-            yield State.NOT_SHOWN, "rows came back: when they are erased, erase the ids with --allow-missing"
+            yield State.NOT_SHOWN, "rows came back, and were erased: erase the ids again, also what is new"
         if self._ring != ring_digest(ring.values()):
             yield State.NOT_SHOWN, "the ring is not that of the last entry of the ledger"
         if self._edits:

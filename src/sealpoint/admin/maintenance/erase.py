@@ -188,7 +188,12 @@ class Known(NamedTuple):
         """Whether a row was there when it was erased; ``None`` if nothing tells."""
         if table in _OF_STORE:  # nothing authenticates the time of an item
             return False if self.last is not None and str(row.beside or "") > self.last else None
-        time = time_of(checkpoint_id := _checkpoint_id(table, row))
+        is_back = self._is_back(_checkpoint_id(table, row))
+        # A newer one can have the state of its parent, if a run was under way.
+        return None if is_back is False and row.parent and self._is_back(row.parent) is not False else is_back
+
+    def _is_back(self, checkpoint_id: object) -> bool | None:
+        time = time_of(checkpoint_id)
         if time is None:
             return None
         if self.last is not None:

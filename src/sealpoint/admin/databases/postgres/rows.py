@@ -370,7 +370,9 @@ class PostgresRows(CheckedTables):
         layout = self._found.layouts[table]
         primary = layout.primary
         tag = "NULL" if table == VECTORS else self._access(column_of(layout)).tag
-        columns = f"{', '.join(primary)}, left({tag}, {_TAG_CHARS}), {_OWNED[table]}"
+        has_parent = table == "checkpoints" and "checkpoint_id" in primary
+        parent = f"left(parent_checkpoint_id, {_TAG_CHARS})" if has_parent else "NULL"
+        columns = f"{', '.join(primary)}, left({tag}, {_TAG_CHARS}), {_OWNED[table]}, {parent}"
         which = _IN_NAMESPACES if primary[0] == "prefix" else "thread_id = ANY(%s::text[])"
         for row in self._scan(table, columns, ", ".join(primary), _OWNED_ROWS, which, [*names]):
             yield OwnedRow(row[: len(primary)], *row[len(primary) :])

@@ -58,12 +58,12 @@ LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 
 
-# Tables with rows of threads and namespaces: key, tag or what it is read from, and what is read beside.
+# Tables with rows of threads and namespaces: key, tag or what it is read from, what is read beside, parent.
 _OWNED: Final = {
-    "writes": (WRITES.key[:-1], "type", "NULL"),
-    "checkpoints": (CHECKPOINTS.key, "type", "NULL"),
-    VECTORS: ((*ITEMS.key, "field_name"), "NULL", "NULL"),
-    ITEMS.table: (ITEMS.key, "value", "updated_at"),
+    "writes": (WRITES.key[:-1], "type", "NULL", "NULL"),
+    "checkpoints": (CHECKPOINTS.key, "type", "NULL", "parent_checkpoint_id"),
+    VECTORS: ((*ITEMS.key, "field_name"), "NULL", "NULL", "NULL"),
+    ITEMS.table: (ITEMS.key, "value", "updated_at", "NULL"),
 }
 
 _LEAST_SECONDS: Final = 5.0
@@ -254,7 +254,7 @@ class SqliteRows(CheckedFile):
 
     def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
         """Yield the rows of some threads or namespaces. See `RowStore.owned`."""
-        (owner, *_), tag, beside = key, *_ = _OWNED[table]
+        (owner, *_), tag, beside, parent = key, *_ = _OWNED[table]
         which = f"{owner} IN ({', '.join('?' * len(names))})"
         parameters: tuple[Any, ...] = (*names,)
         if owner == "prefix":  # as bytes: functions take a NUL for the end of a text
@@ -263,15 +263,15 @@ class SqliteRows(CheckedFile):
             which = " OR ".join([each] * len(names))
             parameters = tuple(part for prefix in prefixes for part in (len(prefix), prefix))
         statement = f"""
-            SELECT {", ".join(key)}, {beside}, {tag}, rowid FROM main.{table} NOT INDEXED
+            SELECT {", ".join(key)}, {beside}, {parent}, {tag}, rowid FROM main.{table} NOT INDEXED
             WHERE rowid >= ? AND ({which}) ORDER BY rowid"""
         first, more = LOWEST, True
         while more:
             found, more = self.page(statement, (first, *parameters), BATCH)
             require_rising(first, [row[-1] for row in found])
-            for *name, when, stored, row_id in found:
+            for *name, when, above, stored, row_id in found:
                 shown = unframe(stored)[0] if table == ITEMS.table else stored
-                yield OwnedRow(tuple(name), shown, when, row_id)
+                yield OwnedRow(tuple(name), shown, when, above, row_id)
             if more:
                 self.require_order(table)
                 first = found[-1][-1] + 1
