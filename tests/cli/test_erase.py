@@ -122,8 +122,7 @@ def test_erases_a_namespace_with_all_below(run: Run, make: Make, pseudonyms: boo
     assert document(ended.document).namespaces[0].last is not None
 
 
-@pytest.mark.parametrize("threads", [False, True])
-@pytest.mark.parametrize("pseudonyms", [False, True])
+@pytest.mark.parametrize(("pseudonyms", "threads"), [(False, False), (True, True)])
 def test_erases_a_thread_under_each_of_its_names(
     run: Run, make: Make, pseudonyms: bool, threads: bool
 ) -> None:
@@ -460,8 +459,7 @@ def back_up(agents: Agents, tmp_path: Path) -> Callable[[], None]:
     return put_back
 
 
-@pytest.mark.parametrize("threads", [False, True])
-@pytest.mark.parametrize("pseudonyms", [False, True])
+@pytest.mark.parametrize(("pseudonyms", "threads"), [(False, False), (True, True)])
 def test_only_what_was_erased_goes_again(
     run: Run, make: Make, tmp_path: Path, pseudonyms: bool, threads: bool
 ) -> None:

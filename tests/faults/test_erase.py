@@ -109,7 +109,9 @@ def test_the_ledger_never_says_more_than_was_done(agents: Agents, kills: int) ->
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(1, marks=pytest.mark.costly), pytest.param(20, marks=pytest.mark.soak)]
+)
 def test_under_writers_no_row_is_left(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:

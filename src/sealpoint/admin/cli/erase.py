@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,12 +25,14 @@ from sealpoint.admin.cli.options import (
     require_storable,
 )
 from sealpoint.admin.cli.output import Document, put, quoted, say, show_table
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.erase import Erasing
 from sealpoint.admin.maintenance.result import Reason, describe_ring
 from sealpoint.admin.maintenance.workers import Stop
 from sealpoint.errors import ConfigError, StoppedError, excerpt
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
+from sealpoint.threads.store import ThreadStore
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.erasure import Erasure
@@ -64,6 +67,20 @@ def _read_ids(file: typer.FileText | None) -> list[str]:
                 f"line {number} is not an id as it is printed", param_hint="--threads-file"
             )
     return _parse_each(lines)
+
+
+@contextmanager
+def opened(
+    run: Run, database: str, threads: str | None, *, apply: bool
+) -> Iterator[tuple[RowStore, ThreadStore | None]]:
+    """Open a database and its thread store, to delete rows with ``apply``."""
+    remembered = find_threads(threads, run.keys)
+    with ExitStack() as stack:
+        heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
+        store = stack.enter_context(closing(open_store(database, writable=apply, deletes=True)))
+        if apply:
+            stack.enter_context(store.hold())
+        yield store, heads
 
 
 def erase(
@@ -146,14 +163,9 @@ def erase(
     named = one_database(run, database, variable)
     require_storable(named, *names, *spaces)
     read_entries(run, run.ring_file)
-    file, remembered = RingFile(run.ring_file), find_threads(threads, run.keys)
-    with ExitStack() as stack:
-        heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
-        store = stack.enter_context(closing(open_store(named, writable=apply, deletes=True)))
+    file = RingFile(run.ring_file)
+    with opened(run, named, threads, apply=apply) as (store, heads), stopping(run) as stop:
         run.looks_at(store)
-        stop = stack.enter_context(stopping(run))
-        if apply:
-            stack.enter_context(store.hold())
         erasing = Erasing(store, KeyRing.of_file(file), sorted(names), sorted(spaces), heads)
         missing = erasing.plan()
         if missing and not allow_missing:
@@ -163,15 +175,13 @@ def erase(
         erasure = _erasure(erasing, file, reason, due, sealed_since)
         is_done = apply and _carry_out(run, erasing, file, bytes(erasure), stop)
     run.finds({Reason.NOT_APPLIED: not apply, Reason.ENDED_EARLY: apply and not is_done})
-    found = erasing.planned
-    run.result.counts |= {f"{table}, {key}": rows for table in found for key, rows in found[table].items()}
     run.end(
         {
             "applied": apply,
             "threads": len(names),
             "namespaces": len(spaces),
             "missing": missing,
-            "rows": found,
+            "rows": erasing.planned,
             "erased": erasing.deleted,
             "looks": erasing.looks,
             "due": erasure.due,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from sealpoint.admin.cli.erase import opened
 from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.ledger import (
     PinsOption,
@@ -22,10 +22,7 @@ from sealpoint.admin.cli.ledger import (
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     ThreadsOption,
-    find_threads,
     one_database,
-    open_store,
-    opened_threads,
     read_entries,
 )
 from sealpoint.admin.cli.output import Document, count, put, show_table
@@ -123,15 +120,9 @@ def _search(
                 erased[name].append(Known(one.document, one.begun["at"], each.last))
     hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
     run.result.add(Reason.NOT_COMPARED, when=not is_all or (bool(erased) and hmac("") is None))
-    remembered = find_threads(threads, run.keys)
-    with ExitStack() as stack:
-        heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
-        store = stack.enter_context(closing(open_store(named, writable=apply, deletes=True)))
+    with opened(run, named, threads, apply=apply) as (store, heads), stopping(run) as stop:
         seen = run.result.looks_at(store)["database"]
-        stop = stack.enter_context(stopping(run))
         run.begin([])
-        if apply:
-            stack.enter_context(store.hold())
         search = Search(store, heads, erased, hmac)
         search.run(stop, apply=apply)
     back = [one for one in found if one.document in search.documents]
