@@ -609,7 +609,7 @@ GOOD: dict[str, Any] = {
 }
 BAD: dict[str, list[Any]] = {
     "erasure": [2, None],
-    "threads": [None, 1, [1], [{}], [{"names": ["alice"]}], [{"names": [1]}], [{"names": [], "last": 1}]],
+    "threads": [None, 1, [1], [{}], [{"names": [1]}], [{"names": [], "last": 1}]],
     "keys": [None, [{}], [{"id": 1, "check": None, "state": ""}], [{"id": "k1"}]],
     "reason": [1],
     "due": ["20260131", "2026-01-32", 1],

@@ -15,6 +15,7 @@ from sealpoint.admin.cli.options import (
     DatabaseArgument,
     ThreadsOption,
     VariableOption,
+    each_option,
     find_threads,
     one_database,
     open_store,
@@ -87,13 +88,7 @@ def erase(
     run: Run,
     database: DatabaseArgument = None,
     ids: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--thread",
-            metavar="ID",
-            callback=_parse_each,
-            help="The id of a thread, as it is printed. Give it once for each.",
-        ),
+        list[str] | None, each_option("--thread", "ID", "The id of a thread, as it is printed.", _parse_each)
     ] = None,
     threads_file: Annotated[
         typer.FileText | None,
@@ -107,12 +102,11 @@ def erase(
     ] = None,
     namespaces: Annotated[
         list[str] | None,
-        typer.Option(
+        each_option(
             "--store-namespace",
-            metavar="NAME",
-            callback=_parse_namespaces,
-            help="A namespace of LangGraph's Store, its labels joined by dots, with all below it. Give it"
-            " once for each.",
+            "NAME",
+            "A namespace of LangGraph's Store, its labels joined by dots, with all below it.",
+            _parse_namespaces,
         ),
     ] = None,
     reason: Annotated[
@@ -154,10 +148,7 @@ def erase(
     Exits with 2 if there is nothing under a name, which may be misspelt; with 7 if rows are still written.
     """
     run.asks(allow_missing=allow_missing)
-    names, spaces = (
-        [*dict.fromkeys([*(ids or ()), *_read_ids(threads_file)])],
-        [*dict.fromkeys(namespaces or ())],
-    )
+    names, spaces = {*(ids or ()), *_read_ids(threads_file)}, {*(namespaces or ())}
     if not (names or spaces):
         raise typer.BadParameter("name what is to be erased", param_hint="--thread, --store-namespace")
     named = one_database(run, database, variable)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -32,8 +31,7 @@ from sealpoint.errors import LedgerTamperedError
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
-    from sealpoint.admin.evidence.erasure import History, Recorded
-    from sealpoint.admin.evidence.verify import Verdict
+    from sealpoint.admin.evidence.erasure import Recorded
 
 _MAX_NAMED: Final = 800  # documents of erasures in one entry
 
@@ -59,12 +57,15 @@ def erasures(
     shown to be whole: see `sealpoint ledger verify`. No database is read but that of --again: it exits with 3
     if rows of what was erased are there again. Rows that are newer stay.
     """
-    from sealpoint.admin.evidence.erasure import NOT_COVERED
-    from sealpoint.admin.evidence.verify import make_proof
+    from sealpoint.admin.evidence.erasure import NOT_COVERED, History
+    from sealpoint.admin.evidence.verify import make_proof, read_verified
 
     entries, folder = read_entries(run, run.ring_file), find_folder(run, None)
     verdict = check_ledger(folder, None if vkey is None else read_key(vkey), pins)
-    found = read_history(folder, verdict).erasures(answer(verdict.reasons), entries)
+    history = History(folder)
+    for entry in read_verified(folder, verdict):
+        history.take(entry)
+    found = history.erasures(answer(verdict.reasons), entries)
     search = None
     if database is not None:
         if apply and verdict.problems:
@@ -92,17 +93,6 @@ def erasures(
         allow_unproven=allow_unproven,
     )
     complain_of(verdict)
-
-
-def read_history(folder: Path, verdict: Verdict | None = None) -> History:
-    """Read what a ledger says about erasures, as far as a check of it went."""
-    from sealpoint.admin.evidence.erasure import History
-    from sealpoint.admin.evidence.verify import read_verified
-
-    history = History(folder)
-    for entry in read_verified(folder, verdict or check_ledger(folder, None, None)):
-        history.take(entry)
-    return history
 
 
 def _search(

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,9 +214,9 @@ def id_option(name: str, metavar: str, text: str) -> Any:
     return typer.Option(name, metavar=metavar, callback=parse_id, help=text)
 
 
-def each_option(name: str, metavar: str, text: str) -> Any:
+def each_option(name: str, metavar: str, text: str, parse: Callable[..., Any] | None = None) -> Any:
     """Return an option for several names."""
-    return typer.Option(name, metavar=metavar, help=f"{text} Give it once for each.")
+    return typer.Option(name, metavar=metavar, callback=parse, help=f"{text} Give it once for each.")
 
 
 def require_storable(name: str, *ids: str | None) -> None:

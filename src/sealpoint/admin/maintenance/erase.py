@@ -77,6 +77,8 @@ class Deletion:
             if len(batch) >= self._rows:
                 self._delete(table, batch, stop)
                 batch = []
+            if stop.is_set():
+                break
         self._delete(table, batch, stop)
         return found
 
