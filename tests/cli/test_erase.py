@@ -195,6 +195,8 @@ def test_files_of_one_name_are_told_apart(
 
 def test_nothing_is_recorded_without_a_ledger(run: Run, make: Make) -> None:
     agents = filled(make(ledger=False))
+    refused = run("erase", agents.database, "--thread", ALICE, "--due", "30", "--apply")
+    assert (refused.code, "names no ledger" in refused.err) == (Exit.USAGE, True)
     ended = run("erase", agents.database, "--thread", ALICE, *APPLY)
     assert (ended.code, ended.document["recorded"], ended.document["ok"]) == (Exit.DONE, None, True)
     text = run("erase", agents.database, "--thread", "bob", "--apply")

@@ -226,6 +226,8 @@ def _declare(
     for key_id in only_under:
         if key_id not in {each.id for each in file.entries if each.state is not KeyState.DESTROYED}:
             raise typer.BadParameter(f"the ring has no key {excerpt(key_id)}", param_hint="--only-under")
+    if due is not None and file.ledger is None:
+        raise typer.BadParameter("the ring file names no ledger, which would have it", param_hint="--due")
     day = None if due is None else (datetime.now(UTC).date() + timedelta(days=due)).isoformat()
     return {"reason": reason, "due": day, "only_under": tuple(only_under), "sealed_since": sealed_since}
 

@@ -296,9 +296,7 @@ class History:
             State.NOT_SHOWN: [
                 *(["the ledger is not whole, or not of this ring"] if ok is False else []),
                 *(
-                    [
-                        "rows came back, and were erased: erase the ids again (--allow-missing), also what is new"
-                    ]
+                    ["rows came back, and were erased: erase the ids again, also what is new"]
                     if any(found)
                     else []
                 ),
