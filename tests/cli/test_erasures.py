@@ -363,7 +363,7 @@ NOT_SHOWN: dict[str, tuple[Callable[[Run], None], str]] = {
     "the same id with other material": (made_again, "key k1 is not in the ring with the check value"),
     "another ring": (another_ring, "key k1 is not in the ring with the check value"),
     "a key that was made meanwhile": (key_made_meanwhile, "the ring was changed before it ended"),
-    "erased again after rows came back": (came_back, "rows that came back were erased"),
+    "erased again after rows came back": (came_back, "rows came back, and were erased"),
 }
 
 
@@ -598,6 +598,7 @@ def documents(draw: st.DrawFn) -> Erasure:
     ids = [key.id for key in keys]
     return Erasure(
         database=draw(texts),
+        index=draw(names),
         threads=tuple(
             draw(st.lists(st.builds(ErasedThread, names, st.none() | texts, st.none() | st.integers())))
         ),
@@ -635,6 +636,7 @@ def test_every_other_form_is_refused() -> None:
     name = "hmac-sha256:" + "0" * 64
     erasure = Erasure(
         database="/srv/state.db",
+        index=name,
         threads=(ErasedThread(name, "1f0", 7),),
         namespaces=(ErasedNamespace(name, "2026-01-01"),),
         keys=(HeldKey("k1", "00000000", "active"),),

@@ -271,6 +271,7 @@ def _document(erasing: Erasing, file: RingFile, declared: Mapping[str, Any]) -> 
     return bytes(
         Erasure(
             database=_place_of(erasing.store),
+            index=hmac(""),
             threads=tuple(
                 ErasedThread(hmac(owner.name), erasing.last.get(owner.name), event, pseudonym(owner))
                 for owner in erasing.threads

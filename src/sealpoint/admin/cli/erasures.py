@@ -108,18 +108,17 @@ def read_history(folder: Path, verdict: Verdict | None = None) -> History:
     return history
 
 
-def _known(found: Sequence[Recorded]) -> tuple[dict[str, Erased], bool]:
-    """Return what is known of what was erased, by the HMACs of its names, and whether all has one."""
-    erased, is_all = dict[str, Erased](), all(one.erasure.names for one in found)
+def _known(found: Sequence[Recorded]) -> dict[str, Erased]:
+    """Return what is known of what was erased, by the HMACs of its names."""
+    erased = dict[str, Erased]()
     for one in found:
         at, by = one.begun["at"], one.document
         each = [(part.id, part.pseudonym, Erased.thread(at, part.last, by)) for part in one.erasure.threads]
         spaces = one.erasure.namespaces
         each += [(part.prefix, part.pseudonym, Erased(at, part.until, (by,))) for part in spaces]
         for name, pseudonym, known in each:
-            is_all = is_all and name is not None
             erased |= {key: known.joined(erased.get(key)) for key in (name, pseudonym) if key}
-    return erased, is_all
+    return erased
 
 
 def _search(
@@ -129,9 +128,10 @@ def _search(
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    file, (erased, is_all) = RingFile(run.ring_file), _known(found)
+    file, erased = RingFile(run.ring_file), _known(found)
     hmac, named = hmac_of(file), one_database(run, database, None)
-    run.result.add(Reason.NOT_COMPARED, when=not is_all or (bool(erased) and hmac("") is None))
+    own = hmac("")
+    run.result.add(Reason.NOT_COMPARED, when=any(one.erasure.index != own or own is None for one in found))
     remembered = find_threads(threads, run.keys)
     with ExitStack() as stack:
         heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
