@@ -557,6 +557,20 @@ def test_with_another_index_key_nothing_is_shown(run: Run, agents: Agents, tmp_p
     assert "not-compared" in ended.document["reasons"]
 
 
+def test_items_of_a_namespace_that_had_none_are_newer(
+    run: Run, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person who comes later: their items are not back."""
+    words = ("--thread", ALICE, "--store-namespace", "users.eve", "--allow-missing", "--apply")
+    with monkeypatch.context() as patch:
+        patch.setattr("sealpoint.admin.evidence.recorder.now", lambda: "2026-01-01T00:00:00Z")
+        assert run("erase", agents.database, *words).code == Exit.DONE
+    with agents.store() as store:
+        store.put(("users", "eve"), "k", {"a": "new"})
+    ended = again(run, agents)
+    assert (ended.code, ended.document["search"]["newer"]) == (Exit.DONE, 1)
+
+
 def test_what_no_id_tells_is_shown(run: Run, agents: Agents, tmp_path: Path) -> None:
     """Ids that LangGraph did not make, and items."""
     restore = back_up(agents, tmp_path)

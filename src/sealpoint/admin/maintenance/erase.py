@@ -227,7 +227,8 @@ class Erased(NamedTuple):
 
     def is_back_by_time(self, when: object) -> bool | None:
         """Whether an item was there when it was erased: no, or perhaps: nothing authenticates its time."""
-        return False if isinstance(when, str) and self.last is not None and when > self.last else None
+        last = self.last or self.at.replace("T", " ").removesuffix("Z")
+        return False if isinstance(when, str) and when > last else None
 
 
 class Search(Deletion):
