@@ -267,14 +267,9 @@ _SAVERS: Final = (
 ITEM: Final = ("prefix", "key")
 _TIME: Final = "timestamp with time zone"
 _TIMES: Final = {"created_at": _TIME, "updated_at": _TIME}
+_EXPIRY: Final = {"expires_at": _TIME, "ttl_minutes": "integer"}
 _STORE: Final = (
-    Layout(
-        "store",
-        ITEM,
-        {"value": "jsonb", **_TIMES, "expires_at": _TIME, "ttl_minutes": "integer"},
-        (),
-        ("expires_at", "ttl_minutes"),
-    ),
+    Layout("store", ITEM, {"value": "jsonb", **_TIMES, **_EXPIRY}, (), tuple(_EXPIRY)),
     Layout("store_vectors", (*ITEM, "field_name"), {"embedding": "vector", **_TIMES}, ()),
     Layout("store_migrations", ("v",), {"v": "integer"}, ()),
     Layout("vector_migrations", ("v",), {"v": "integer"}, ()),

@@ -295,6 +295,7 @@ def scene(
         yield Scene(sealed, rows)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_an_attack_by_sql_does(scene: Scene, database: str, attack: str) -> None:
     expected, edit = ATTACKS[attack]

@@ -489,3 +489,14 @@ def test_a_plain_store_is_migrated_step_by_step(run: Run, has_saver: bool) -> No
         assert again["python"][-1] == "store = SealedStore(store, serde=serde)"
     text = run("init", "state.db", "--keys", "keys.toml").out
     assert "SqliteStore or AsyncSqliteStore:" in text
+
+
+def test_the_store_reads_the_types_that_are_allowed(run: Run) -> None:
+    """Also where its serializer is another than that of the saver, for items that are not sealed."""
+    LIST.write_text("[('mine', 'Trip')]", encoding="utf-8")
+    with SqliteStore.from_conn_string("state.db") as store:
+        store.setup()
+        store.put(("users",), "ada", {"allergy": "penicillin"})
+        python = run("init", "state.db", "--json").document["python"]
+    (line,) = [line for line in python if line.startswith("reads_plain = ")]
+    assert line.endswith("with_msgpack_allowlist([('mine', 'Trip')])")

@@ -222,6 +222,24 @@ def test_unbind_leaves_what_has_no_json(run: Run, path: Path, keys: Path) -> Non
     assert done.document["failures"][0]["place"]["key"] == "bytes"
 
 
+def test_text_with_nul_is_sealed_and_comes_back(run: Run, path: Path, keys: Path) -> None:
+    """SQLite stores NUL characters in JSON; Postgres does not."""
+    with langgraph(path) as store:
+        store.put(NAMESPACE, "nul", {"a": "x\0y", "b\0": "\\u0000"})
+    before = stored(path)
+    plain = ["--plain-field", "a"]
+    assert run("rebind", path, "--apply", *PLAIN, *plain, "--json").document["left"] == 0
+    assert run("rebind", path, "--apply", "--unbind", "--json").document["left"] == 0
+    assert stored(path) == before
+
+
+def test_verify_opens_what_is_deeper_than_bytes_that_nothing_authenticates(
+    run: Run, path: Path, keys: Path
+) -> None:
+    put(path, keys, "deep", {"a": json.loads("[" * 200 + "]" * 200)})
+    assert run("verify", path, *PLAIN, "--json").document["failed"] == 0
+
+
 def test_an_item_keeps_its_key(run: Run, path: Path, keys: Path) -> None:
     """Neither disabled nor destroyed is the key that an item needs."""
     run("rebind", path, "--apply", *PLAIN)
@@ -320,6 +338,39 @@ def test_a_sealed_store_passes_an_audit(run: Run, path: Path, keys: Path) -> Non
     assert [each["column"] for each in found["addresses"]] == ["key"]
 
 
+def test_audit_lists_the_readable_fields_of_sealed_items(run: Run, path: Path, keys: Path) -> None:
+    run("rebind", path, "--apply", *PLAIN, "--plain-field", "dose", "--index-field", "user")
+    found = run("audit", path, "--json").document
+    fields = [(each["key"], each["rows"], each["known"]) for each in found["metadata"]["fields"]]
+    assert (found["is_silent"], fields) == (
+        False,
+        [("store.value.dose", ITEMS, None), ("store.value.sp...", ITEMS, "token")],
+    )
+    for allowed, is_found in ((None, True), ("dose", True), ("store.value.dose", False)):
+        more = ["--allow-metadata", allowed] if allowed else []
+        reasons = run("audit", path, "--strict", *more, "--json").document["reasons"]
+        assert ("readable-beside" in reasons) is is_found, allowed
+
+
+def test_audit_names_readable_fields_of_sealed_items(run: Run, path: Path, keys: Path) -> None:
+    given = ["--plain-field", "allergy", "--index-field", "user", "--plain-field", "source"]
+    with langgraph(path) as store:
+        store.put(NAMESPACE, "item-0", {**VALUE, "source": "a"})
+    run("rebind", path, "--apply", *PLAIN, *given)
+    ended = run("audit", path, "--strict", "--json")
+    fields = {field["key"]: (field["rows"], field["known"]) for field in ended.document["metadata"]["fields"]}
+    assert fields == {
+        "store.value.allergy": (ITEMS, None),
+        "store.value.source": (1, None),  # not what LangGraph has under this name in metadata
+        "store.value.sp...": (ITEMS, "token"),
+    }
+    assert (ended.code, ended.document["is_silent"]) == (Exit.FOUND, False)
+    text = run("audit", path).out
+    assert "store.value.allergy" in text
+    assert "only ids" not in text
+    assert "penicillin" not in text
+
+
 @pytest.mark.usefixtures("keys")
 def test_a_store_of_another_program_is_named_and_not_read(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
@@ -359,6 +410,13 @@ def test_inspect_of_items_that_are_not_there(run: Run, path: Path) -> None:
         ["--namespace", "a"],
     ):
         assert run("inspect", path, *words).code == Exit.USAGE
+
+
+def test_inspect_shows_a_forged_item_without_a_namespace(run: Run, path: Path, keys: Path) -> None:
+    """`verify` names it with the prefix ``''``, which is not the same as no option."""
+    change(path, "INSERT INTO store (prefix, key, value) VALUES ('', 'k', '{}')")
+    found = run("inspect", path, "--items", "--namespace", "", "--json").document
+    assert [value["place"] for value in found["values"]] == [{"prefix": "", "key": "k"}]
 
 
 def test_inspect_names_an_item_that_was_edited(run: Run, path: Path, keys: Path) -> None:
@@ -401,7 +459,13 @@ def test_a_store_can_be_left_or_changed_alone(run: Run, path: Path, keys: Path) 
     assert (ended.code, ended.document["changed"], ended.document["left"]) == (Exit.DONE, ITEMS, 0)
     assert not any(KEY in each for each in stored(path))
     assert run("verify", path, *PLAIN, "--json").document["bound"] == VALUES
-    assert run("rebind", path, "--items", "--thread", "t").code == Exit.USAGE
+    for words in (
+        ["--items", "--thread", "t"],
+        ["--items", "--index", "user"],
+        ["--no-items", "--plain-field", "user"],
+        ["--thread", "t", "--index-field", "user"],
+    ):
+        assert run("rebind", path, *words).code == Exit.USAGE, words  # else `ok`, and not what was asked for
 
 
 def test_a_decrypted_copy_says_what_it_lacks(run: Run, path: Path, keys: Path, tmp_path: Path) -> None:

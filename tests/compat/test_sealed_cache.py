@@ -18,6 +18,7 @@ from langgraph.cache.memory import InMemoryCache
 from langgraph.cache.sqlite import SqliteCache
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
@@ -420,7 +421,10 @@ def test_what_is_no_cache_or_serializer() -> None:
 
     cache = InMemoryCache[Any]()
     ours = make_serde()
-    unfit: list[tuple[Any, Any]] = [("text", ours), (InMemoryCache, ours), (cache, JsonPlusSerializer())]
+    unfit: list[tuple[Any, Any]] = [
+        *((each, ours) for each in ("text", InMemoryCache, InMemoryStore())),
+        (cache, JsonPlusSerializer()),
+    ]
     for wrapped, serde in unfit:
         with pytest.raises(ConfigError):
             SealedCache(wrapped, serde=serde)

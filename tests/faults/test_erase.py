@@ -73,7 +73,7 @@ def require_true(agents: Agents, column: str, rows: int, before: int, *, was_liv
     if left < rows or live(agents, column) is not was_live:  # nothing goes that is not in the ledger
         assert has_begun
         erasure = Erasure.parse(Folder(Path("ledger")).read_document(begun[-1]["documents"][0]))
-        assert erasure.threads[0].id == hmac_of(RingFile(agents.ring))("alice")
+        assert hmac_of(RingFile(agents.ring))("alice") in erasure.threads[0].names
 
 
 @pytest.mark.timeout(1_800)
@@ -83,7 +83,7 @@ def test_the_ledger_never_says_more_than_was_done(agents: Agents, kills: int) ->
     chance, killings, words = (
         random.Random(kills),
         0,
-        ["erase", agents.database, "--thread", "alice", "--apply"],
+        ["erase", agents.database, "--thread", "alice", "--allow-missing", "--apply"],
     )
     agents.talk("bob")
     others = agents.rows()
@@ -109,13 +109,18 @@ def test_the_ledger_never_says_more_than_was_done(agents: Agents, kills: int) ->
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(1, marks=pytest.mark.costly), pytest.param(20, marks=pytest.mark.soak)]
+)
 def test_under_writers_no_row_is_left(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """It ends while they write, and says then that it has not completed."""
     monkeypatch.setattr(erase, "MAX_LOOKS", 6)
-    stop, words = tmp_path / "stop", ["erase", agents.database, "--thread", "alice", "--apply"]
+    stop, words = (
+        tmp_path / "stop",
+        ["erase", agents.database, "--thread", "alice", "--allow-missing", "--apply"],
+    )
     agents.talk("alice")
     agents.talk("bob")
     writers: list[Any] = []

@@ -201,9 +201,9 @@ def test_deletes_in_batches(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> 
     """The first is small, and it is halved while one takes too long."""
     sizes, genuine = list[int](), erase.Deletion._delete
 
-    def delete(self: erase.Erasing, table: str, key: str, rows: Any) -> None:
-        sizes.append(len(rows))
-        genuine(self, table, key, rows)
+    def delete(self: erase.Erasing, table: str, rows: Any, stop: Any) -> None:
+        sizes.extend([len(rows)] if rows else [])
+        genuine(self, table, rows, stop)
 
     monkeypatch.setattr(erase.Deletion, "_delete", delete)
     monkeypatch.setattr(erase, "MAX_LOCK_SECONDS", 0)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +19,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import AsyncSqliteStore, SqliteStore
 
+from sealpoint.base.metadata import MAX_DEPTH
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     ConfigError,
@@ -29,6 +30,7 @@ from sealpoint.errors import (
     SealingError,
     SealpointError,
     UnknownKeyError,
+    UnsupportedTypeError,
 )
 from sealpoint.langgraph import EncryptedSerializer, SealedStore
 from sealpoint.sealed.steps import LARGE_BYTES
@@ -114,6 +116,27 @@ def test_plain_fields_come_back_as_they_were(bare: Sync, value: Any) -> None:
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize("field", ["plain", "indexed"])
+def test_a_readable_field_with_a_lone_surrogate_is_refused_before_it_is_stored(
+    bare: Sync, field: str
+) -> None:
+    """It is sealed as another character, and what is readable of it would differ: the item would not open."""
+    store = bare.sealed(plain_fields=["plain"], indexed_fields=["indexed"])
+    store.put(NS, "k", {field: "before"})
+    with pytest.raises(ConfigError, match=f"field '{field}' holds a lone surrogate"):
+        store.put(NS, "k", {field: "a\ud800"})
+    assert store.get(NS, "k").value == {field: "before"}
+
+
+def test_a_plain_field_is_not_deeper_than_the_commands_read(bare: Sync) -> None:
+    store = bare.sealed(plain_fields=["x"])
+    deepest = json.loads("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))
+    store.put(NS, "k", {"x": deepest, "sealed": [deepest]})
+    with pytest.raises(UnsupportedTypeError, match="nested"):
+        store.put(NS, "k", {"x": [deepest]})
+    assert store.get(NS, "k").value == {"x": deepest, "sealed": [deepest]}
+
+
 def test_a_value_is_not_shared_with_the_caller(bare: Sync) -> None:
     store, value = bare.sealed(plain_fields=["lang"]), {"lang": ["en"], "more": {"a": [1]}}
     store.put(NS, "k", value)
@@ -179,21 +202,25 @@ def test_a_forged_text_of_json_leads_a_search_to_no_other_item(sqlite: Any) -> N
     assert [each.key for each in sealed.search(NS, filter={"lang": "de"})] == []  # hidden: a known limit
 
 
-def test_a_search_holds_one_page_in_memory(place: Any) -> None:
-    """More items than a page, of which none is wanted: what is alive at once is bounded."""
-    most = 0
+@pytest.mark.parametrize(
+    ("size", "count", "bound"), [(100, 3000, 3000), (4096, 2000, 1024), (2**17, 200, 64)]
+)
+def test_a_search_holds_one_page_in_memory(size: int, count: int, bound: int) -> None:
+    """Of many items none is wanted: pages are larger the smaller the items are."""
+    pages: list[int] = []
 
-    class Counted(InMemoryStore):
+    class Noting(InMemoryStore):
         def batch(self, ops: Any) -> Any:
-            nonlocal most
             results = super().batch(ops)
-            most = max([most, *(len(each) for each in results if isinstance(each, list))])
+            pages.extend(len(each) for each in results if isinstance(each, list))
             return results
 
-    store = SealedStore(Counted(), serde=SEALED)
-    store.batch([PutOp(NS, f"k{n}", {"n": n}) for n in range(5000)])
+    store = SealedStore(Noting(), serde=SEALED)
+    store.batch([PutOp(NS, f"k{n}", {"n": n, "text": "x" * size}) for n in range(count)])
     assert store.search(NS, filter={"n": -1}) == []
-    assert most == 1024
+    assert sum(pages) >= count
+    assert 64 in pages
+    assert max(pages) <= bound
 
 
 def test_items_of_other_namespaces_are_not_returned() -> None:
@@ -210,6 +237,35 @@ def test_items_of_other_namespaces_are_not_returned() -> None:
     store.put(("b", "x"), "k", VALUE)
     assert [each.namespace for each in store.search(("b",))] == [("b", "x")]
     assert [each.namespace for each in store.search(("b",), filter={"text": "likes tea"})] == [("b", "x")]
+
+
+def test_a_forged_namespace_is_not_listed_under_the_name_of_another() -> None:
+    """With pseudonyms an item names it: older stores take a ``%`` in it for any text, and find another's."""
+
+    class Wrong(InMemoryStore):
+        def batch(self, ops: Any) -> Any:
+            return super().batch(
+                [
+                    op._replace(namespace_prefix=()) if getattr(op, "namespace_prefix", ()) == ("%",) else op
+                    for op in ops
+                ]
+            )
+
+    bare = Wrong()
+    store = SealedStore(bare, serde=SEALED, pseudonyms=True)
+    store.put(("a", "x"), "k", VALUE)
+    assert store.list_namespaces() == [("a", "x")]
+    bare.put(("%",), "k", {})
+    with pytest.raises(RowError, match="the item of another"):
+        store.list_namespaces()
+
+
+@pytest.mark.parametrize("value", [[("a", 1)], "text", 1])
+def test_a_value_that_is_no_dict_is_refused(value: Any) -> None:
+    for options in ({}, {"unbound": "allow", "allow_write_plain": True}):
+        store = SealedStore(InMemoryStore(), serde=serde(plaintext="allow"), **options)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="not a dict"):
+            store.put(NS, "k", value)
 
 
 def test_one_call_of_the_wrapped_store_reads_and_one_writes() -> None:
@@ -312,6 +368,7 @@ def test_nothing_is_written_if_an_item_is_refused(sqlite: Any) -> None:
         [GetOp(NS, "other")],
         [PutOp(NS, "bad", {"x": object()})],
         [PutOp(NS, "bad", {"__sealpoint__": 1})],
+        [PutOp(NS, "bad", cast("Any", ["no dict"]))],
     ):
         with pytest.raises(SealpointError):
             sealed.batch([PutOp(NS, "new", VALUE), *bad])

@@ -122,6 +122,7 @@ def test_the_search_finds_everything_that_a_bare_store_stores(made: Made) -> Non
     assert canaries.keys() == NAMES | TEXTS | {"plain", "number", "ratio"}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("form", FORMS)
 def test_only_names_are_found(made: Made, form: str) -> None:
     """With pseudonyms nothing, without them the labels of the namespace, and the key."""

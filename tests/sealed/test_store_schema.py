@@ -121,6 +121,7 @@ def dsn(pytestconfig: pytest.Config) -> Iterator[str]:
 # --- SQLite ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ON_SQLITE)
 @pytest.mark.parametrize("statements", REFUSED_STORES.values(), ids=REFUSED_STORES)
 def test_an_altered_schema_is_refused(tmp_path: Path, name: str, statements: list[str]) -> None:
@@ -133,6 +134,7 @@ def test_an_altered_schema_is_refused(tmp_path: Path, name: str, statements: lis
             assert "allow_schema=True" in caught.value.hint
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ON_SQLITE)
 @pytest.mark.parametrize("statements", ACCEPTED_STORES.values(), ids=ACCEPTED_STORES)
 def test_what_langgraph_makes_is_accepted(tmp_path: Path, name: str, statements: list[str]) -> None:

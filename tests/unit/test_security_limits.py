@@ -6,12 +6,14 @@ A test here that turns red is good news, and SECURITY.md must then say so.
 from __future__ import annotations
 
 import base64
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
 from sealpoint import EncryptedSerializer, Key, KeyRing, KeyState, RingCipher
@@ -173,7 +175,7 @@ def store(file: Path) -> Iterator[SealedStore]:
 
 
 def test_an_older_value_of_an_item_opens(store: SealedStore, file: Path) -> None:
-    """And an item that was deleted is not missed."""
+    """So does one of another database under the same ring, and an item that was deleted is not missed."""
     store.put(("a",), "x", {"is_member": True})
     (older,) = column(file, "SELECT value FROM store")
     store.put(("a",), "x", {"is_member": False})
@@ -181,6 +183,13 @@ def test_an_older_value_of_an_item_opens(store: SealedStore, file: Path) -> None
     item = store.get(("a",), "x")
     assert item is not None
     assert item.value == {"is_member": True}
+    elsewhere = InMemoryStore()
+    other = SealedStore(elsewhere, serde=EncryptedSerializer.from_key(NEW))
+    assert isinstance(older, bytes)
+    elsewhere.put(("a",), "x", json.loads(older))
+    found = other.get(("a",), "x")
+    assert found is not None
+    assert found.value == {"is_member": True}
     strike(file, "DELETE FROM store")
     assert store.get(("a",), "x") is None
 

@@ -7,7 +7,8 @@ When a value was stored, and when it expires, is not sealed: an earlier value of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
@@ -67,7 +68,7 @@ class SealedCache(BaseCache[ValueT]):
             ConfigError: If ``cache`` is not a cache, or is wrapped already.
             SealingError: If the cipher cannot bind rows.
         """
-        require_instance(cache, "cache", ("aget",), "SealedCache(InMemoryCache(), ...)")
+        require_instance(cache, "cache", ("aclear",), "SealedCache(InMemoryCache(), ...)")
         if isinstance(cache, SealedCache) or isinstance(cache.serde, Carrier):
             raise ConfigError(
                 f"this {type(cache).__name__} is wrapped already",
@@ -129,44 +130,38 @@ class SealedCache(BaseCache[ValueT]):
         self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]
     ) -> dict[FullKey, tuple[Sealable, int | None]]:
         """Seal all before the first is stored."""
-        return {
-            full: (Sealable(_returning(self.serde.seal(value, row=_row_of(*full)))), ttl)
-            for full, (value, ttl) in pairs.items()
-        }
+
+        def sealed(full: FullKey, value: ValueT) -> Sealable:
+            made = self.serde.seal(value, row=_row_of(*full))
+            return Sealable(lambda: made)
+
+        return {full: (sealed(full, value), ttl) for full, (value, ttl) in pairs.items()}
 
     def _open(self, keys: Sequence[FullKey], found: Mapping[FullKey, Any]) -> dict[FullKey, ValueT]:
+        # SqliteCache joins labels by commas and splits them again: a label that has one comes back as two.
+        split = {(",".join(full[0]), full[1]): found[full] for full in found.keys() - set(keys)}
+        values = ((full, found.get(full, split.get((",".join(full[0]), full[1])))) for full in keys)
+        opened = dict[FullKey, ValueT]()
         try:
-            return dict(self._opened(dict.fromkeys(keys), found))
+            for full, value in values:
+                if value is not None:
+                    with suppress(*_GONE):
+                        opened[full] = self._opened(full, value)
         except SealpointError as error:
             self.serde.tally.refuse(error)
             raise
+        return opened
 
-    def _opened(
-        self, keys: Collection[FullKey], found: Mapping[FullKey, Any]
-    ) -> Iterator[tuple[FullKey, ValueT]]:
-        # SqliteCache joins labels by commas and splits them again: a label that has one comes back as two.
-        split = {(",".join(full[0]), full[1]): value for full, value in found.items() if full not in keys}
-        for full in keys:
-            namespace, key = full
-            value = found.get(full, split.get((",".join(namespace), key)))
-            if value is None:
-                continue
-            tag, blob = require_sealed(value).tag, value.blob
-            if not is_bound(tag):
-                if is_sealed(tag):
-                    raise UnboundValueError(f"{excerpt(tag)} is not bound to a key of the cache", hint=_CLEAR)
-                raise PlaintextError(f"a cached value of type {excerpt(tag)} is not sealed", hint=_CLEAR)
-            try:
-                # First: the cipher would count a refusal.
-                require_ring(self.serde).require_key(str(parse_tag(tag).key_id))
-                opened = self.serde.open(tag, blob, row=_row_of(namespace, key))
-            except _GONE:
-                continue
-            yield full, self.serde.decode(opened.inner, opened.data)
-
-
-def _returning(sealed: tuple[str, bytes]) -> Callable[[], tuple[str, bytes]]:
-    return lambda: sealed
+    def _opened(self, full: FullKey, value: Any) -> ValueT:
+        tag, blob = require_sealed(value).tag, value.blob
+        if not is_bound(tag):
+            if is_sealed(tag):
+                raise UnboundValueError(f"{excerpt(tag)} is not bound to a key of the cache", hint=_CLEAR)
+            raise PlaintextError(f"a cached value of type {excerpt(tag)} is not sealed", hint=_CLEAR)
+        # First: the cipher would count a refusal.
+        require_ring(self.serde).require_key(str(parse_tag(tag).key_id))
+        opened = self.serde.open(tag, blob, row=_row_of(*full))
+        return self.serde.decode(opened.inner, opened.data)  # type: ignore[no-any-return]
 
 
 def _row_of(namespace: Namespace, key: str) -> PackedRow:

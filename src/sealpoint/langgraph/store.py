@@ -40,7 +40,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from sealpoint.base.place import KEY, require_unicode
 from sealpoint.base.saver import arun, run
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
@@ -57,7 +57,9 @@ VectorPolicy = Literal["refuse", "open"]
 TEXTS: Final = "__texts__"
 
 _FIRST_PAGE: Final = 64
-_LAST_PAGE: Final = 1024
+
+# Pages grow until they have so many characters: a store sorts all items for each page
+_PAGE_CHARS: Final = 2**21
 
 # Stores that return items of one time in the same order on each page; Postgres does not
 _ORDERED: Final = ("langgraph.store.memory", "langgraph.store.sqlite")
@@ -231,7 +233,8 @@ class SealedStore(BaseStore):
 
         Raises:
             InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
-            ConfigError: If a value has the field ``__sealpoint__``, or a filter an unknown operator.
+            ConfigError: If a value is no dict or has the field ``__sealpoint__``, or a filter has an unknown
+                operator.
             SchemaError: If the store's tables have what LangGraph does not give them.
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.
@@ -336,7 +339,7 @@ class SealedStore(BaseStore):
         )
 
     def _stored_search(self, op: SearchOp, conditions: Conditions) -> SearchOp:
-        prefix = tuple(map(self._items.stored_label, _labels(op.namespace_prefix)))
+        prefix = self._stored_labels(op.namespace_prefix)
         return op._replace(namespace_prefix=prefix, filter=conditions.stored or None)
 
     def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
@@ -366,7 +369,8 @@ class SealedStore(BaseStore):
             if is_ranked:
                 size, before = 4 * size, count
             else:
-                offset, size = offset + len(page), min(2 * size, _LAST_PAGE) if page else 2 * size
+                is_small = not page or sum(map(_stored_chars, page)) < _PAGE_CHARS
+                offset, size = offset + len(page), 2 * size if is_small else max(size // 2, 1)
         results = [*met.values()][op.offset : end]
         if results and op.refresh_ttl and (self.supports_ttl or self.ttl_config):
             names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
@@ -374,17 +378,12 @@ class SealedStore(BaseStore):
         return results
 
     def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
-        """Return the listing for the wrapped store: labels are mapped one by one."""
-        mapped = [
-            condition._replace(
-                path=tuple(
-                    label if label == "*" else self._items.stored_label(label)
-                    for label in _labels(condition.path)
-                )
-            )
-            for condition in op.match_conditions or ()
-        ]
-        return op._replace(match_conditions=tuple(mapped) or None)
+        conditions = op.match_conditions or ()
+        mapped = tuple(each._replace(path=self._stored_labels(each.path, kept="*")) for each in conditions)
+        return op._replace(match_conditions=mapped or None)
+
+    def _stored_labels(self, labels: Any, kept: str = "") -> tuple[str, ...]:
+        return tuple(label if label == kept else self._items.stored_label(label) for label in _labels(labels))
 
     def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
         """Return namespaces: where pseudonyms stand for them, the item that comes first in each names it."""
@@ -392,8 +391,11 @@ class SealedStore(BaseStore):
             return [*found]
         firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))
         opened = yield from self._open([item for items in firsts for item in items])
-        depths = [len(each) for each, items in zip(found, firsts, strict=True) if items]
-        return [item.namespace[:depth] for item, depth in zip(opened, depths, strict=True)]
+        named = [(each, items[0].namespace) for each, items in zip(found, firsts, strict=True) if items]
+        for each, stored in named:
+            if tuple(stored[: len(each)]) != tuple(each):  # Postgres takes a forged '%' for any text
+                raise RowError("a namespace has the item of another one")
+        return [item.namespace[: len(each)] for item, (each, _) in zip(opened, named, strict=True)]
 
 
 def _labels(namespace: Any) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-from sealpoint.base.place import ITEM, KEY, make_frame, read_frame
+from sealpoint.base.metadata import MAX_DEPTH
+from sealpoint.base.place import ITEM, KEY, make_frame, read_frame, require_unicode
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import JSON
 from sealpoint.errors import (
@@ -43,6 +44,10 @@ _SEAL: Final = (
 _FIELDS: Final = (
     "the item was changed, or sealed before the field was readable: `sealpoint rebind DB --apply` with"
     " --plain-field or --index-field adds it; unbound='allow' reads it meanwhile"
+)
+_FIELD: Final = (
+    "plain fields hold text, finite numbers, true, false, null, lists and dicts of these: store such a form,"
+    " or take the field out of plain_fields"
 )
 
 
@@ -101,10 +106,11 @@ class Items:
 
         Raises:
             UnsupportedTypeError: If JSON has no form for a field, or one that reads as another value.
+            ConfigError: If the text of a field has a lone surrogate, which is sealed as another character.
         """
         found = {field: _copied(field, value[field]) for field in self.plain if field in value}
         for field in self.indexed:
-            if field in value and (token := self.tokens.token(field, value[field])):
+            if field in value and (token := self.tokens.token(field, _in_unicode(field, value[field]))):
                 found[token] = 1
         return found
 
@@ -124,7 +130,11 @@ class Items:
                 raise PlaintextError("the item is not sealed", hint=_SEAL)
             self.serde.open(JSON, b"")  # refuses plaintext if the serializer does, and counts it
             return stored, dict(found)
-        tag, blob = require_frame(found)
+        tag, blob = require_form(found)
+        if not is_bound(tag):
+            raise UnboundValueError(
+                f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup"
+            )
         opened = self.serde.open(tag, blob, row=row_of(*stored))
         name, data = split_item(opened.data)
         if (name is None) is self.has_pseudonyms or (name and self.stored_name(name) != stored):
@@ -149,24 +159,31 @@ class Items:
                 if name is not None and name not in found:
                     raise RowError("a readable field of the item is missing", hint=_FIELDS)
         # Usually all tokens are among these: to compare others, one is made of each field.
-        others = {name: each for name, each in found.items() if name not in tokens or _is_not_one(each)}
+        others = {
+            name: mark for name, mark in found.items() if name not in tokens or (type(mark), mark) != (int, 1)
+        }
         require_same_fields(others, value, self.tokens)
 
 
-def _copied(field: str, value: Any) -> Any:
+def _in_unicode(field: str, value: Any) -> Any:
+    return require_unicode(f"field {excerpt(field)}", value) if isinstance(value, str) else value
+
+
+def _copied(field: str, value: Any, levels: int = MAX_DEPTH - 1) -> Any:
     """Return a copy of a plain field, of values that JSON gives back as they are."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
-        return value
+        return _in_unicode(field, value)
+    if not levels:
+        raise UnsupportedTypeError(
+            f"plain field {excerpt(field)} is nested over {MAX_DEPTH - 1} deep", hint=_FIELD
+        )
     if isinstance(value, list):
-        return [_copied(field, each) for each in value]
+        return [_copied(field, each, levels - 1) for each in value]
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: _copied(field, each) for name, each in value.items()}
+        return {name: _copied(field, each, levels - 1) for name, each in value.items()}
     raise UnsupportedTypeError(
-        f"plain field {excerpt(field)} holds {type(value).__name__}, which JSON has no form for"
-        if not isinstance(value, float | dict)
-        else f"plain field {excerpt(field)} holds a number or a key that JSON has no form for",
-        hint="plain fields hold text, finite numbers, true, false, null, lists and dicts of these:"
-        " store such a form, or take the field out of plain_fields",
+        f"plain field {excerpt(field)} holds {type(value).__name__} that JSON has no form for",
+        hint=_FIELD,
     )
 
 
@@ -191,21 +208,11 @@ def row_of(namespace: Sequence[str], key: str) -> Any:
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:
-    """Check that a value has no field that would be taken for a frame."""
+    """Check that a value has fields, and none that would be taken for a frame."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"the value of an item is {type(value).__name__}, not a dict")
     if KEY in value:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
-
-
-def _is_not_one(mark: Any) -> bool:
-    return type(mark) is not int or mark != 1
-
-
-def require_frame(found: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the tag and the sealed bytes of an item's frame, which are bound to its row by the tag."""
-    tag, blob = require_form(found)
-    if not is_bound(tag):
-        raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup")
-    return tag, blob
 
 
 def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:

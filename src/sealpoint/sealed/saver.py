@@ -21,7 +21,6 @@ from sealpoint.base import (
 )
 from sealpoint.base.place import KEY
 from sealpoint.base.saver import arun, run
-from sealpoint.crypto import KeyRing
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
@@ -175,7 +174,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
         found = layout_of(saver, layout)
-        tokens = Tokens(self._require_ring)
+        tokens = Tokens(lambda: require_ring(self._parts.rows.serde))
         rows = found(
             serde=serde,
             plain=plain | frozenset(PLAIN),
@@ -203,7 +202,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         named = Pseudonyms(tokens, has_live) if pseudonyms else None
         self._parts = Parts(rows, named, compared, sorted(names_of(pass_through)))
         if indexed or pseudonyms or compared is not None:
-            self._require_ring().index_key("metadata")  # raises now, not at the first write
+            require_ring(serde).index_key("metadata")  # raises now, not at the first write
         self._tables = tables_of(
             saver,
             threads,
@@ -265,9 +264,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         except SealpointError as error:
             self._parts.rows.serde.tally.refuse(error)
             raise
-
-    def _require_ring(self) -> KeyRing:
-        return require_ring(self._parts.rows.serde)
 
     def __repr__(self) -> str:
         before = self.allow_write_with

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeVar
@@ -113,17 +113,13 @@ class _PostgresTables:
         self._names, self._has_schema, self._ask = names, has_schema, ask
         self._is_checked = not has_schema and ask is None
 
-    @contextmanager
-    def _connected(self, saver: Any) -> Iterator[Any]:
-        """Give a connection that no other call uses meanwhile."""
+    def _given(self, saver: Any) -> tuple[Any, Any]:
+        """Return contexts: of a connection, or of a cursor on it, and of a lock for it."""
         if self._names is not STORE_NAMES:
-            with saver._cursor() as cursor:
-                yield cursor.connection
-            return
+            return saver._cursor(), nullcontext()
         # The cursor of a Store locks nothing. The connection comes first, as in its methods: no deadlock.
-        given = saver.conn.connection() if hasattr(saver.conn, "getconn") else nullcontext(saver.conn)
-        with given as connection, saver.lock:
-            yield connection
+        is_pool = hasattr(saver.conn, "getconn")
+        return saver.conn.connection() if is_pool else nullcontext(saver.conn), saver.lock
 
     def require(self, saver: Any) -> None:
         if self._is_checked:
@@ -133,9 +129,11 @@ class _PostgresTables:
         def reply(request: Any) -> Any:
             return own.execute(*request).fetchall() if isinstance(request, tuple) else request()
 
-        with self._connected(saver) as connection:
+        given, lock = self._given(saver)
+        with given as found, lock:
             if self._is_checked:  # another thread has used the saver meanwhile
                 return
+            connection = found if self._names is STORE_NAMES else found.connection
             with connection.transaction(force_rollback=True), connection.cursor(row_factory=tuple_row) as own:
                 self._is_checked = run(self._look(), reply)
 
@@ -161,16 +159,6 @@ class _PostgresTables:
 
 
 class _AioPostgresTables(_PostgresTables):
-    @asynccontextmanager
-    async def _aconnected(self, saver: Any) -> AsyncIterator[Any]:
-        if self._names is not STORE_NAMES:
-            async with saver._cursor() as cursor:
-                yield cursor.connection
-            return
-        given = saver.conn.connection() if hasattr(saver.conn, "getconn") else nullcontext(saver.conn)
-        async with given as connection, saver.lock:
-            yield connection
-
     def require(self, saver: Any) -> None:
         if not self._is_checked:
             _run_on_loop(self.arequire, saver)
@@ -196,9 +184,11 @@ class _AioPostgresTables(_PostgresTables):
             await own.execute(*request)
             return await own.fetchall()
 
-        async with self._aconnected(saver) as connection:
+        given, lock = self._given(saver)
+        async with given as found, lock:
             if self._is_checked:  # another task has used the saver meanwhile
                 return
+            connection = found if self._names is STORE_NAMES else found.connection
             async with (
                 connection.transaction(force_rollback=True),
                 connection.cursor(row_factory=tuple_row) as own,

@@ -23,60 +23,21 @@ from sealpoint.serde.jsontext import parse
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import REQUIRE_CHECK
 
-_TIMES: Final = {"created_at": ("TIMESTAMP", 0), "updated_at": ("TIMESTAMP", 0)}
-# Columns of each table by name, type and place in the primary key: needed ones and optional ones
-_COLUMNS_OF: Final[dict[str, tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]]] = {
-    "checkpoints": (
-        {
-            "thread_id": ("TEXT", 1),
-            "checkpoint_ns": ("TEXT", 2),
-            "checkpoint_id": ("TEXT", 3),
-            "parent_checkpoint_id": ("TEXT", 0),
-            "type": ("TEXT", 0),
-            "checkpoint": ("BLOB", 0),
-            "metadata": ("BLOB", 0),
-        },
-        {},
-    ),
-    "writes": (
-        {
-            "thread_id": ("TEXT", 1),
-            "checkpoint_ns": ("TEXT", 2),
-            "checkpoint_id": ("TEXT", 3),
-            "task_id": ("TEXT", 4),
-            "idx": ("INTEGER", 5),
-            "channel": ("TEXT", 0),
-            "type": ("TEXT", 0),
-            "value": ("BLOB", 0),
-        },
-        {"task_path": ("TEXT", 0)},
-    ),
-    "store": (
-        {"prefix": ("TEXT", 1), "key": ("TEXT", 2), "value": ("TEXT", 0), **_TIMES},
-        {"expires_at": ("TIMESTAMP", 0), "ttl_minutes": ("REAL", 0)},
-    ),
-    "store_vectors": (
-        {
-            "prefix": ("TEXT", 1),
-            "key": ("TEXT", 2),
-            "field_name": ("TEXT", 3),
-            "embedding": ("BLOB", 0),
-            **_TIMES,
-        },
-        {},
-    ),
-    "cache": (
-        {
-            "ns": ("TEXT", 1),
-            "key": ("TEXT", 2),
-            "expiry": ("REAL", 0),
-            "encoding": ("TEXT", 0),
-            "val": ("BLOB", 0),
-        },
-        {},
-    ),
-    "store_migrations": ({"v": ("INTEGER", 1)}, {}),
-    "vector_migrations": ({"v": ("INTEGER", 1)}, {}),
+_TIMES: Final = ("created_at", "updated_at")
+_CHECKPOINT: Final = "thread_id TEXT 1, checkpoint_ns TEXT 2, checkpoint_id TEXT 3"
+_STAMPS: Final = "created_at TIMESTAMP 0, updated_at TIMESTAMP 0"
+# Columns of each table by name, type and place in the primary key; those after a bar are optional.
+_COLUMNS_OF: Final = {
+    "checkpoints": f"{_CHECKPOINT}, parent_checkpoint_id TEXT 0, type TEXT 0, checkpoint BLOB 0,"
+    " metadata BLOB 0",
+    "writes": f"{_CHECKPOINT}, task_id TEXT 4, idx INTEGER 5, channel TEXT 0, type TEXT 0, value BLOB 0"
+    " | task_path TEXT 0",
+    "store": f"prefix TEXT 1, key TEXT 2, value TEXT 0, {_STAMPS}"
+    " | expires_at TIMESTAMP 0, ttl_minutes REAL 0",
+    "store_vectors": f"prefix TEXT 1, key TEXT 2, field_name TEXT 3, embedding BLOB 0, {_STAMPS}",
+    "cache": "ns TEXT 1, key TEXT 2, expiry REAL 0, encoding TEXT 0, val BLOB 0",
+    "store_migrations": "v INTEGER 1",
+    "vector_migrations": "v INTEGER 1",
 }
 SAVER: Final = ("checkpoints", "writes")
 STORE: Final = ("store", "store_vectors", "store_migrations", "vector_migrations")  # of LangGraph's Store
@@ -114,6 +75,11 @@ class _Object(NamedTuple):
         return _SPACES.sub(" ", self.sql or "")
 
 
+def _columns(text: str) -> dict[str, tuple[str, int]]:
+    columns = (column.split() for column in text.split(",") if column)
+    return {name: (kind, int(place)) for name, kind, place in columns}
+
+
 def table_names(cursor: sqlite3.Cursor) -> list[str]:
     """Return the names of all tables, virtual ones too."""
     return sorted(each.name for each in _objects(cursor) if each.type == "table")
@@ -147,16 +113,11 @@ def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
     """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
 
-    Args:
-        cursor: On the database.
-        names: The tables to check, of `SAVER` and `STORE`, or `cache`. Others are not looked at.
-
-    Returns:
-        Those that exist.
+    Tables without one of the names are not looked at. Return the names of those that exist.
     """
     objects = _objects(cursor)
     for table in names:
-        needed, optional = _COLUMNS_OF[table]
+        needed, optional = map(_columns, _COLUMNS_OF[table].partition("|")[::2])
         related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
         if any(_lower(each.name) == table for each in related):
             _require_plain(related, table)
@@ -298,26 +259,15 @@ _CACHED_STATEMENTS: Final = 128  # as many as a connection keeps
 
 CREATE_CHECKPOINTS: Final = """
     CREATE TABLE IF NOT EXISTS main.checkpoints (
-        thread_id TEXT NOT NULL,
-        checkpoint_ns TEXT NOT NULL DEFAULT '',
-        checkpoint_id TEXT NOT NULL,
-        parent_checkpoint_id TEXT,
-        type TEXT,
-        checkpoint BLOB,
-        metadata BLOB,
+        thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
+        parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB,
         PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
     )"""
 CREATE_WRITES: Final = """
     CREATE TABLE IF NOT EXISTS main.writes (
-        thread_id TEXT NOT NULL,
-        checkpoint_ns TEXT NOT NULL DEFAULT '',
-        checkpoint_id TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        task_path TEXT NOT NULL DEFAULT '',
-        idx INTEGER NOT NULL,
-        channel TEXT NOT NULL,
-        type TEXT,
-        value BLOB,
+        thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
+        task_id TEXT NOT NULL, task_path TEXT NOT NULL DEFAULT '', idx INTEGER NOT NULL,
+        channel TEXT NOT NULL, type TEXT, value BLOB,
         PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
     )"""
 ADD_TASK_PATH: Final = "ALTER TABLE main.writes ADD COLUMN task_path TEXT NOT NULL DEFAULT ''"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from sealpoint.admin.cli.erase import opened
 from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.ledger import (
     PinsOption,
@@ -21,24 +22,20 @@ from sealpoint.admin.cli.ledger import (
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     ThreadsOption,
-    find_threads,
     one_database,
-    open_store,
-    opened_threads,
     read_entries,
 )
 from sealpoint.admin.cli.output import Document, count, put, show_table
-from sealpoint.admin.maintenance.erase import Erased, Search, by_table
+from sealpoint.admin.maintenance.erase import Known, Search
 from sealpoint.admin.maintenance.result import Reason, answer
 from sealpoint.errors import LedgerTamperedError
-from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.erasure import History, Recorded
     from sealpoint.admin.evidence.verify import Verdict
 
-_MAX_NAMED: Final = 800  # erasures in one entry
+_MAX_NAMED: Final = 800  # documents of erasures in one entry
 
 
 def erasures(
@@ -108,19 +105,6 @@ def read_history(folder: Path, verdict: Verdict | None = None) -> History:
     return history
 
 
-def _known(found: Sequence[Recorded]) -> dict[str, Erased]:
-    """Return what is known of what was erased, by the HMACs of its names."""
-    erased = dict[str, Erased]()
-    for one in found:
-        at, by = one.begun["at"], one.document
-        each = [(part.id, part.pseudonym, Erased.thread(at, part.last, by)) for part in one.erasure.threads]
-        spaces = one.erasure.namespaces
-        each += [(part.prefix, part.pseudonym, Erased(at, part.until, (by,))) for part in spaces]
-        for name, pseudonym, known in each:
-            erased |= {key: known.joined(erased.get(key)) for key in (name, pseudonym) if key}
-    return erased
-
-
 def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
@@ -128,35 +112,27 @@ def _search(
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    file, erased = RingFile(run.ring_file), _known(found)
-    hmac, named = hmac_of(file), one_database(run, database, None)
-    own = hmac("")
-    run.result.add(Reason.NOT_COMPARED, when=any(one.erasure.index != own or own is None for one in found))
-    remembered = find_threads(threads, run.keys)
-    with ExitStack() as stack:
-        heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
-        store = stack.enter_context(closing(open_store(named, writable=apply, deletes=True)))
-        seen = run.result.looks_at(store)["database"]
-        stop = stack.enter_context(stopping(run))
-        run.begin([])
-        if apply:
-            stack.enter_context(store.hold())
-        search = Search(store, KeyRing.of_file(file), heads, erased, hmac)
-        search.run(stop, apply=apply)
-    back = {document for known in search.found for document in known.documents}
+    erased, is_all = defaultdict[str, list[Known]](list), True
     for one in found:
-        if one.document in back:
-            one.state = State.CAME_BACK
-    every = [one.document for one in found if one.document in (back or {one.document})]
-    run.result.stated = {"erasure": every[-_MAX_NAMED:]}
-    counts = {
-        "found": sum(search.found.values()),
-        "erased": sum(search.counts.values()),
-        "newer": search.again,
-    }
-    run.finds({Reason.CAME_BACK: counts["found"] > counts["erased"], Reason.ENDED_EARLY: stop.is_set()})
+        is_all = is_all and bool(one.erasure.owners) and all(each.names for each in one.erasure.owners)
+        for each in one.erasure.owners:
+            for name in each.names:
+                erased[name].append(Known(one.document, one.begun["at"], each.last))
+    hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
+    run.result.add(Reason.NOT_COMPARED, when=not is_all or (bool(erased) and hmac("") is None))
+    with opened(run, named, threads, apply=apply) as (store, heads), stopping(run) as stop:
+        seen = run.result.looks_at(store)["database"]
+        run.begin([])
+        search = Search(store, heads, erased, hmac)
+        search.run(stop, apply=apply)
+    back = [one for one in found if one.document in search.documents]
+    for one in back:
+        one.state = State.CAME_BACK
+    run.result.stated = {"erasure": [one.document for one in back or found][-_MAX_NAMED:]}
+    counts = {"found": search.found, "erased": search.deleted, "newer": search.newer}
+    run.finds({Reason.CAME_BACK: search.found > search.deleted, Reason.ENDED_EARLY: stop.is_set()})
     run.result.counts |= counts
-    return {"database": seen, "applied": apply, **counts, "rows": by_table(search.counts)}
+    return {"database": seen, "applied": apply, **counts}
 
 
 def show_erasures(document: Document) -> None:
@@ -170,14 +146,12 @@ def show_erasures(document: Document) -> None:
         count(search["newer"], "rows of ids that are in use again, which stay: {}")
         if search["applied"] and search["found"] > search["erased"]:
             put("the others stay, because they may be new: `sealpoint erase` deletes all that a name has")
-    columns = ("entry", "at", "ids", "reason", "keys to destroy", "due", "state")
-    show_table(columns, [_row(one) for one in found])
+    rows = list[tuple[object, ...]]()
+    for one in found:
+        late, ids = ", overdue" if one["is_overdue"] else "", one["threads"] + one["namespaces"]
+        keys, state = ", ".join(one["keys"]) or None, one["state"] + late
+        rows.append((one["seq"], one["at"], ids, one["reason"], keys, one["due"], state))
+    show_table(("entry", "at", "ids", "reason", "keys to destroy", "due", "state"), rows)
     for one in found:
         for sentence in one["why"]:
             put(f"entry {one['seq']}: {sentence}")
-
-
-def _row(one: Document) -> list[object]:
-    keys, late = ", ".join(one["keys"]) or None, ", overdue" if one["is_overdue"] else ""
-    ids = one["threads"] + one["namespaces"]
-    return [one["seq"], one["at"], ids, one["reason"], keys, one["due"], one["state"] + late]

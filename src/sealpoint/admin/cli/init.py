@@ -216,11 +216,14 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
     lines = [f"from sealpoint.langgraph import {', '.join(['EncryptedSerializer', *wrappers])}", ""]
     plain = ', plaintext="allow"' if found.kind is Kind.PLAINTEXT else ""
     lines.append(f"serde = EncryptedSerializer.from_key_file({name}{plain})")
+    allowlist = f".with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])" if allowed else ""
     if allowed:
-        lines.append(f"serde = serde.with_msgpack_allowlist([{', '.join(map(ascii, allowed))}])")
+        lines.append(f"serde = serde{allowlist}")
     store = ["store = SealedStore(store, serde=serde)"] * found.has_store
     if found.plain_items:  # the serializer of the saver refuses them, unless its rows are as readable
-        serde = "serde" if plain else f'EncryptedSerializer.from_key_file({name}, plaintext="allow")'
+        serde = (
+            "serde" if plain else f'EncryptedSerializer.from_key_file({name}, plaintext="allow"){allowlist}'
+        )
         store = [
             f"reads_plain = {serde}",
             'store = SealedStore(store, serde=reads_plain, unbound="allow", allow_write_plain=True)',

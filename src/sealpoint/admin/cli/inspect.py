@@ -115,13 +115,13 @@ def inspect(
         raise typer.BadParameter("it needs --last or --checkpoint", param_hint="--channel, --namespace")
     if items and (thread is not None or is_state):
         raise typer.BadParameter("items belong to no thread", param_hint="--items")
-    if key is not None and not (items and namespace):
+    if key is not None and not (items and namespace is not None):
         raise typer.BadParameter("it needs --items and --namespace", param_hint="--key")
     named = one_database(run, database, variable)
     require_storable(named, thread, channel, checkpoint, namespace, key)
     with opened([named]) as (store,):
         run.looks_at(store)
-        if items and namespace:
+        if items and namespace is not None:
             cipher = find_cipher(run, store)
             found = contents.inspect_items(store, cipher, namespace, key)
             _show_values(run, cipher, "namespace", namespace, found, limit)
@@ -292,7 +292,7 @@ def _show_message(fields: dict[str, Any]) -> None:
 
 
 def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
-    ids = list(islice(contents.names(store, _NAMED[what]), limit + 1))
+    ids = list(islice(contents.names(store, "thread_id" if what == "thread" else "prefix"), limit + 1))
     more = len(ids) > limit
     run.result.add(Reason.NO_ROWS, when=not ids)
     run.end(
@@ -301,9 +301,6 @@ def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
     )
     if more:
         say(f"shown are the first {limit} {what}s; there are more")
-
-
-_NAMED: Final = {"thread": "thread_id", "namespace": "prefix"}  # columns
 
 
 def types(

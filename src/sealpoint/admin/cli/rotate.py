@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
@@ -125,7 +124,7 @@ class Change:
     advice: Mapping[Action, str]  # for what is left
     late: str  # for what is left because it was written meanwhile
     left: Reason
-    first: Mapping[bool, str] = MappingProxyType({})  # what is to be done before; of items, and of others
+    first: Sequence[str] = ()  # what is to be done before, for values of savers and for items
 
     @contextmanager
     def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
@@ -164,8 +163,8 @@ class Change:
             lambda document: show_table(columns, (step.values() for step in document["plan"])),
         )
         if not self.run.as_json:
-            changed = [step for step in plan if step.action in (Action.ROTATE, Action.SEAL)]
-            for is_item in sorted({step.share.table == ITEMS.label for step in changed} & self.first.keys()):
+            changed = (step.share for step in plan if step.action in (Action.ROTATE, Action.SEAL))
+            for is_item in sorted({share.table == ITEMS.label for share in changed}) if self.first else ():
                 say(self.first[is_item])
             self._say_what_stays(plan)
             say("--apply carries it out")
@@ -474,13 +473,13 @@ _REBIND_ADVICE: Final = {
     Action.OTHER_TYPE: "{values} of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_LATE: Final = "run again, or end the writers that do not bind"
-_FIRST: Final = {
-    False: 'first start every agent with SealedSaver(..., unbound="allow"):'
+_LATE: Final = "run again, or end the writers that do not bind", "end the writers that bind, and run again"
+_FIRST: Final = (
+    'first start every agent with SealedSaver(..., unbound="allow"):'
     " others refuse rows that are bound, or rows that are not",
-    True: 'first start every agent with SealedStore(..., unbound="allow"):'
+    'first start every agent with SealedStore(..., unbound="allow"):'
     " a store that is not wrapped takes what is sealed for a value",
-}
+)
 
 
 def rebind(
@@ -539,11 +538,12 @@ def rebind(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
-    late = "end the writers that bind, and run again" if unbind else _LATE
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
-    if items and thread is not None:
-        raise typer.BadParameter("items belong to no thread", param_hint="--items")
+    if items and (thread is not None or plain_metadata or index):
+        raise typer.BadParameter("items belong to no thread and have no metadata", param_hint="--items")
+    if (plain_field or index_field) and (thread is not None or items is False):
+        raise typer.BadParameter("fields are those of items, which are left out", param_hint="--plain-field")
     require_storable(named, thread)
     options = RebindOptions(
         allow_plaintext=allow_plaintext,
@@ -593,7 +593,7 @@ def rebind(
         changed="changed",
         done="rows are changed",
         advice=_REBIND_ADVICE,
-        late=f"rows are left, or written meanwhile: {late}",
+        late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
         first=_FIRST,
     )

@@ -143,7 +143,7 @@ def audit(
         typer.Option(
             "--allow-metadata",
             metavar="KEY",
-            help="With --strict, accept this key of metadata. Give it once for each.",
+            help="With --strict, accept this key of metadata, or store.value.FIELD of items. Repeatable.",
         ),
     ] = None,
     allow_store: AllowStoreOption = None,
@@ -221,7 +221,7 @@ _KNOWN: Final = {
     "langgraph": "LangGraph's",
     "framework": "a framework's",
     "sealed": "sealed",
-    "token": "tokens of SealedSaver",
+    "token": "tokens",
     "allowed": "allowed",
 }
 _RESIDUE: Final = {

@@ -155,7 +155,7 @@ class OwnedRow(NamedTuple):
         beside: Of an item when it was last changed, as text in UTC. Of a checkpoint on Postgres, in JSON,
             the versions of its channels, which have rows of their own.
         parent: Of a checkpoint, the id of its parent.
-        locator: Lets the store find the row without a search.
+        locator: The row id in SQLite.
     """
 
     key: tuple[Any, ...]
@@ -290,10 +290,7 @@ class RowStore(Protocol):
         """
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
-        """Delete rows in one transaction, if key and tag are those that were read; return how many.
-
-        Rows that other sessions have locked are left.
-        """
+        """Delete rows in one transaction, except those that other sessions have locked; return how many."""
 
     def cached(self) -> list[TagCount]:
         """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""

@@ -1,7 +1,7 @@
 """Audit: what is readable without a key, also in databases that were never sealed. Needs no keys.
 
-Reads tags, metadata and names, but no values. Readable text is never quoted; only its shape is: letters
-become ``a``, digits ``9``.
+Reads tags, metadata, names, and what is readable beside items, but no values. Readable text is never
+quoted; only its shape is: letters become ``a``, digits ``9``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS, InlineValue
+from sealpoint.admin.databases.cells import ITEMS, InlineValue, parse_item
 from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Vectors
+from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import KEY, read_frame
-from sealpoint.crypto.tag import Kind
-from sealpoint.errors import MetadataError
+from sealpoint.crypto.tag import JSON, Kind
+from sealpoint.errors import MetadataError, SealpointError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.tokens import TOKEN
@@ -28,9 +29,8 @@ MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
 # Tables of LangGraph's stores and caches. Where they are not read, values in them may be readable.
 READABLE_TABLES: Final = frozenset({"cache", "store", VECTORS})
-# Of the columns with values, those that `audit_reasons` may accept.
-_STORED: Final = frozenset({CACHE, ITEMS.label})
 
+FIELD: Final = f"{ITEMS.label}."  # before the names of items' readable fields
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
 # Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
 FRAMEWORK_KEYS: Final = frozenset(
@@ -69,7 +69,7 @@ _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key of metadata, and its values."""
+    """A key of metadata, or a readable field of items, and its values."""
 
     # Only its shape, if it looks like something a user typed.
     key: str
@@ -83,7 +83,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The readable metadata of checkpoints."""
+    """The readable metadata of checkpoints, and the readable fields of items."""
 
     rows: int
     # How many are not strict JSON.
@@ -139,12 +139,6 @@ class Audit:
         return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
 
     @property
-    def open_stored_rows(self) -> int:
-        """How many of these are items of LangGraph's Store, or cached values."""
-        found = (share for share in self.shares if share.table in _STORED)
-        return sum(share.rows for share in found if share.kind is not Kind.SEALED)
-
-    @property
     def is_sealed(self) -> bool:
         """Whether all values that a serializer can seal are sealed."""
         return self.open_rows == 0
@@ -164,7 +158,8 @@ def audit(
 
     Args:
         store: A database.
-        allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`.
+        allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`;
+            fields of items with `FIELD` before the name.
         entries: What a ring says about its keys, for their states.
     """
     inline, other_inline = _inline(store)
@@ -187,7 +182,8 @@ def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> l
     With ``allow_store``, what LangGraph's stores and caches leave readable refutes nothing, and leaves the
     answer open.
     """
-    accepted = found.open_stored_rows if allow_store else 0
+    stored = (share for share in found.shares if allow_store and share.table in (CACHE, ITEMS.label))
+    accepted = sum(share.rows for share in stored if share.kind is not Kind.SEALED)
     return applying(
         {
             Reason.NOT_SEALED: found.open_rows > accepted,
@@ -257,11 +253,37 @@ class _Tally:
             self.examples[shape(value)] = None
 
 
+@dataclass(slots=True)
+class _Names:
+    """The names that are readable, and shapes of their values."""
+
+    tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=dict)
+    other_rows: int = 0
+
+    def add(self, key: str, value: Any, known: str | None, prefix: str = "") -> None:
+        name = prefix + (_TOKENS if known == "token" else label(key)), known
+        if name not in self.tallies and len(self.tallies) == MAX_LABELS:
+            self.other_rows += 1
+        else:
+            self.tallies.setdefault(name, _Tally()).add(value)
+
+    def fields(self) -> tuple[Field, ...]:
+        found = [
+            Field(key, tally.rows, known, tuple(sorted(tally.types)), tuple(filter(None, tally.examples)))
+            for (key, known), tally in self.tallies.items()
+        ]
+        return tuple(sorted(found, key=lambda each: (each.known is not None, -each.rows)))
+
+
+def _is_token(key: str, value: Any) -> bool:
+    return type(value) is int and value == 1 and TOKEN.match(key) is not None
+
+
 def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
     if key == KEY:
         has_more = not isinstance(value, dict) or value.keys() != {"type", "value"}
         return None if has_more or None in read_frame(value) else "sealed"
-    if type(value) is int and value == 1 and TOKEN.match(key):
+    if _is_token(key, value):
         return "token"
     if key in LANGGRAPH_KEYS:
         return "langgraph"
@@ -271,9 +293,9 @@ def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
 
 
 def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
-    rows = unreadable = other_rows = 0
-    tallies: dict[tuple[str, str | None], _Tally] = {}
-    seals_metadata = any(column.in_json for column in store.columns)
+    names = _Names()
+    rows = unreadable = 0
+    seals_metadata = any(column.in_json and column != ITEMS for column in store.columns)
     for record in store.records():
         rows += 1
         try:
@@ -282,18 +304,20 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
             unreadable += 1
             continue
         for key, value in fields.items():
-            known = _known(key, value, allowed) if seals_metadata or key != KEY else None
-            name = _TOKENS if known == "token" else label(key), known
-            if name not in tallies and len(tallies) == MAX_LABELS:
-                other_rows += 1
-            else:
-                tallies.setdefault(name, _Tally()).add(value)
-    found = [
-        Field(key, tally.rows, known, tuple(sorted(tally.types)), tuple(filter(None, tally.examples)))
-        for (key, known), tally in tallies.items()
-    ]
-    found.sort(key=lambda each: (each.known is not None, -each.rows))
-    return Metadata(rows, unreadable, tuple(found), other_rows)
+            names.add(key, value, _known(key, value, allowed) if seals_metadata or key != KEY else None)
+    # What is readable beside sealed items; one that is not sealed is counted as such.
+    for cell in cells_of(store, [column.widened for column in store.columns if column == ITEMS]):
+        if cell.tag in (None, JSON):
+            continue
+        try:
+            beside = parse_item(cell.where.beside["fields"])
+        except SealpointError:  # Postgres stores numbers that are not read
+            names.other_rows += 1
+            continue
+        for key, value in beside.items():
+            known = "token" if _is_token(key, value) else "allowed" if FIELD + key in allowed else None
+            names.add(key, value, known, FIELD)
+    return Metadata(rows, unreadable, names.fields(), names.other_rows)
 
 
 def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:

@@ -221,6 +221,8 @@ class Copy:
         value, name = read_item(cell, parts, self._tokens), parts.name or name_of(cell)
         require_unframed(value)
         text = format_item(value, allow_nul=allow_nul)
+        if not allow_nul and "\0" in "".join((*name.namespace, name.key)):
+            raise RowError("the name of the item has a NUL character, which Postgres does not store")
         return {"prefix": ".".join(name.namespace), "key": name.key, "value": text}
 
     def require_id(self, column: str) -> str:

@@ -23,15 +23,15 @@ from typing import Any, Final, NamedTuple
 from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Failure, RowStore, failure
 from sealpoint.admin.maintenance.calls import cells_of
-from sealpoint.admin.maintenance.items import read_item, read_value
+from sealpoint.admin.maintenance.items import read_item
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import KINDS, is_sealed
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.sealed.items import label_pseudonym, pseudonym_of
-from sealpoint.sealed.rows import ItemName
+from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
-from sealpoint.serde.inert import Inert
+from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
@@ -79,7 +79,7 @@ def inspect(
     for column, stored_id in product(store.columns, stored_ids(opener.cipher.ring, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
             if not cell.is_sentinel:
-                yield _shown(cell, opener, limits)
+                yield _shown(cell, opener, lambda _, parts: decode_inert(*parts.opened.typed, limits))
 
 
 def inspect_items(
@@ -99,14 +99,13 @@ def inspect_items(
     for cell in cells_of(store, columns):
         prefix, stored_key = cell.where.key
         if (prefix, None if key is None else stored_key) in places:
-            yield _shown(cell, opener, DEFAULT_LIMITS, tokens)
+            yield _shown(cell, opener, lambda cell, parts: read_item(cell, parts, tokens))
 
 
-def _shown(cell: Cell, opener: Opener, limits: Limits, tokens: Tokens | None = None) -> Readable | Failure:
+def _shown(cell: Cell, opener: Opener, read: Callable[[Cell, Parts], Any]) -> Readable | Failure:
     try:
         parts = opener.parts(cell)
-        value = read_value(cell, parts, limits) if tokens is None else read_item(cell, parts, tokens)
-        shown = plain(value)
+        shown = plain(read(cell, parts))
     except SealpointError as error:
         return failure(cell, error)
     return Readable(cell.where.column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))

@@ -12,9 +12,11 @@ from sealpoint.sealed.items import pseudonym_of, require_same_fields
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import MAX_PACKED_LEVELS, Limits
 from sealpoint.tokens import Tokens
 
+# A `SealedStore` reads what a ring has sealed as deep as it was written.
+_WRITTEN: Final = Limits(depth=MAX_PACKED_LEVELS)
 _PUT: Final = "read it with SealedStore, and put it again with values that JSON has"
 
 
@@ -25,7 +27,7 @@ def name_of(cell: Cell) -> ItemName:
 
 
 def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:
-    """Return the JSON of a value of `read_value`, or of a sealed one, if it reads back as the same.
+    """Return the JSON of a value of `read_item`, or of a sealed one, if it reads back as the same.
 
     NUL characters, which Postgres does not store, are refused unless they are allowed.
     """
@@ -39,19 +41,6 @@ def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:
     raise RowError("the value of the item has no form in JSON that every database stores", hint=_PUT)
 
 
-def read_value(cell: Cell, parts: Parts, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Return a value that was opened as plain data, see `decode_inert`.
-
-    An item that is not sealed names no types: LangGraph's stores build nothing of its JSON.
-    """
-    if cell.is_plain_item:
-        return parse_item(parts.opened.data)
-    value = decode_inert(*parts.opened.typed, limits)
-    if cell.is_item and type(value) is not dict:
-        raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
-    return value
-
-
 def in_json(field: Any) -> Any:
     """Return what is readable as it is stored in JSON: of an enumeration of texts or numbers the value."""
     if isinstance(field, Inert):
@@ -63,15 +52,18 @@ def in_json(field: Any) -> Any:
 
 
 def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
-    """Return the value of an item, compared with what is readable beside it.
+    """Return the value of an item, see `decode_inert`, compared with what is readable beside it.
 
-    The cell is of a `Column.widened`, or of a store of whole rows.
+    The cell is of a `Column.widened`, or of a store of whole rows. An item that is not sealed names no types:
+    LangGraph's stores build nothing of its JSON.
     """
-    value: dict[str, Any] = read_value(cell, parts)
-    beside = cell.where.beside
-    if parts.is_bound:
-        found = parse_item(beside.get("fields", beside.get("value")))
-        require_same_fields(found, in_json(value), tokens)
+    if cell.is_plain_item:
+        return parse_item(parts.opened.data)
+    value, beside = decode_inert(*parts.opened.typed, _WRITTEN), cell.where.beside
+    if type(value) is not dict:
+        raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
+    found = parse_item(beside.get("fields", beside.get("value")))
+    require_same_fields(found, in_json(value), tokens)
     if parts.name and tokens.are_available and pseudonym_of(parts.name, tokens) != name_of(cell):
         raise RowError("the item was stored under another name")
     return value

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import (
@@ -24,7 +25,6 @@ from sealpoint.admin.databases.cells import (
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import (
     UNSEALED_ROW,
-    Change,
     Events,
     Replacement,
     RowStore,
@@ -40,7 +40,7 @@ from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
-from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
+from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
@@ -98,8 +98,12 @@ class Binder:
         fields: Visible = NOTHING_MORE,
         *,
         allow_plaintext: bool = False,
+        allow_nul: bool = False,
     ) -> None:
-        """Prepare; values are sealed under the active key, unsealed ones only if that is allowed."""
+        """Prepare; values are sealed under the active key, unsealed ones only if that is allowed.
+
+        ``allow_nul`` says whether the database stores NUL characters in the JSON of items.
+        """
         plain = visible.plain | frozenset(PLAIN)
         if plain & visible.indexed or KEY in plain | visible.indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
@@ -112,6 +116,7 @@ class Binder:
             serde=serde, plain=plain, indexed=visible.indexed, tokens=tokens, allow_unbound=True
         )
         self._items = Items(serde, *fields, tokens)
+        self._format = partial(format_item, allow_nul=allow_nul)
 
     def bind(self, cell: Cell) -> Replacement:
         """Return what takes the place of a row that is not bound."""
@@ -137,7 +142,7 @@ class Binder:
         if any(map(PSEUDONYM.match, (*name_of(cell)[0], cell.where.names["key"]))):
             raise RowError("the item has a pseudonym, and is not sealed")
         stored = self._items.seal(name_of(cell), parse_item(opened.data))
-        return Replacement(None, None, document=format_item(stored))
+        return Replacement(None, None, document=self._format(stored))
 
     def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
@@ -174,7 +179,7 @@ class Binder:
             found = parse_item(beside["value"])
             value = in_json(read_item(cell, parts, self._rows.tokens))
             more = {**self._items.readable(value), **found}
-            return None if more == found else Replacement(None, None, document=format_item(more))
+            return None if more == found else Replacement(None, None, document=self._format(more))
         if header is None:
             raise TypeError("only checkpoints have metadata")
         before = decode_metadata(beside["metadata"])
@@ -216,7 +221,7 @@ class Binder:
             )
         value = read_item(cell, parts, self._rows.tokens)
         require_unframed(value)
-        return Replacement(None, None, document=format_item(value))
+        return Replacement(None, None, document=self._format(value))
 
     def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
         beside = cell.where.beside
@@ -294,15 +299,14 @@ class RebindOptions(Options):
     thread_id: str | None = None
     items: bool | None = None
 
-    def leaves(self, *, is_item: bool) -> bool:
-        """Whether a value is left as it is, bound or not."""
-        return self.items is not None and self.items is not is_item
+    def takes(self, label: str) -> bool:
+        """Whether values of the column with a label are changed."""
+        return self.items in (None, label == ITEMS.label)
 
-    @property
-    def revised(self) -> frozenset[Coordinates]:
-        """The kinds of bound values whose readable keys are completed."""
-        found = [CHECKPOINT, METADATA] if self.visible != NOTHING_MORE else []
-        return frozenset([*found, ITEM] if self.fields != NOTHING_MORE else found)
+    def revises(self, label: str) -> bool:
+        """Whether the readable keys of bound values of that column are completed."""
+        visible = {"checkpoints": self.visible, ITEMS.label: self.fields}
+        return visible.get(label, NOTHING_MORE) != NOTHING_MORE
 
 
 def rebind(
@@ -334,21 +338,23 @@ def rebind(
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     cipher.ring.require_active()
-    binder = Binder(cipher, options.visible, options.fields, allow_plaintext=options.allow_plaintext)
+    binder = Binder(
+        cipher,
+        options.visible,
+        options.fields,
+        allow_plaintext=options.allow_plaintext,
+        allow_nul=store.kind == "sqlite",
+    )
     run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
-
-    def asked(change: Change) -> Change:
-        return lambda cell: None if options.leaves(is_item=cell.is_item) else change(cell)
-
+    columns = [column for column in store.columns if options.takes(column.label)]
     if options.unbind:
         require_not_remembered(store, cipher, options)
-        yield from run.events(asked(binder.unbind), bound, before_change)
+        yield from run.events(binder.unbind, bound, before_change, columns)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
-    yield from run.events(asked(binder.bind), selection, before_change)
-    if revised := options.revised:
-        with store.narrowed(revised):
-            yield from run.events(asked(binder.revise), bound)  # the sealed bytes stay
+    yield from run.events(binder.bind, selection, before_change, columns)
+    if revised := [column for column in columns if options.revises(column.label)]:
+        yield from run.events(binder.revise, bound, columns=revised)  # the sealed bytes stay
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
@@ -423,11 +429,10 @@ class RebindJob(Job):
 
     def _action(self, share: Share) -> Action:
         options = self._options
-        if options.leaves(is_item=share.table == ITEMS.label):
+        if not options.takes(share.table):
             return Action.NOT_ASKED
         if is_bound(share) is not options.unbind:
-            tables = {"checkpoints": CHECKPOINT, ITEMS.label: ITEM}
-            examined = is_bound(share) and tables.get(share.table) in options.revised
+            examined = is_bound(share) and options.revises(share.table)
             return Action.INDEX if examined else Action.NONE
         if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
             return Action.ROTATE

@@ -66,11 +66,7 @@ class Reason(AnyReason):
     STILL_BOUND = "still-bound", "rows are left that are bound to their places", True
     OTHER_KEYS = "other-keys", "values are not under the key", True
     NOT_SEALED = "not-sealed", "values are not sealed", True
-    READABLE_TABLES = (
-        "readable-tables",
-        "tables of LangGraph are in the database that are not read",
-        True,
-    )
+    READABLE_TABLES = "readable-tables", "tables of LangGraph are in the database that are not read", True
     READABLE_BESIDE = "readable-beside", "more is readable beside the values", True
     TYPES_NOT_ALLOWED = "types-not-allowed", "types are not on the allowlist", True
     OLD_CONTENT_FOUND = "old-content-found", "old content is still in the file", True

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, Opener, Selection
+from sealpoint.admin.databases.cells import Cell, Column, Opener, Selection
 from sealpoint.admin.databases.rows import (
     BATCH,
     Batch,
@@ -181,30 +181,40 @@ class Run:
         self._new_failures: list[Failure] = []
 
     def events(
-        self, change: Change, selection: Selection, before_change: BeforeChange | None = None
+        self,
+        change: Change,
+        selection: Selection,
+        before_change: BeforeChange | None = None,
+        columns: Sequence[Column] | None = None,
     ) -> Events:
         """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do.
 
-        A `SealpointError` of ``change`` is a failure of that value alone.
+        A `SealpointError` of ``change`` is a failure of that value alone. Without ``columns``, all are read.
         """
+        columns = self._store.columns if columns is None else columns
+        labels = {column.label for column in columns}
         change_one = partial(self._change_one, change, selection, before_change)
         damage: list[SealpointError] = []
         for _ in range(MAX_PASSES):
             # Damaged metadata is reported by the walk itself, once the other values are done.
             counts = self._store.count(damage)
-            total = sum(count.rows for count in counts if selection.takes(count.tag))
+            total = sum(
+                count.rows for count in counts if count.table in labels and selection.takes(count.tag)
+            )
             before = self._changed + self._raced
             if total:
-                yield from self._one_pass(total, change_one, selection)
+                yield from self._one_pass(columns, total, change_one, selection)
             # A raced value is not finished: what the other writer stored may be under an old key too.
             if self._changed + self._raced == before:
                 break
         if damage:
             raise damage[0]
 
-    def _one_pass(self, total: int, change: Change, selection: Selection) -> Iterator[Event]:
+    def _one_pass(
+        self, columns: Sequence[Column], total: int, change: Change, selection: Selection
+    ) -> Iterator[Event]:
         seen = 0
-        for column in self._store.columns:
+        for column in columns:
             done: Rewritten | None = None
             self._rows = min(self._batch.rows, FIRST_ROWS)
             while done is None or done.last is not None:

@@ -51,7 +51,8 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     """Return the value of a row; that of ``checkpoints`` is what is sealed in its metadata."""
     key = tuple(row[name] for name in column.key)
     if column == ITEMS:
-        return _item_of(key, row["value"])
+        tag, value, fields = unframe(row["value"])
+        return Cell(value, tag, Where(column, key, None, {"fields": json.dumps(fields)}))
     if not column.in_json:
         return Cell(row[column.name], row["type"], Where(column, key))
     metadata = row[column.name]
@@ -71,11 +72,6 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     if "parent_checkpoint_id" in row:
         beside["parent_checkpoint_id"] = row["parent_checkpoint_id"]
     return Cell(value, tag, Where(column, key, None, beside))
-
-
-def _item_of(key: tuple[str, ...], text: str | None) -> Cell:
-    tag, value, fields = unframe(text)
-    return Cell(value, tag, Where(ITEMS, key, None, {"fields": json.dumps(fields)}))
 
 
 def holds_value(cell: Cell) -> bool:
@@ -214,7 +210,7 @@ class _SchemaCopy(Copy):
             if value is None and name not in NULLABLE[column.table]:
                 raise RowError(f"column {name!r} of table {column.table!r} is NULL")
         if cell.is_item:
-            return row | self._item(cell), ()
+            return row | self.item(cell, self.parts(cell)), ()
         row = row | {"thread_id": self.require_id(row["thread_id"])}
         if column.in_json:
             return self._open_checkpoint(cell, row)
@@ -227,12 +223,6 @@ class _SchemaCopy(Copy):
         row |= {name: claim for name, claim in claims.items() if name in row}
         kind, data = parts.opened.typed
         return row | {"type": kind, column.name: data}, ()
-
-    def _item(self, cell: Cell) -> dict[str, str]:
-        item = self.item(cell, self.parts(cell))
-        if "\0" in item["prefix"] + item["key"]:
-            raise RowError("the name of the item has a NUL character, which Postgres does not store")
-        return item
 
     def _open_checkpoint(self, cell: Cell, row: StoredRow) -> Copied:
         if not holds_value(cell):

@@ -207,8 +207,7 @@ def is_superuser(connection: Connection[Any]) -> bool:
 def translate_errors(rights: str = "") -> Iterator[None]:
     """Raise our own errors for those of a server, without its text, which may contain values.
 
-    Args:
-        rights: What grants those that the statements need, for the hint.
+    The hint has ``rights``, which grant those that the statements need.
     """
     psycopg = require_psycopg()
     try:

@@ -6,7 +6,7 @@ privileges grant others some. A session that ends earlier leaves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.admin.databases.cells import Cell
@@ -22,7 +22,7 @@ from sealpoint.errors import (
     SchemaError,
     excerpt,
 )
-from sealpoint.postgres import Layout
+from sealpoint.postgres import CHECKPOINT, ITEM, THREAD, Layout
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES, oversized
 from sealpoint.tokens import PSEUDONYM_START
 
@@ -122,8 +122,7 @@ _DEFAULTS: Final = {
     "checkpoint_ns": "''",
     "metadata": "'{{}}'",
     "task_path": "''",
-    "created_at": "CURRENT_TIMESTAMP",
-    "updated_at": "CURRENT_TIMESTAMP",
+    **dict.fromkeys(("created_at", "updated_at"), "CURRENT_TIMESTAMP"),
 }
 _INDEXES: Final = {
     **{table: (f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)",) for table in SAVER},
@@ -132,11 +131,13 @@ _INDEXES: Final = {
         "CREATE INDEX idx_store_expires_at ON {} (expires_at) WHERE expires_at IS NOT NULL",
     ),
 }
-# These tables and indexes are the result of so many of LangGraph's migrations. The numbers are not read from
-# the source: its tables may be older, and the copy has what all of these make.
-_MIGRATIONS: Final = 10
-_SHALLOW_MIGRATIONS: Final = 8
-_STORE_MIGRATIONS: Final = 4
+# These tables and indexes are the result of so many of LangGraph's migrations, by the key of the first. The
+# numbers are not read from the source: its tables may be older, and the copy has what all of these make.
+_MIGRATIONS: Final = {
+    CHECKPOINT: ("checkpoint_migrations", 10),
+    THREAD: ("checkpoint_migrations", 8),  # of a shallow saver
+    ITEM: ("store_migrations", 4),
+}
 
 _GRANTEES: Final = """
     SELECT DISTINCT CASE acl.grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(acl.grantee) END
@@ -178,10 +179,10 @@ class NewSchema:
                 self._create_schema()
                 for table, layout in found.layouts.items():
                     self._execute(_create_table(layout, found.columns[table]), table)
-                # So that LangGraph's `setup` does nothing again.
-                for table, made in _migrations(found.layouts).items():
-                    self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", table)
-                    self._execute(f"INSERT INTO {{}} SELECT generate_series(0, {made - 1:d})", table)
+                    if layout.primary in _MIGRATIONS:  # so that LangGraph's `setup` does nothing again
+                        listing, made = _MIGRATIONS[layout.primary]
+                        self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", listing)
+                        self._execute(f"INSERT INTO {{}} SELECT generate_series(0, {made - 1:d})", listing)
                 self._revoke_rights()
         except BaseException:
             self.close()
@@ -269,15 +270,6 @@ class NewSchema:
         from psycopg.sql import SQL, Identifier
 
         return SQL(statement).format(Identifier(self.name, *table))
-
-
-def _migrations(layouts: Mapping[str, Layout]) -> dict[str, int]:
-    """Return how many migrations have made the tables, by the table that lists them."""
-    found = {}
-    if checkpoints := layouts.get("checkpoints"):
-        is_shallow = "checkpoint_id" not in checkpoints.primary
-        found["checkpoint_migrations"] = _SHALLOW_MIGRATIONS if is_shallow else _MIGRATIONS
-    return found | ({"store_migrations": _STORE_MIGRATIONS} if "store" in layouts else {})
 
 
 def _create_table(layout: Layout, columns: Sequence[str]) -> str:

@@ -365,17 +365,14 @@ class PostgresRows(CheckedTables):
         """The tables with rows of threads and namespaces. See `RowStore.owned_tables`."""
         return tuple(table for table in _OWNED if table in self._found.layouts)
 
-    def _tag(self, table: str) -> str:
-        """Return in SQL what a row is compared by before it is deleted."""
-        tag = "NULL" if table == VECTORS else self._access(column_of(self._found.layouts[table])).tag
-        return f"left({tag}, {_TAG_CHARS})"
-
     def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
         """Yield the rows of some threads or namespaces. See `RowStore.owned`."""
-        primary = self._found.layouts[table].primary
+        layout = self._found.layouts[table]
+        primary = layout.primary
+        tag = "NULL" if table == VECTORS else self._access(column_of(layout)).tag
         has_parent = table == "checkpoints" and "checkpoint_id" in primary
         parent = f"left(parent_checkpoint_id, {_TAG_CHARS})" if has_parent else "NULL"
-        columns = f"{', '.join(primary)}, {self._tag(table)}, {_OWNED[table]}, {parent}"
+        columns = f"{', '.join(primary)}, left({tag}, {_TAG_CHARS}), {_OWNED[table]}, {parent}"
         which = _IN_NAMESPACES if primary[0] == "prefix" else "thread_id = ANY(%s::text[])"
         for row in self._scan(table, columns, ", ".join(primary), _OWNED_ROWS, which, [*names]):
             yield OwnedRow(row[: len(primary)], *row[len(primary) :])
@@ -385,19 +382,18 @@ class PostgresRows(CheckedTables):
         layout = self._found.layouts[table]
         primary = ", ".join(layout.primary)
         kinds = [layout.types.get(name, "text") for name in layout.primary]
-        arrays = [*map(list, zip(*((*row.key, row.tag) for row in rows), strict=True))]
         more = [VECTORS] if table == ITEMS.table and VECTORS in self._found.layouts else []
-        given = ", ".join(f"%s::{kind}[]" for kind in (*kinds, "text"))
         locking = f"""
             SELECT {primary} FROM ONLY {{}} AS found
-            JOIN unnest({given}) AS gone({primary}, old_tag) USING ({primary})
-            WHERE {self._tag(table)} IS NOT DISTINCT FROM old_tag FOR UPDATE OF found SKIP LOCKED"""
+            JOIN unnest({", ".join(f"%s::{kind}[]" for kind in kinds)}) AS gone({primary}) USING ({primary})
+            FOR UPDATE OF found SKIP LOCKED"""
         deleting = f"""
             DELETE FROM ONLY {{}} AS old
             USING unnest({", ".join(f"%b::{kind}[]" for kind in kinds)}) AS gone({primary})
             WHERE {" AND ".join(f"old.{name} = gone.{name}" for name in layout.primary)}"""
         with self.transaction(table, CHANGE, *more):
-            held = self.select(table, locking, arrays)
+            keys = [*map(list, zip(*(row.key for row in rows), strict=True))]
+            held = self.select(table, locking, keys)
             return self.execute(table, deleting, held).rowcount if held else 0
 
     def cached(self) -> list[TagCount]:

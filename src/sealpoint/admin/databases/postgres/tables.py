@@ -61,10 +61,7 @@ IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribut
 def grants(schema: str, tables: Collection[str] = (), *, rebinds: bool = False) -> str:
     """Return the statements for a role of maintenance, as docs/postgres.md has them.
 
-    Args:
-        schema: The schema of the tables.
-        tables: Those that there are; those of a saver if there are none yet.
-        rebinds: Whether the role also runs `rebind`.
+    It has the ``tables`` that there are, or those of a saver if there are none yet.
     """
     quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
     checkpoints, blobs, writes, store, vectors = (

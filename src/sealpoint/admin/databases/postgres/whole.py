@@ -9,8 +9,8 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Selection
@@ -28,7 +28,6 @@ from sealpoint.admin.databases.postgres.columns import (
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
-from sealpoint.base.place import Coordinates
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
@@ -146,16 +145,6 @@ class PostgresWholeRows(PostgresRows):
             for cell, where in ((cell, cell.where) for cell in cells)
             for channels in [stored.get(where.key, ())]
         ]
-
-    @contextmanager
-    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
-        """Leave only values of some kinds within the context."""
-        before = self.columns
-        self.columns = tuple(column for column in before if column.coordinates in kinds)
-        try:
-            yield
-        finally:
-            self.columns = before
 
     def remove_sentinels(self) -> int:
         """Remove the sentinels of threads and namespaces in which no checkpoint names one."""

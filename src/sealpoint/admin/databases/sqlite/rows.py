@@ -5,8 +5,8 @@ from __future__ import annotations
 import stat
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +44,6 @@ from sealpoint.admin.databases.sqlite.checked import (
 )
 from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
-from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
@@ -162,14 +161,10 @@ class SqliteRows(CheckedFile):
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
-            counts += (
-                self._count_items(column)
-                if column.in_json
-                else self._tally(column.table, "type", column.name)
-            )
+            counts += self._count_items(column) if column.in_json else self._tally(column.table, column.name)
         return counts
 
-    def _tally(self, table: str, tag: str, value: str) -> list[TagCount]:
+    def _tally(self, table: str, value: str, tag: str = "type") -> list[TagCount]:
         self.require_order(table)
         # Lengths first: a sort by tag would move whole values.
         statement = f"""
@@ -183,11 +178,11 @@ class SqliteRows(CheckedFile):
 
     def _count_items(self, column: Column) -> list[TagCount]:
         # Refuses rows that share pages: each query below reads fewer bytes than the file has.
-        self._tally(column.table, "NULL", column.name)
+        self._tally(column.table, column.name, "NULL")
         rows, sizes = Counter[Any](), Counter[Any]()
         for page in pages(self, column):
-            rows.update(cell.tag for cell in page.cells)
             for cell in page.cells:
+                rows[cell.tag] += 1
                 sizes[cell.tag] += len(cell.value) if isinstance(cell.value, bytes) else 0
             require_few_tags(column.label, [*rows])
         return [TagCount(column.label, tag, rows[tag], sizes[tag]) for tag in sorted(rows, key=str)]
@@ -276,24 +271,23 @@ class SqliteRows(CheckedFile):
             require_rising(first, [row[-1] for row in found])
             for *name, when, above, stored, row_id in found:
                 shown = unframe(stored)[0] if table == ITEMS.table else stored
-                yield OwnedRow(tuple(name), shown, when, above, (row_id, stored))
+                yield OwnedRow(tuple(name), shown, when, above, row_id)
             if more:
                 self.require_order(table)
                 first = found[-1][-1] + 1
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
         """Delete rows. See `RowStore.delete`."""
-        key, tag, *_ = _OWNED[table]
         # Includes the key: SQLite may reuse the row id of a deleted row.
-        same = "".join(f" AND {name} IS ?" for name in key)
-        statement = f"DELETE FROM main.{table} NOT INDEXED WHERE rowid = ? AND {tag} IS ?{same}"
-        deleted = self.change(statement, [(*row.locator, *row.key) for row in rows])
+        same = "".join(f" AND {name} IS ?" for name in _OWNED[table][0])
+        statement = f"DELETE FROM main.{table} NOT INDEXED WHERE rowid = ?{same}"
+        deleted = self.change(statement, [(row.locator, *row.key) for row in rows])
         self.settle()
         return deleted
 
     def cached(self) -> list[TagCount]:
         """Return how many cached values have which tag. See `RowStore.cached`."""
-        return self._tally(CACHE, "encoding", "val") if CACHE in self._present else []
+        return self._tally(CACHE, "val", "encoding") if CACHE in self._present else []
 
     def vectors(self) -> Vectors | None:
         """Return how many embeddings there are. See `RowStore.vectors`."""
@@ -412,16 +406,6 @@ class SqliteWholeRows(SqliteRows):
             self._columns = WRITES, CHECKPOINTS
             encoded = thread_id.encode(self.encoding).hex()
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
-
-    @contextmanager
-    def narrowed(self, kinds: Collection[Coordinates]) -> Iterator[None]:
-        """Leave only values of some kinds within the context."""
-        before = self._columns
-        self._columns = tuple(column for column in before if column.coordinates in kinds)
-        try:
-            yield
-        finally:
-            self._columns = before
 
     def remove_sentinels(self) -> int:
         """Do nothing: in SQLite no checkpoint needs one."""
