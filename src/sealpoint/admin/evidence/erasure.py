@@ -78,6 +78,7 @@ class Erasure:
 
     erasure: int = VERSION
     database: str
+    index: str | None = None
     threads: tuple[Erased, ...]
     namespaces: tuple[Erased, ...] = ()
     keys: tuple[HeldKey, ...]
