@@ -525,6 +525,37 @@ def test_what_a_run_wrote_that_was_under_way_is_shown(run: Run, agents: Agents) 
     assert again(run, agents).code == Exit.DONE
 
 
+@pytest.mark.parametrize("make", ["sqlite"], indirect=True)
+def test_with_another_index_key_nothing_is_shown(run: Run, agents: Agents, tmp_path: Path) -> None:
+    """It makes other HMACs: all of it is back, and none is found."""
+    restore = back_up(agents, tmp_path)
+    assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
+    restore()
+    text = agents.ring.read_text()
+    begin = text.index("[[index]]")
+    end = text.find("\n[", begin + 1)
+    agents.ring.write_text(text[:begin] + (text[end + 1 :] if end > 0 else ""))
+    (tmp_path / "index.key").unlink()
+    assert run("keys", "generate", "--index").code == Exit.DONE
+    ended = again(run, agents)
+    assert (ended.document["search"]["found"], ended.document["ok"]) == (0, None)
+    assert "not-compared" in ended.document["reasons"]
+
+
+def test_items_of_a_namespace_that_had_none_are_newer(
+    run: Run, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person who comes later: their items are not back."""
+    words = ("--thread", ALICE, "--store-namespace", "users.eve", "--allow-missing", "--apply")
+    with monkeypatch.context() as patch:
+        patch.setattr("sealpoint.admin.evidence.recorder.now", lambda: "2026-01-01T00:00:00Z")
+        assert run("erase", agents.database, *words).code == Exit.DONE
+    with agents.store() as store:
+        store.put(("users", "eve"), "k", {"a": "new"})
+    ended = again(run, agents)
+    assert (ended.code, ended.document["search"]["newer"]) == (Exit.DONE, 1)
+
+
 def test_what_no_id_tells_is_shown(run: Run, agents: Agents, tmp_path: Path) -> None:
     """Ids that LangGraph did not make, and items."""
     restore = back_up(agents, tmp_path)

@@ -583,6 +583,7 @@ counts = st.dictionaries(texts, st.dictionaries(texts, st.integers(), max_size=2
         Erasure,
         erasure=st.just(1),
         database=texts,
+        index=st.none() | names,
         threads=owners,
         namespaces=owners,
         keys=keys,

@@ -203,6 +203,7 @@ def _erasure(
     return Erasure(
         # What stays when it is restored in place, and tells others of the same name.
         database=str(identity["path"] if kind == "sqlite" else f"{erasing.store.name} {identity['schema']}"),
+        index=hmac(""),
         threads=threads,
         namespaces=namespaces,
         keys=HeldKey.of(file.entries),

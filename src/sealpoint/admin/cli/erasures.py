@@ -102,14 +102,14 @@ def _search(
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    erased, is_all = defaultdict[str, list[Known]](list), True
+    erased = defaultdict[str, list[Known]](list)
     for one in found:
-        is_all = is_all and bool(one.erasure.owners) and all(each.names for each in one.erasure.owners)
         for each in one.erasure.owners:
             for name in each.names:
                 erased[name].append(Known(one.document, one.begun["at"], each.last))
     hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
-    run.result.add(Reason.NOT_COMPARED, when=not is_all or (bool(erased) and hmac("") is None))
+    own = hmac("")
+    run.result.add(Reason.NOT_COMPARED, when=any(one.erasure.index != own or own is None for one in found))
     with opened(run, named, threads, apply=apply) as (store, heads), stopping(run) as stop:
         seen = run.result.looks_at(store)["database"]
         run.begin([])

@@ -67,6 +67,7 @@ class Erasure:
 
     Attributes:
         database: What tells the database from others, also of the same name: its path, or URL and schema.
+        index: The HMAC of an empty text, which tells the index key; ``None`` without one.
         keys: Every key of the ring that was not destroyed.
         counts: How many rows were found, by table and key id.
         due: The date by which it is to be complete.
@@ -75,6 +76,7 @@ class Erasure:
 
     erasure: int = VERSION
     database: str
+    index: str | None = None
     threads: tuple[Erased, ...]
     namespaces: tuple[Erased, ...] = ()
     keys: tuple[HeldKey, ...]

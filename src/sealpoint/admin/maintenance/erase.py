@@ -189,7 +189,8 @@ class Known(NamedTuple):
     def is_back(self, table: str, row: OwnedRow) -> bool | None:
         """Whether a row was there when it was erased; ``None`` if nothing tells."""
         if table in _OF_STORE:  # nothing authenticates the time of an item
-            return False if self.last is not None and str(row.beside or "") > self.last else None
+            last = self.last or self.at.replace("T", " ").removesuffix("Z")
+            return False if str(row.beside or "") > last else None
         is_back = self._is_back(_checkpoint_id(table, row))
         # A newer one can have the state of its parent, if a run was under way.
         return None if is_back is False and row.parent and self._is_back(row.parent) is not False else is_back
