@@ -304,7 +304,7 @@ def test_audit_reads_items_caches_and_embeddings(run: Run, path: Path) -> None:
     cache.set({(("node",), "plain"): ("v", None)})
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VECTOR_MIGRATIONS[0])
-        assert connection.execute(LEFT_BEHIND).rowcount == 2
+        connection.execute(LEFT_BEHIND)
         connection.commit()
     found = run("audit", path, "--json").document
     assert found["readable_tables"] == ["store_vectors"]
