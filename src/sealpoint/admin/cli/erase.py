@@ -42,9 +42,6 @@ _HINT: Final = (
     "check the spelling: `sealpoint inspect DB` lists what is there;"
     " --allow-missing accepts what is not there, as after a run that ended early"
 )
-_AGAIN: Final = (
-    "end the runs of agents on these threads, then run the same command again, with --allow-missing"
-)
 
 
 def _parse_each(ids: list[str] | None) -> list[str]:
@@ -64,9 +61,7 @@ def _read_ids(file: typer.FileText | None) -> list[str]:
     lines = [] if file is None else file.read().removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if not line or not line.isprintable():
-            raise typer.BadParameter(
-                f"line {number} is not an id as it is printed", param_hint="--threads-file"
-            )
+            raise typer.BadParameter(f"line {number} is no printed id", param_hint="--threads-file")
     return _parse_each(lines)
 
 
@@ -160,9 +155,8 @@ def erase(
         erasing = Erasing(store, KeyRing.of_file(file), sorted(names), sorted(spaces), heads)
         missing = erasing.plan()
         if missing and not allow_missing:
-            raise ConfigError(
-                f"the database has nothing of {', '.join(map(quoted, missing[:9]))}", hint=_HINT
-            )
+            some = ", ".join(map(quoted, missing[:9]))
+            raise ConfigError(f"the database has nothing of {some}", hint=_HINT)
         erasure = _erasure(erasing, file, reason, due, sealed_since)
         is_done = apply and _carry_out(run, erasing, file, bytes(erasure), stop)
     run.finds({Reason.NOT_APPLIED: not apply, Reason.ENDED_EARLY: apply and not is_done})
@@ -183,7 +177,10 @@ def erase(
     if apply and heads is not None and names:
         say("the ids stay in the thread store until `sealpoint heads trim`")
     if apply and not (is_done or run.is_stopping):
-        say(f"rows were still found after {erasing.looks} looks: {_AGAIN}")
+        say(
+            f"rows were still found after {erasing.looks} looks: end the runs of agents on these threads,"
+            " then run the same command again, with --allow-missing"
+        )
 
 
 def _erasure(

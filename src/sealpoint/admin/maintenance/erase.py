@@ -271,15 +271,13 @@ class Search(Deletion):
         for table in reversed(tables):  # checkpoints before what they name
             for row in self.store.owned(table, [*threads]):
                 is_back = None
-                if table == _BLOBS and not kept.isdisjoint({row.key, (row.key[0], None)}):
-                    is_back = False
-                elif table == _BLOBS and row.key in named:
-                    is_back = True
-                if self._is_back(threads[row.key[0]], table, row, is_back):
+                if table == _BLOBS:
+                    is_kept = row.key in kept or (row.key[0], None) in kept
+                    is_back = False if is_kept else True if row.key in named else None
+                is_old = self._is_back(threads[row.key[0]], table, row, is_back)
+                (named if is_old else kept).update(_named_by(table, row))
+                if is_old:
                     back[table].append(row)
-                    named |= _named_by(table, row)
-                else:
-                    kept |= _named_by(table, row)
         return back
 
     def _is_back(
