@@ -633,5 +633,10 @@ def test_a_thread_and_a_namespace_of_one_name_are_two(run: Run, agents: Agents) 
     assert run("erase", agents.database, "--store-namespace", "bob", "--apply").code == Exit.USAGE
     assert run("erase", agents.database, "--thread", ALICE, "--apply").code == Exit.DONE
     assert {table for table, name in agents.rows() if name == ALICE} == {"store"}
+    agents.talk("users")
+    assert run("erase", agents.database, "--store-namespace", "users", "--apply").code == Exit.DONE
+    before = agents.rows()
+    assert again(run, agents, "--apply").document["search"]["found"] == 0
+    assert agents.rows() == before
     ended = run("erase", agents.database, "--store-namespace", ALICE, "--thread", "bob", *APPLY)
     assert (ended.code, ended.document["missing"]) == (Exit.DONE, [])

@@ -102,11 +102,11 @@ def _search(
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
 
-    erased = defaultdict[str, list[Known]](list)
+    erased = defaultdict[tuple[str, str], list[Known]](list)
     for one in found:
-        for each in one.erasure.owners:
-            for name in each.names:
-                erased[name].append(Known(one.document, one.begun["at"], each.last))
+        for column, owners in (("thread_id", one.erasure.threads), ("prefix", one.erasure.namespaces)):
+            for name, last in ((name, each.last) for each in owners for name in each.names):
+                erased[column, name].append(Known(one.document, one.begun["at"], last))
     hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
     own = hmac("")
     run.result.add(Reason.NOT_COMPARED, when=any(one.erasure.index != own or own is None for one in found))

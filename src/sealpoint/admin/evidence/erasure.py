@@ -171,9 +171,15 @@ class Recorded:
 
     def is_repeated_by(self, later: Recorded) -> bool:
         """Whether a later erasure has ended that erased the same from the same database."""
-        same = self.erasure.database == later.erasure.database
-        own, others = ([{*one.names} for one in each.erasure.owners] for each in (self, later))
-        return same and later.end is not None and bool(own) and all(one and one in others for one in own)
+        own, other = self.erasure, later.erasure
+        threads, namespaces = (
+            {tuple(one.names) for one in mine} <= {tuple(one.names) for one in others}
+            for mine, others in ((own.threads, other.threads), (own.namespaces, other.namespaces))
+        )
+        is_known = bool(own.owners) and all(one.names for one in own.owners)
+        return (
+            later.end is not None and own.database == other.database and is_known and threads and namespaces
+        )
 
     def object(self) -> dict[str, Any]:
         """Return it as JSON."""

@@ -217,10 +217,10 @@ class Search(Deletion):
         self,
         store: RowStore,
         heads: ThreadStore | None,
-        erased: Mapping[str, Sequence[Known]],
+        erased: Mapping[tuple[str, str], Sequence[Known]],
         hmac: Callable[[str], str | None],
     ) -> None:
-        """Prepare a search; ``erased`` is by the HMAC of each name, as it stands in the database."""
+        """Prepare a search; ``erased`` is by column and the HMAC of each name, as it stands there."""
         super().__init__(store, heads)
         self.found, self.newer, self.documents = 0, 0, set[str]()
         self._erased, self._hmac = erased, hmac
@@ -257,7 +257,7 @@ class Search(Deletion):
             labels = text.split(".") if column == "prefix" else [text]
             for end in range(1, len(labels) + 1):  # a namespace was erased with all below it
                 name = ".".join(labels[:end])
-                if known := self._erased.get(self._hmac(name) or ""):
+                if known := self._erased.get((column, self._hmac(name) or "")):
                     found[name] = known
                     break
         return found
