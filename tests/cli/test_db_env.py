@@ -154,6 +154,7 @@ MORE = [
     ["rebind", "--apply"],
     ["decrypt", "--out-schema", "copy"],
     ["report"],
+    ["erase", "--thread", "t"],
     ["heads", "adopt", "--threads", "store.db", "--reason", "a b"],
 ]
 

@@ -414,7 +414,8 @@ def test_inspect_of_items_that_are_not_there(run: Run, path: Path) -> None:
 
 def test_inspect_shows_a_forged_item_without_a_namespace(run: Run, path: Path, keys: Path) -> None:
     """`verify` names it with the prefix ``''``, which is not the same as no option."""
-    change(path, "INSERT INTO store (prefix, key, value) VALUES ('', 'k', '{}')")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO store (prefix, key, value) VALUES ('', 'k', '{}')")
     found = run("inspect", path, "--items", "--namespace", "", "--json").document
     assert [value["place"] for value in found["values"]] == [{"prefix": "", "key": "k"}]
 
