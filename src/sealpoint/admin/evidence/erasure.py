@@ -270,7 +270,7 @@ class History:
         if ok is False:
             yield State.NOT_SHOWN, "the ledger is not whole, or not of this ring"
         if any(each["seq"] in one.entries and _count(each, "found") for each in later):
-            yield State.NOT_SHOWN, "rows came back, and were erased: erase the ids again, also what is new"
+            yield State.NOT_SHOWN, "rows came back: when these are gone, erase the ids again, also new rows"
         if self._ring != ring_digest(ring.values()):
             yield State.NOT_SHOWN, "the ring is not that of the last entry of the ledger"
         if self._edits:
