@@ -9,13 +9,12 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
-from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from tests.postgres.test_schema import alter, schema_of
+from tests.postgres.test_schema import schema_of
 from tests.support.databases.postgres import make_store, set_up
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import schema, server, vector_schema
 
 Open = Callable[[], PostgresRows]
 
@@ -44,29 +43,11 @@ def store_url(pytestconfig: pytest.Config) -> Iterator[str]:
         yield dsn
 
 
-@pytest.fixture(scope="module")
-def vector_server(pytestconfig: pytest.Config) -> Iterator[str]:
-    """DSN of a database with pgvector."""
-    dsn = server(pytestconfig)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        if not connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone():
-            pytest.skip("the server has no pgvector")
-    with schema(dsn) as within:
-        name = f"{schema_of(within)}_vectors"
-        alter(dsn, f"CREATE DATABASE {name}")
-        try:
-            own = make_conninfo(dsn, dbname=name)
-            yield own
-        finally:
-            alter(dsn, f"DROP DATABASE {name} WITH (FORCE)")
-
-
 @pytest.fixture
-def vector_schema(vector_server: str) -> Iterator[str]:
-    with schema(vector_server) as dsn:
-        # A test that adds to the extension drops it with its schema.
-        alter(dsn, "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-        yield make_conninfo(dsn, options=f"-c search_path={schema_of(dsn)},public")
+def vector_url(pytestconfig: pytest.Config) -> Iterator[str]:
+    """An empty schema, and the types of pgvector."""
+    with vector_schema(pytestconfig) as dsn:
+        yield dsn
 
 
 @pytest.fixture

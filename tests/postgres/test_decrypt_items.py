@@ -214,24 +214,24 @@ def test_without_the_index_key_names_are_restored_as_they_were_sealed(store_url:
         assert sorted(store.list_namespaces()) == [("a", "é"), ("b",)]
 
 
-def test_embeddings_are_left_out_and_an_index_can_be_made_again(vector_schema: str) -> None:
-    make_store(vector_schema, index=INDEX)
-    put(vector_schema, index=INDEX, vectors="open")
-    out = f"{schema_of(vector_schema)}_out"
-    assert not failures_of(copy(vector_schema, out, K1))
-    with psycopg.connect(vector_schema) as connection:
+def test_embeddings_are_left_out_and_an_index_can_be_made_again(vector_url: str) -> None:
+    make_store(vector_url, index=INDEX)
+    put(vector_url, index=INDEX, vectors="open")
+    out = f"{schema_of(vector_url)}_out"
+    assert not failures_of(copy(vector_url, out, K1))
+    with psycopg.connect(vector_url) as connection:
         found = connection.execute(
             "SELECT relname FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace"
             " WHERE nspname = %s AND relkind = 'r' ORDER BY 1",
             (out,),
         ).fetchall()
     assert found == [("store",), ("store_migrations",)]
-    path = leading_to(vector_schema, f"{out}").replace(f'"{out}"', f'"{out}",public')
+    path = leading_to(vector_url, f"{out}").replace(f'"{out}"', f'"{out}",public')
     with store_at(path, index=INDEX) as store:
         store.setup()
         store.put(("a", "é"), "key 1", VALUE)
         assert [item.key for item in store.search(("a",), query="x") if item.score is not None] == ["key 1"]
-    alter(vector_schema, f"DROP SCHEMA {out} CASCADE")
+    alter(vector_url, f"DROP SCHEMA {out} CASCADE")
 
 
 def test_half_a_saver_beside_a_store_is_refused(url: str, out: str) -> None:

@@ -23,13 +23,26 @@ from tests.postgres.test_commands import at
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
 from tests.postgres.test_store_schema import INDEX
 from tests.support.databases.erasing import Agents, make_ring, talk
-from tests.support.databases.postgres import saver_at
+from tests.support.databases.postgres import saver_at, set_up
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "store")
 
 
 @pytest.fixture
 def agents(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
+    return fill(url, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def embedding(vector_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
+    """The same, and each with an embedding."""
+    set_up(PostgresSaver, vector_url)
+    found = fill(vector_url, tmp_path, monkeypatch)
+    add_vectors(found)
+    return found
+
+
+def fill(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
     """Agents with the threads ``alice`` and ``bob``, and an item of each."""
     monkeypatch.setenv("SEALPOINT_KEYS", str(tmp_path / "keys.toml"))
     found = Agents(at(url), make_ring(tmp_path, ledger=False))
@@ -136,16 +149,15 @@ def add_vectors(agents: Agents) -> None:
 
 
 @pytest.mark.parametrize("by_role", [False, True])
-def test_embeddings_go_too(agents: Agents, by_role: bool) -> None:
-    add_vectors(agents)
+def test_embeddings_go_too(embedding: Agents, by_role: bool) -> None:
     words = ["--store-namespace", "alice", "--apply"]
     if by_role:
-        with role(agents) as (url, name):
-            allow(agents, name)
+        with role(embedding) as (url, name):
+            allow(embedding, name)
             assert run(["erase", at(url), *words]) == Exit.DONE
     else:
-        assert run(["erase", agents.database, *words]) == Exit.DONE
-    assert {name for table, name in agents.rows() if table.startswith("store")} == {"bob"}
+        assert run(["erase", embedding.database, *words]) == Exit.DONE
+    assert {name for table, name in embedding.rows() if table.startswith("store")} == {"bob"}
 
 
 HOSTILE = {
@@ -157,15 +169,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_hangs_on_the_embeddings_is_refused(
-    agents: Agents, case: str, capsys: pytest.CaptureFixture[str]
+    embedding: Agents, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server deletes them with their items, with the rights of this session in what it runs later."""
-    add_vectors(agents)
-    alter(agents.database, f"{FUNCTION} {HOSTILE[case]}")
-    before = agents.rows()
-    assert run(["erase", agents.database, "--store-namespace", "alice", "--apply"]) == Exit.USAGE
+    alter(embedding.database, f"{FUNCTION} {HOSTILE[case]}")
+    before = embedding.rows()
+    assert run(["erase", embedding.database, "--store-namespace", "alice", "--apply"]) == Exit.USAGE
     assert "table 'store_vectors'" in capsys.readouterr().err
-    assert agents.rows() == before
+    assert embedding.rows() == before
 
 
 def test_rows_of_a_table_that_inherits_are_refused(agents: Agents) -> None:

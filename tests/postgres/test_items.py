@@ -336,22 +336,22 @@ def test_altered_items_are_refused_by_maintenance(url: str) -> None:
 # --- embeddings -------------------------------------------------------------------------------------
 
 
-def test_embeddings_are_counted(vector_schema: str) -> None:
-    make_store(vector_schema, index=INDEX)
-    with closing(PostgresRows(vector_schema)) as store:
+def test_embeddings_are_counted(vector_url: str) -> None:
+    make_store(vector_url, index=INDEX)
+    with closing(PostgresRows(vector_url)) as store:
         assert store.vectors() == Vectors(0, 0)
-        with store_at(vector_schema, K1, INDEX, vectors="open") as sealing:
+        with store_at(vector_url, K1, INDEX, vectors="open") as sealing:
             for number in range(3):
                 sealing.put(("a",), f"{number}", {"text": f"{number}"})
         assert store.vectors() == Vectors(3, 0)
         alter(
-            vector_schema,
+            vector_url,
             "SET session_replication_role = replica; DELETE FROM store WHERE key = '1'",
         )
         assert store.vectors() == Vectors(3, 1)
         with store.one_state():
             assert store.vectors() == Vectors(3, 1)
-        alter(vector_schema, "ALTER TABLE store_vectors ADD more text")
+        alter(vector_url, "ALTER TABLE store_vectors ADD more text")
         with pytest.raises(SchemaError, match="'store_vectors' does not have the columns"):
             store.vectors()
 

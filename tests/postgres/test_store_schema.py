@@ -146,15 +146,15 @@ def test_a_foreign_key_of_another_schema_is_refused(store_url: str) -> None:
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfflat", "flat"])
 @pytest.mark.parametrize("vector_type", ["vector", "halfvec"])
-def test_the_tables_of_a_vector_index_pass(vector_schema: str, kind: str, vector_type: str) -> None:
+def test_the_tables_of_a_vector_index_pass(vector_url: str, kind: str, vector_type: str) -> None:
     index = {**INDEX, "ann_index_config": {"kind": kind, "vector_type": vector_type}}
-    make_store(vector_schema, index=index)
-    assert tables(vector_schema) == {*STORE_NAMES}
+    make_store(vector_url, index=index)
+    assert tables(vector_url) == {*STORE_NAMES}
 
 
 @pytest.mark.parametrize("words", REFUSED_VECTORS)
-def test_altered_vectors_are_refused(vector_schema: str, words: str) -> None:
-    make_store(vector_schema, index={**INDEX, "ann_index_config": {"kind": "flat"}})
-    alter(vector_schema, ACT + REFUSED_VECTORS[words])
+def test_altered_vectors_are_refused(vector_url: str, words: str) -> None:
+    make_store(vector_url, index={**INDEX, "ann_index_config": {"kind": "flat"}})
+    alter(vector_url, ACT + REFUSED_VECTORS[words])
     with pytest.raises(SchemaError, match=words):
-        tables(vector_schema)
+        tables(vector_url)

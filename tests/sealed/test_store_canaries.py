@@ -14,14 +14,13 @@ import psycopg
 import pytest
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
-from psycopg.conninfo import make_conninfo
 
 from sealpoint.langgraph import SealedStore
 from tests.graphs.openers import CONNECTION
 from tests.graphs.savers import SEALED
 from tests.sealed.canaries import Canaries, letters, search
 from tests.support.databases.vectors import vector_connections
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import schema, server, vector_schema
 
 DIMS: Final = 8
 NAMES: Final = {"label", "another label", "key"}
@@ -65,7 +64,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
         if request.param == "sqlite":
             yield _on_sqlite(stack, tmp_path / "x.db")
         else:
-            yield _on_postgres(stack, server(request.config))
+            yield _on_postgres(stack, request.config)
 
 
 def _on_sqlite(stack: ExitStack, path: Path) -> Made:
@@ -90,17 +89,9 @@ def _on_sqlite(stack: ExitStack, path: Path) -> Made:
     return made
 
 
-def _on_postgres(stack: ExitStack, dsn: str) -> Made:
+def _on_postgres(stack: ExitStack, config: pytest.Config) -> Made:
     def made(canaries: Canaries, form: dict[str, Any] | None, index: Any = None) -> list[Path]:
-        place = stack.enter_context(schema(dsn))
-        if index is not None:
-            with psycopg.connect(dsn, autocommit=True) as connection:
-                try:
-                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-                except psycopg.errors.FeatureNotSupported:
-                    pytest.skip("this server has no pgvector")
-            name = place.rpartition("search_path=")[2].strip("'\"")
-            place = make_conninfo(place, options=f"-c search_path={name},public")
+        place = stack.enter_context(schema(server(config)) if index is None else vector_schema(config))
         connected = stack.enter_context(psycopg.connect(place, **CONNECTION))
         folder = Path(connected.execute("SHOW data_directory").fetchone()["data_directory"])  # type: ignore[index]
         connected.execute("SELECT pg_switch_wal()")

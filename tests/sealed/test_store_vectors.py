@@ -15,7 +15,6 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from sealpoint.errors import ConfigError
@@ -23,7 +22,7 @@ from sealpoint.langgraph import SealedStore
 from tests.graphs.savers import SEALED
 from tests.sealed.stores import FORMS
 from tests.support.databases.vectors import vector_connections
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import vector_schema
 
 NS: Final = ("users", "u1")
 WORDS: Final = ("tea", "coffee", "juice", "water", "wine", "milk", "beer", "rum")
@@ -56,16 +55,8 @@ def make(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterato
             ]
 
         def on_postgres(index: Any) -> tuple[Any, Any]:
-            dsn = server(pytestconfig)
-            with psycopg.connect(dsn, autocommit=True) as connection:
-                try:
-                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-                except psycopg.errors.FeatureNotSupported:
-                    pytest.skip("this server has no pgvector")
-            place = stack.enter_context(schema(dsn))
-            name = place.rpartition("search_path=")[2].strip("'\"")
             connected = psycopg.connect(
-                make_conninfo(place, options=f"-c search_path={name},public"),
+                stack.enter_context(vector_schema(pytestconfig)),
                 autocommit=True,
                 prepare_threshold=0,
                 row_factory=dict_row,

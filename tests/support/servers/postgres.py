@@ -15,6 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 _RUNNING: Final = pytest.StashKey[str]()
+_VECTORS: Final = pytest.StashKey[str]()
 _numbers = count()
 
 _BRIEF: Final = ("fsync = off", "full_page_writes = off", "max_wal_size = '128MB'")
@@ -44,6 +45,37 @@ def schema(dsn: str) -> Iterator[str]:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA {name} CASCADE")
             connection.execute(f"DROP SCHEMA IF EXISTS {name}_threads CASCADE")
+
+
+@contextmanager
+def vector_schema(config: pytest.Config) -> Iterator[str]:
+    """As `schema`, with the types of pgvector; without it the test is skipped.
+
+    A database has an extension once, in one schema, and others do not find its types. So this is a database
+    of its own, where it is in ``public``.
+    """
+    if _VECTORS not in config.stash:
+        dsn = server(config)
+        name = f"sealpoint_{os.getpid()}_vectors"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            if not connection.execute(
+                "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+            ).fetchone():
+                pytest.skip("the server has no pgvector")
+            connection.execute(f"CREATE DATABASE {name}")
+        config.add_cleanup(lambda: _drop(dsn, name))
+        config.stash[_VECTORS] = make_conninfo(dsn, dbname=name)
+    with schema(config.stash[_VECTORS]) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            # Again each time: a test that adds to the extension drops it with its schema.
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+            (name,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        yield make_conninfo(dsn, options=f"-c search_path={name},public")
+
+
+def _drop(dsn: str, name: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager
