@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {item.nodeid: place for place, item in enumerate(items)}
     yield
     if is_sample(config.args):
-        kept, left_out = map(set, sample(sorted(items, key=lambda item: places[item.nodeid])))
+        ordered = sorted(items, key=lambda item: places[item.nodeid])
+        kept, left_out = map(set, sample(ordered, costly="costly" in config.option.markexpr))
         config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item in kept]
     items.sort(key=lambda item: item.path.name not in FIRST)

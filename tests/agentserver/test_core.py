@@ -90,6 +90,7 @@ def test_objects_within_objects(core: Core) -> None:
     assert replacement == b""
 
 
+@pytest.mark.costly
 def test_a_rotation_gives_replacements(core: Core) -> None:
     sealed, _ = core.call("EncryptJSON", json.dumps(KWARGS).encode())
     blob, _ = core.call("EncryptBlob", b"checkpoint", "checkpoint", "blob")

@@ -73,6 +73,7 @@ def test_a_merge_of_metadata(client: Any) -> None:
     assert (found["owner"], found["patient"], found["more"]) == ("bob", "other", {"a": 1})
 
 
+@pytest.mark.costly
 def test_runs_assistants_items_and_crons(client: Any) -> None:
     config = {"configurable": {"secret": PATIENT}}
     assistant = client.assistants.create("agent", config=config, metadata={"team": "x"})

@@ -369,6 +369,7 @@ def interior_page(child: int) -> bytes:
     return bytes(page)
 
 
+@pytest.mark.costly
 def test_a_file_of_holes_takes_no_day(run: Run, scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pages lead to 10^10 rows; a walk ends by what the file has, and not by the size that it claims."""
     monkeypatch.setattr(budget, "HOLES_BYTES", 1 << 20)  # otherwise a minute

@@ -336,6 +336,7 @@ def test_database_that_cannot_be_opened_refuses(
         )
 
 
+@pytest.mark.costly
 @pytest.mark.broad(every=2)
 @pytest.mark.parametrize("words", [["status"], ["verify"], *(["keys", *each] for each in TRANSITIONS)])
 def test_server_that_never_answers(run: Run, keys: Path, words: list[str]) -> None:

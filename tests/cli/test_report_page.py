@@ -37,6 +37,7 @@ def page(run: Run, tmp_path: Path) -> str:
     return out.read_text(encoding="utf-8")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("width", [1280, 400])
 def test_it_asks_for_nothing_and_says_nothing(page: str, tmp_path: Path, width: int) -> None:
     seen = look(page, tmp_path / "browser", width)
@@ -51,6 +52,7 @@ def test_it_prints(page: str, tmp_path: Path) -> None:
     assert 2 <= len(re.findall(rb"/Type /Page\b", data)) <= 12
 
 
+@pytest.mark.costly
 def test_a_page_that_loads_or_runs_is_noticed(tmp_path: Path) -> None:
     """The control: requests and messages are seen, and so is that the policy of the report forbids them."""
     body = (
@@ -125,6 +127,7 @@ def measure(page: str, folder: Path, width: int) -> tuple[int, list[str], list[s
     return found["width"], found["wide"], found["broken"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("width", [1200, 800, 400])
 def test_it_fits_and_breaks_no_number(full: str, tmp_path: Path, width: int) -> None:
     assert measure(full, tmp_path / "browser", width) == (width, [], [])

@@ -87,6 +87,7 @@ def test_the_nightly_script_checks_the_keys_first(keys: Path, tmp_path: Path) ->
     assert (ended.code, ended.out) == (5, f"{path}: keys ended with 5\n")
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("keys")
 def test_the_evidence_script_makes_a_folder_for_each_run(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
@@ -108,6 +109,7 @@ def test_the_evidence_script_makes_a_folder_for_each_run(tmp_path: Path) -> None
         assert len(runs) == 6 * number
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize(
     ("database", "options", "code"),

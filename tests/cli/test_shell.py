@@ -49,6 +49,7 @@ def test_commands_are_in_the_order_of_a_beginner(run: Run) -> None:
     assert listed.index("status") < listed.index("rotate") < listed.index("ledger")
 
 
+@pytest.mark.costly
 @pytest.mark.broad(every=2)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize(

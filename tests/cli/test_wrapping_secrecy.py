@@ -73,6 +73,7 @@ def found_in(data: bytes, materials: set[bytes]) -> bool:
     return any(form in data for material in materials for form in forms(material))
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_material_is_in_memory_and_in_pipes_alone(ring: Path, tmp_path: Path) -> None:
     """Not in a file, argument, variable, log or message; and no core file would contain it."""

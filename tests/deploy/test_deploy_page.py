@@ -83,6 +83,7 @@ def test_services_have_the_same_account_and_limits() -> None:
     assert agent == nightly
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(MISSING is not None, reason=f"no container: {MISSING}")
 def test_units_from_the_first_command_to_sealed_rows() -> None:
     """As a new user follows the section, with the accounts, folders and limits that the units ask for."""

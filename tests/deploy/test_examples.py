@@ -78,6 +78,7 @@ GUNICORN = ["gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0"]
 LISTENING = r"Listening at: (http://\S+)"
 
 
+@pytest.mark.costly
 def test_gunicorn_with_preload(place: Place) -> None:
     with running([*GUNICORN, "wsgi:app"], LISTENING, folder=place.folder, env=place.env) as web:
         states = [post(f"{web.ready[1]}/t1", content=CANARY).json() for _ in range(4)]

@@ -97,6 +97,7 @@ def require_answered(service: Service, *steps: int) -> None:
     assert all(service.answered[step] > 0 for step in steps), service.answered
 
 
+@pytest.mark.costly
 def test_from_plain_rows_without_a_failed_request(place: Place) -> None:
     with ExitStack() as stack:
         service = begin(place, WAYS["plain"], "", stack)

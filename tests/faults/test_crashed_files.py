@@ -87,6 +87,7 @@ def open_by_sealed_saver(path: Path) -> None:
 OPENING: Final = [open_by_command, open_by_saver, open_by_sealed_saver]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("place", ["alone", "main", "attached"])
 def test_a_file_opens_after_a_crash(tmp_path: Path, place: str) -> None:
     path, other = tmp_path / "app.db", tmp_path / "other.db"

@@ -308,6 +308,7 @@ def test_a_store_in_trouble(place: Any, trouble: str, error: Any, reads_too: boo
     read(saver, stored + 2)
 
 
+@pytest.mark.costly
 def test_a_store_that_is_slow(place: Any) -> None:
     """Another connection holds a lock. SQLite's readers need none."""
     saver, store = filled(place)

@@ -129,6 +129,7 @@ def require_whole(folder: Path, files: State, events: tuple[str, ...], pins: tup
     assert all(f'"{event}"' in text for event in [*events, "next"]), files
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("setup", ["whole", "edge", "checkpoint.new", *UNFINISHED])
 def test_power_failure_after_any_step_leaves_a_whole_ledger(tmp_path: Path, setup: str) -> None:
     """A writer is killed at any step, two others add entries, and power fails after any step of the three.
@@ -148,6 +149,7 @@ def test_power_failure_after_any_step_leaves_a_whole_ledger(tmp_path: Path, setu
         require_whole(tmp_path / "after", files, events, pins)
 
 
+@pytest.mark.costly
 def test_many_writers_at_once(tmp_path: Path) -> None:
     """Each entry is there once, and those of one writer are in its order."""
     folder = tmp_path / "ledger"

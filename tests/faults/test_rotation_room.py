@@ -89,6 +89,7 @@ def test_files_that_may_not_grow_stop_a_run(tmp_path: Path, mode: str, act: str)
     assert stopped >= 3
 
 
+@pytest.mark.costly
 @pytest.mark.broad
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("forbidden", ["file", "folder"])

@@ -130,6 +130,7 @@ def place(kind: str, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[st
         yield dsn
 
 
+@pytest.mark.costly
 @pytest.mark.broad(every=6)
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("kind", SYNC)

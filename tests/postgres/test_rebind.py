@@ -334,6 +334,7 @@ def waiting(url: str) -> bool:
     return bool(query(url, "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"))
 
 
+@pytest.mark.costly
 def test_workers_share_the_rows(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

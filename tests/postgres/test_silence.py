@@ -56,6 +56,7 @@ def silent(*, greets: bool) -> Iterator[str]:
         client.close()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("greets", [True, False])
 def test_a_server_that_says_nothing(greets: bool) -> None:
     with silent(greets=greets) as url, pytest.raises(UnreachableError, match="does not answer in time"):
@@ -71,6 +72,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -82,6 +84,7 @@ def test_commands(
     assert " does not answer" in capsys.readouterr().err
 
 
+@pytest.mark.costly
 def test_a_server_that_becomes_silent(url: str) -> None:
     set_up(PostgresSaver, url)
     with stalling(make_conninfo(url, connect_timeout=2)) as proxy, closing(PostgresRows(proxy.dsn)) as store:
@@ -91,6 +94,7 @@ def test_a_server_that_becomes_silent(url: str) -> None:
     assert "network" in str(caught.value.hint)
 
 
+@pytest.mark.costly
 def test_a_long_statement_is_waited_for(url: str) -> None:
     """Longer than the silence after which the server is asked whether it is there."""
     set_up(PostgresSaver, url)

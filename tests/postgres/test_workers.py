@@ -74,6 +74,7 @@ def test_no_write_is_lost_while_workers_rotate(open_store: Open, url: str, tmp_p
         assert [lost_at_the_end(saver, name, steps) for name in WRITERS] == [0, 0, 0, 0]
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(240 + KILLS)
 def test_a_run_that_is_killed_is_done_again(open_store: Open, url: str) -> None:
     put_blobs(url, blobs(40 * KILLS, size=1000))
@@ -101,6 +102,7 @@ def test_a_run_that_is_killed_is_done_again(open_store: Open, url: str) -> None:
     assert opened(url) == values
 
 
+@pytest.mark.costly
 def test_rows_that_stay_locked_end_a_run_of_workers(url: str, ring: Path) -> None:
     """When they have moved all others; what they had locked for each other does not count."""
     put_blobs(url, blobs(60))

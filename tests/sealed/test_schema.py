@@ -195,6 +195,7 @@ def open_at() -> Iterator[Callable[..., Sync]]:
         yield open_at
 
 
+@pytest.mark.costly
 @pytest.mark.broad
 @pytest.mark.parametrize("name", ON_SQLITE)
 @pytest.mark.parametrize("harm", SQLITE)

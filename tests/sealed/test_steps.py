@@ -326,6 +326,7 @@ def test_each_two_moves(deployment: Deployment, first: str, second: str) -> None
         agents = move(deployment, name, agents)
 
 
+@pytest.mark.costly
 @pytest.mark.broad(every=48)
 @pytest.mark.parametrize("deployment", ["postgres"], indirect=True)
 @pytest.mark.parametrize(("first", "second"), [*pairs()])

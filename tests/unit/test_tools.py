@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.pairs import Change, interval_rank
 from fuzz.targets import try_one
-from tests.support.runs.extent import sample
+from tests.support.runs.extent import Extent, sample
 
 
 def test_what_fuzzing_has_found_is_read_or_refused() -> None:
@@ -71,6 +71,15 @@ def test_only_broad_tests_are_sampled_and_no_costly_one_runs() -> None:
     kept, left_out = sample([*both, *one, *third, *other, costly])
     assert kept == [both[0], both[3], both[4], one[0], one[3], *third[::3], *other]
     assert len(left_out) == 3 + 4 + 4 + 1
+    assert sample([costly], costly=True)[0] == [costly]
+
+
+def test_long_tables_are_thinned_for_older_versions() -> None:
+    long, short = ([item("a", size=size) for size in range(many)] for many in (9, 8))
+    both = [item("both", pytest.mark.broad(), saver=saver) for saver in "abcdefghi"]
+    assert sample([*long, *both], Extent.THIN)[0] == [*long[::4], *both]
+    assert sample(short, Extent.THIN)[0] == short
+    assert sample(long, Extent.SAMPLE)[0] == long
 
 
 def test_a_marker_that_names_another_parameter_is_refused() -> None:

@@ -125,6 +125,7 @@ def asked(wrapper: Wrapper, blob: bytes) -> list[Callable[[], object]]:
     return calls if wrapper.kind == "command" else [*calls, wrapper.describe]
 
 
+@pytest.mark.costly
 @pytest.mark.broad
 @pytest.mark.parametrize("situation", ["gone", "silent"])
 def test_service_that_is_away_and_comes_back(

@@ -237,6 +237,7 @@ def test_value_that_two_of_them_met_is_told_once() -> None:
     assert list(_sum(iter(events))) == [events[0][1], events[2][1], events[3][1]]
 
 
+@pytest.mark.costly
 def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
     """When the others have ended too; what all of them did stands, and no row is lost."""
     others = {*multiprocessing.active_children()}  # of other tests

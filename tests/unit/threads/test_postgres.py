@@ -215,6 +215,7 @@ def test_end_waits_for_events_that_have_a_number(dsn: str, schema: str, store: P
         assert ending.result() == 2
 
 
+@pytest.mark.costly
 def test_server_that_stops_answering(dsn: str) -> None:
     """It accepts the connection, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -223,6 +224,7 @@ def test_server_that_stops_answering(dsn: str) -> None:
             PostgresThreadStore(url, timeout=0.1)
 
 
+@pytest.mark.costly
 def test_server_that_stops_answering_in_a_session(dsn: str, schema: str, store: PostgresThreadStore) -> None:
     """The time limit of a session is the server's; this process has one of its own."""
     with (
