@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -65,6 +67,19 @@ def test_a_clone_elsewhere_builds_the_same_bytes_and_another_commit_others(
 def test_the_wheel_of_the_sdist_is_the_wheel_of_the_checkout(dist: list[Path], tmp_path: Path) -> None:
     (wheel,) = build("HEAD", tmp_path, direct=True)
     assert digests([wheel]).items() <= digests(dist).items()
+
+
+def test_the_page_of_the_package_index_links_to_this_version(dist: list[Path]) -> None:
+    with ZipFile(dist[0]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        page = wheel.read(name).decode()
+    version = dist[0].name.split("-")[1]
+    links = set(re.findall(r"\]\(([^)#][^)]*)\)", page))
+    inside = {
+        link for link in links if link.startswith(f"https://github.com/OWNER/sealpoint/blob/v{version}/")
+    }
+    assert len(inside) > 10
+    assert {link for link in links - inside if not link.startswith("https:")} == set()
 
 
 def test_both_hold_what_is_decided_and_nothing_else(dist: list[Path]) -> None:
