@@ -18,6 +18,7 @@ from typing import Final
 from zipfile import ZipFile
 
 ROOT: Final = Path(__file__).parents[1]
+SETTINGS: Final = ("-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null", "-c", "tar.umask=0022")
 
 
 class BuildError(Exception):
@@ -37,9 +38,7 @@ def commit_id(commit: str) -> str:
 def export(commit: str, folder: Path) -> None:
     """Write the files of a commit into a folder; nothing of the user's git configuration changes them."""
     archive = folder.with_suffix(".tar")
-    archive.write_bytes(
-        git("-c", "core.autocrlf=false", "-c", "tar.umask=0022", "archive", "--format=tar", commit)
-    )
+    archive.write_bytes(git(*SETTINGS, "archive", "--format=tar", commit))
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="data")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,9 +13,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from release import check, newcomer
+from release.__main__ import main
 from release.check import NotReadyError, check_placeholders, check_version
 from release.dist import ROOT
 from release.placeholders import FILES, PLACEHOLDERS, left
+from tests.support.pages import Block
 
 CHANGES = "# Changelog\n\n## [Unreleased]\n\n## [1.2.0rc1] - 2026-11-26\n\n## [1.1.0] - 2026-01-01\n"
 
@@ -44,6 +48,31 @@ def test_version_tag_and_changelog_that_agree_are_accepted(tmp_path: Path) -> No
 def test_those_that_differ_are_refused(tmp_path: Path, version: str, changes: str, tag: str) -> None:
     with pytest.raises(NotReadyError):
         check_version(project(tmp_path, version, changes), tag)
+
+
+def test_every_check_runs_and_one_failure_is_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> str:
+        raise NotReadyError("a reason")
+
+    monkeypatch.setattr(check, "CHECKS", {"first": fail, "second": lambda: "fine"})
+    assert main(["check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "first: FAILED: a reason",
+        "second: ok: fine",
+        "NOT ready for a release",
+    ]
+
+
+@pytest.mark.parametrize("shown", ["$ echo one\ntwo\n", "$ false\n", '$ test -n "$SEALPOINT_KEYS"\n'])
+def test_a_newcomer_notices_what_the_page_does_not_show(
+    shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong output, a failure, and a variable that only this environment has."""
+    monkeypatch.setenv("SEALPOINT_KEYS", "keys.toml")
+    with pytest.raises(AssertionError):
+        newcomer.run(Block("console", shown, 1, None), tmp_path, {"PATH": os.defpath}, tmp_path / "x.whl")
 
 
 @pytest.fixture
