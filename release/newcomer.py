@@ -38,14 +38,14 @@ def follow(page: Path, wheel: Path) -> list[str]:
         venv.create(home / "venv", with_pip=True)
         environment = {name: value for name, value in os.environ.items() if NETWORK.fullmatch(name)}
         environment |= {"HOME": str(home), "LANG": "C.UTF-8", "PATH": f"{home}/venv/bin:{os.defpath}"}
-        told = []
+        ran = []
         for block in blocks(page):
-            told += run(block, home, environment, wheel.resolve())
+            ran += run(block, home, environment, wheel.resolve())
         code = "import sealpoint; print(sealpoint.__file__)"
         origin = shell(f"python -c {shlex.quote(code)}", home, environment)
         if not origin.startswith(f"{home}/venv/"):
             raise AssertionError(f"what ran was not the wheel, but {origin.strip()}")
-    return told
+    return ran
 
 
 def run(block: Block, home: Path, environment: dict[str, str], wheel: Path) -> list[str]:
@@ -54,12 +54,12 @@ def run(block: Block, home: Path, environment: dict[str, str], wheel: Path) -> l
         printed = shell(f"python - <<'END'\n{block.text}END\n", home, environment)
         require_shown(block.shown or "...", printed, f"line {block.line}")
         return [f"ran      the Python code of line {block.line}"]
-    told = []
+    ran = []
     for command, shown in commands(block.text) if block.kind == "console" else ():
         if command.startswith(OF_A_CLONE):
-            told.append(f"left out {command}")
+            ran.append(f"left out {command}")
             continue
-        told.append(f"ran      {command}")
+        ran.append(f"ran      {command}")
         if command.startswith("export "):
             name = command.split()[1].partition("=")[0]
             environment[name] = shell(f'{command} && printf %s "${name}"', home, environment)
@@ -68,7 +68,7 @@ def run(block: Block, home: Path, environment: dict[str, str], wheel: Path) -> l
         printed = shell(typed, home, environment)
         if not command.startswith("pip "):
             require_shown(shown, printed, command)
-    return told
+    return ran
 
 
 def shell(command: str, home: Path, environment: dict[str, str]) -> str:
