@@ -47,6 +47,7 @@ def build_elsewhere(clone: Path, python: str, out: Path) -> dict[str, str]:
     return digests(sorted(out.iterdir()))
 
 
+@pytest.mark.costly
 def test_a_clone_elsewhere_builds_the_same_bytes_and_another_commit_others(
     dist: list[Path], tmp_path: Path
 ) -> None:
