@@ -88,13 +88,23 @@ def test_both_hold_what_is_decided_and_nothing_else(dist: list[Path]) -> None:
     inside = [name.split("/", 1) for name in names(wheel)]
     assert {top for top, _ in inside if not top.endswith(".dist-info")} == {"sealpoint"}
     assert {rest for top, rest in inside if top.endswith(".dist-info")} == {
-        "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE",
-    }  # fmt: skip
+        "METADATA",
+        "RECORD",
+        "WHEEL",
+        "entry_points.txt",
+        "licenses/LICENSE",
+    }
     tops = {name.split("/", 2)[1] for name in names(sdist)}
     assert tops == {
-        ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "pyproject.toml",
+        ".gitignore",
+        "CHANGELOG.md",
+        "LICENSE",
+        "PKG-INFO",
+        "README.md",
+        "SECURITY.md",
+        "pyproject.toml",
         "src",
-    }  # fmt: skip
+    }
     tracked = subprocess.run(
         ["git", "ls-files", "src/sealpoint"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     ).stdout.split()

@@ -159,7 +159,7 @@ def edit(old: bytes, new: bytes) -> Callable[[Path], None]:
         ("source", commit_more, "GitHubWorkflowSHA does not match"),
         ("provenance.sigstore.json", edit(b'"treeSize": "1"', b'"treeSize": "2"'), "inclusion proof"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_from_that_commit_is_refused(
     follow: Follow, tmp_path: Path, name: str, harm: Callable[[Path], None], refusal: str
 ) -> None:
