@@ -56,7 +56,7 @@ def test_a_job_has_its_own_rights_and_an_end(name: str, job: str) -> None:
 
 def test_only_what_was_checked_and_built_is_signed_and_published() -> None:
     jobs = WORKFLOWS["release"]["jobs"]
-    assert set(jobs["attest"]["needs"]) == {"check", "build"}
+    assert set(jobs["attest"]["needs"]) == {"check", "build", "sbom"}
     assert (jobs["publish"]["needs"], jobs["announce"]["needs"]) == ("attest", "publish")
     assert jobs["publish"]["environment"] == "pypi"
     assert {job for job, body in jobs.items() if body["permissions"].get("id-token")} == {"attest", "publish"}
