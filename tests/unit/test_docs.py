@@ -25,7 +25,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -43,11 +42,11 @@ from sealpoint.admin.maintenance.result import Reason
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write
+from tests.support.pages import FENCE, Block, blocks, commands, require_shown
 from tests.support.servers.postgres import schema, server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py|sh))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 NAMED_PAGE = re.compile(r"(docs/[\w-]+\.md)(?:#([\w-]+))?")
@@ -57,39 +56,7 @@ EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
 
 # These make environments of their own, or need a cluster; test_demo.py and tests/deploy run what they show.
 NOT_HERE = ("make ", "pip install ", "kubectl ", "sudo ")
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block.
-
-    Attributes:
-        kind: What it says after the fence.
-        text: What is between the fences.
-        line: Number of the first line of that.
-        shown: The block right below with what it prints, if there is one.
-    """
-
-    kind: str
-    text: str
-    line: int
-    shown: str | None
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    """All fenced blocks of a page."""
-    text = page.read_text(encoding="utf-8")
-    found = list(FENCE.finditer(text))
-    for fence, below in zip(found, [*found[1:], None], strict=True):
-        adjacent = below and below[1] in {"text", "output"} and not text[fence.end() : below.start()].strip()
-        shown = below[2] if below and adjacent else None
-        yield Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
-
-
-def require_shown(shown: str, printed: str, where: str) -> None:
-    """Compare what a page shows with what was printed."""
-    pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
-    assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{where} shows\n{shown}\nand not\n{printed}"
+ELSEWHERE = {"verify-a-release.md"}  # tests/release/test_verify.py
 
 
 def run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
@@ -101,13 +68,6 @@ def run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
         exec(compile(padded, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102 -- our own pages
     if block.shown is not None:
         require_shown(block.shown, printed.getvalue(), where)
-
-
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a block, each with what it is shown to print."""
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, _, shown = part.partition("\n")
-        yield command, shown
 
 
 def run_console(page: Path, block: Block, exported: dict[str, str]) -> None:
@@ -211,7 +171,9 @@ def postgres_service(
 
 @pytest.mark.broad(every=2)
 @pytest.mark.usefixtures("as_a_script")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in ELSEWHERE], ids=lambda page: page.name
+)
 def test_page_runs_and_shows_what_it_prints(page: Path, request: pytest.FixtureRequest) -> None:
     if "service=agents" in page.read_text(encoding="utf-8"):
         request.getfixturevalue("postgres_service")
