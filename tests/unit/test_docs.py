@@ -56,7 +56,7 @@ EXPORT = re.compile(r"export (\w+)=")
 EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
 
 # These make environments of their own, or need a cluster; test_demo.py and tests/deploy run what they show.
-NOT_HERE = ("make ", "pip install ", "kubectl ", "sudo ")
+NOT_HERE = ("make ", "pip install ", "git clone ", "kubectl ", "sudo ")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def blocks(page: Path) -> Iterator[Block]:
     """All fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     found = list(FENCE.finditer(text))
-    for fence, below in zip(found, [*found[1:], None], strict=True):
+    for fence, below in zip(found, [*found, None][1:], strict=True):
         adjacent = below and below[1] in {"text", "output"} and not text[fence.end() : below.start()].strip()
         shown = below[2] if below and adjacent else None
         yield Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
@@ -283,6 +283,19 @@ def test_extras_exist() -> None:
 
 def test_command_page_is_what_help_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run: make commands"
+
+
+def test_threat_model_has_each_flow_and_element_of_its_picture() -> None:
+    """A reader without the picture finds all of it: in its description, its alternative text, and the page."""
+    page = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    picture = (ROOT / "docs" / "threat-model.svg").read_text(encoding="utf-8")
+    assert re.search(r"!\[.{100,}\]\(threat-model\.svg\)", page)
+    assert 'role="img" aria-labelledby="title desc"' in picture
+    assert not re.search(r"href|url\((?!#)|<script|@import", picture)
+    numbers = {*re.findall(r'class="number"[^>]*>(\d+)<', picture)}
+    assert {name for name in rows_below(page, "What crosses a boundary") if name.isdecimal()} == numbers
+    (described,) = re.findall(r'<desc id="desc">(.*)</desc>', picture)
+    assert {*re.findall(r"\((\d+)\)", described)} == numbers
 
 
 def test_page_shows_entries_that_a_ring_takes(tmp_path: Path) -> None:
