@@ -286,7 +286,7 @@ def test_command_page_is_what_help_prints() -> None:
 
 
 def test_threat_model_has_each_flow_and_element_of_its_picture() -> None:
-    """A reader without the picture finds all of it: in its description, its alternative text, and the page."""
+    """A reader without the picture finds all of it: in its description, and in the page."""
     page = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
     picture = (ROOT / "docs" / "threat-model.svg").read_text(encoding="utf-8")
     assert re.search(r"!\[.{100,}\]\(threat-model\.svg\)", page)
