@@ -56,7 +56,7 @@ EXPORT = re.compile(r"export (\w+)=")
 EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
 
 # These make environments of their own, or need a cluster; test_demo.py and tests/deploy run what they show.
-NOT_HERE = ("make ", "pip install ", "git clone ", "kubectl ", "sudo ")
+NOT_HERE = ("make ", "pip install ", "kubectl ", "sudo ")
 
 
 @dataclass(frozen=True)
