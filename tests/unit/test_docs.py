@@ -281,6 +281,28 @@ def test_extras_exist() -> None:
     assert {name for extras in named for name in extras.split(",")} <= project["optional-dependencies"].keys()
 
 
+def test_install_page_has_every_extra_and_what_it_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = rows_below((ROOT / "docs" / "install.md").read_text(encoding="utf-8"), "Extras")
+    named = {extra: rest for cell, rest in rows.items() for extra in re.findall(r"\w+", cell)}
+    extras = project["optional-dependencies"]
+    assert named.keys() - {"extra"} == extras.keys()
+    for extra in extras.keys() - {"all"}:
+        brought = {re.split(r"[^\w.-]", need)[0] for need in extras[extra]}
+        assert [name for name in brought if f"`{name}`" not in named[extra]] == []
+
+
+def test_support_page_has_the_versions_that_are_declared_and_tested() -> None:
+    row = rows_below((ROOT / "docs" / "support.md").read_text(encoding="utf-8"), "What is supported")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = re.findall(r":: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert row["Python"].startswith(f"{pythons[0]} to {pythons[-1]};")
+    assert re.findall(r"\((?:.*?)\)", row["Python"])[0].count(": October") == len(pythons)
+    oldest = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8")
+    tested = re.findall(r"^(langgraph(?:-checkpoint[a-z-]*)?)==(\S+)$", oldest, re.MULTILINE)
+    assert re.findall(r"`([\w-]+)` ([\d.]+)", row["LangGraph"]) == tested
+
+
 def test_command_page_is_what_help_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run: make commands"
 
