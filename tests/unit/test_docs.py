@@ -243,8 +243,43 @@ def test_extras_exist() -> None:
     assert {name for extras in named for name in extras.split(",")} <= project["optional-dependencies"].keys()
 
 
+def test_install_page_has_every_extra_and_what_it_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = rows_below((ROOT / "docs" / "install.md").read_text(encoding="utf-8"), "Extras")
+    named = {extra: rest for cell, rest in rows.items() for extra in re.findall(r"\w+", cell)}
+    extras = project["optional-dependencies"]
+    assert named.keys() - {"extra"} == extras.keys()
+    for extra in extras.keys() - {"all"}:
+        brought = {re.split(r"[^\w.-]", need)[0] for need in extras[extra]}
+        assert [name for name in brought if f"`{name}`" not in named[extra]] == []
+
+
+def test_support_page_has_the_versions_that_are_declared_and_tested() -> None:
+    row = rows_below((ROOT / "docs" / "support.md").read_text(encoding="utf-8"), "What is supported")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = re.findall(r":: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert row["Python"].startswith(f"{pythons[0]} to {pythons[-1]};")
+    assert re.findall(r"\((?:.*?)\)", row["Python"])[0].count(": October") == len(pythons)
+    oldest = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8")
+    tested = re.findall(r"^(langgraph(?:-checkpoint[a-z-]*)?)==(\S+)$", oldest, re.MULTILINE)
+    assert re.findall(r"`([\w-]+)` ([\d.]+)", row["LangGraph"]) == tested
+
+
 def test_command_page_is_what_help_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run: make commands"
+
+
+def test_threat_model_has_each_flow_and_element_of_its_picture() -> None:
+    """A reader without the picture finds all of it: in its description, and in the page."""
+    page = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    picture = (ROOT / "docs" / "threat-model.svg").read_text(encoding="utf-8")
+    assert re.search(r"!\[.{100,}\]\(threat-model\.svg\)", page)
+    assert 'role="img" aria-labelledby="title desc"' in picture
+    assert not re.search(r"href|url\((?!#)|<script|@import", picture)
+    numbers = {*re.findall(r'class="number"[^>]*>(\d+)<', picture)}
+    assert {name for name in rows_below(page, "What crosses a boundary") if name.isdecimal()} == numbers
+    (described,) = re.findall(r'<desc id="desc">(.*)</desc>', picture)
+    assert {*re.findall(r"\((\d+)\)", described)} == numbers
 
 
 def test_page_shows_entries_that_a_ring_takes(tmp_path: Path) -> None:
