@@ -1,0 +1,36 @@
+"""Settings of Sphinx for the site. `make site` copies the pages, adds those of the API, and builds them."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.support.site import setup as setup  # noqa: PLC0414 - Sphinx calls it
+
+project = "sealpoint"
+version = release = installed("sealpoint")
+project_copyright = "sealpoint contributors"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+nitpicky = True
+default_role = "py:obj"
+suppress_warnings = ["ref.python"]  # a name that two modules have
+
+myst_heading_anchors = 4
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+napoleon_custom_sections = [("Attributes", "params_style")]
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"sealpoint {version}"
+html_copy_source = False
+html_show_sourcelink = False
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_theme_options = {"source_view_link": ""}
