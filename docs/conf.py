@@ -20,6 +20,7 @@ suppress_warnings = ["ref.python"]  # a name that two modules have
 
 myst_heading_anchors = 4
 
+autoclass_content = "both"  # of the class and of its constructor
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"

@@ -97,7 +97,7 @@ def _methods(cls: type) -> set[str]:
 
 
 def described_by(entry: Entry) -> str | None:
-    """The method that describes the parameters of this one: the sync version, or that of a public base class."""
+    """The method that describes the parameters of this one: its sync version, or that of a base class."""
     if entry.owner is None:
         return None
     name = entry.name.rpartition(".")[2]

@@ -1,8 +1,8 @@
 """``make site``: builds the documentation into build/site. docs/conf.py has the settings of Sphinx.
 
-The pages are Markdown that also reads well where the repository is hosted. This copies them to build/pages, README.md
-as the start page, with the groups of its table "Documentation" as the sidebar, and adds a page for each module of
-docs/api.md.
+The pages are Markdown that also reads well where the repository is hosted. This copies them to build/pages,
+README.md as the start page, with the groups of its table "Documentation" as the sidebar, and adds a page for
+each module of docs/api.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ _GROUP: Final = re.compile(r"^\| \*\*(.*?)\*\* \| \|$", re.MULTILINE)
 def sidebar(readme: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the groups of the table that leads to every page: title and pages, each page once."""
     table = readme.partition("\n## Documentation\n")[2].partition("\n## ")[0]
-    first, *groups = _GROUP.split(table)
+    groups = _GROUP.split(table)[1:]
     seen = set[str]()
     for title, rows in zip(groups[::2], groups[1::2], strict=True):
         pages = dict.fromkeys(page for page in _LINK.findall(rows) if page.endswith(".md"))
@@ -47,17 +48,11 @@ def module_page(module: str, names: list[str]) -> str:
     lines = [module, "=" * len(module), "", f".. automodule:: {module}", "   :no-index:", ""]
     for entry in documented:
         if entry.owner is None:
-            kind = (
-                "exception"
-                if is_exception(entry.value)
-                else "class"
-                if isinstance(entry.value, type)
-                else "function"
-            )
             own = [each.name.rpartition(".")[2] for each in documented if each.owner is entry.value]
-            lines += [f".. auto{kind}:: {entry.path}"]
+            lines += [f".. auto{kind_of(entry.value)}:: {entry.path}"]
             lines += [f"   :members: {', '.join(own)}"] if own else []
-            lines += ["   :show-inheritance:", ""] if kind != "function" else [""]
+            lines += ["   :show-inheritance:"] if has_base(entry.value) else []
+            lines += [""]
     values = [f"``{entry.name}``" for entry in here if not entry.is_documented]
     elsewhere = [name for name in names if f"{module}.{name}" not in {entry.path for entry in here}]
     if values:
@@ -67,8 +62,17 @@ def module_page(module: str, names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def is_exception(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, BaseException)
+def kind_of(value: Any) -> str:
+    if not isinstance(value, type):
+        return "function"
+    return "exception" if issubclass(value, BaseException) else "class"
+
+
+def has_base(value: Any) -> bool:
+    """Whether a class has a base class that a reader needs to know."""
+    bases = getattr(value, "__orig_bases__", None) or getattr(value, "__bases__", ())
+    packages = {getattr(base, "__module__", "").partition(".")[0] for base in bases}
+    return bool(packages & {"sealpoint", "langgraph"})
 
 
 def stage(folder: Path) -> None:
@@ -127,11 +131,10 @@ def build(build: Path = BUILD) -> int:
 def setup(app: Any) -> dict[str, bool]:
     """Connect to Sphinx."""
     saver: Any = SealedSaver
-    saver.__new__.__wrapped__ = (
-        saver.__init__
-    )  # whose signature it has, so that defaults are read from its source
+    saver.__new__.__wrapped__ = saver.__init__  # it has that signature; this leads to its source
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-docstring", show_blocks)
+    app.connect("autodoc-process-signature", name_defaults)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -139,6 +142,20 @@ def show_blocks(_app: Any, what: str, _name: str, _value: Any, _options: Any, li
     """Show the indented lines of a module's docstring as they are."""
     if what == "module":
         lines[:] = re.sub(r"\n\n(?= {4})", "\n\n::\n\n", "\n".join(lines)).split("\n")
+
+
+def name_defaults(
+    _app: Any, what: str, _name: str, value: Any, _options: Any, signature: str, result: str
+) -> tuple[str, str] | None:
+    """Show a long default of a dataclass by the name that it has in the code."""
+    from sphinx.util.inspect import object_description
+
+    if what != "class" or not is_dataclass(value):
+        return None
+    for name, constant in vars(sys.modules[value.__module__]).items():
+        if any(field.default is constant for field in fields(value)) and isinstance(constant, Collection):
+            signature = signature.replace(f"= {object_description(constant)}", f"= {name}")
+    return signature, result
 
 
 def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
@@ -164,4 +181,4 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(build())
+    sys.exit(build(*map(Path, sys.argv[1:])))
