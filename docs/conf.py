@@ -31,6 +31,7 @@ python_maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = f"sealpoint {version}"
 html_copy_source = False
+html_use_index = False  # the search finds names, too
 html_show_sourcelink = False
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]

@@ -70,7 +70,7 @@ def kind_of(value: Any) -> str:
 
 def has_base(value: Any) -> bool:
     """Whether a class has a base class that a reader needs to know."""
-    bases = getattr(value, "__orig_bases__", None) or getattr(value, "__bases__", ())
+    bases: tuple[Any, ...] = getattr(value, "__orig_bases__", ()) or getattr(value, "__bases__", ())
     packages = {getattr(base, "__module__", "").partition(".")[0] for base in bases}
     return bool(packages & {"sealpoint", "langgraph"})
 

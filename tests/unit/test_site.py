@@ -36,10 +36,14 @@ LOADING: Final = {"src", "srcset", "poster", "data", "action", "background", "ma
 MEASURE: Final = """\
 <!doctype html><meta charset="utf-8"><title>measure</title><link rel="icon" href="data:,">
 <body>{frames}<script>
+const scrolls = (part) => part.localName !== "article" &&
+  (/auto|scroll/.test(getComputedStyle(part).overflowX) || scrolls(part.parentElement))
 onload = () => {{
   for (const frame of document.querySelectorAll("iframe")) {{
-    const page = frame.contentDocument.documentElement;
-    console.log(`PAGE ${{frame.getAttribute("src")}} ${{page.scrollWidth}}`);
+    const parts = [...frame.contentDocument.querySelectorAll("article *")]
+    const wide = parts.filter((part) => part.getBoundingClientRect().right > 400 && !scrolls(part))
+    const found = wide.map((part) => part.outerHTML)
+    console.log(`PAGE ${{frame.getAttribute("src")}} ${{parts.length > 0}} ${{found}}`)
   }}
 }}
 </script>
@@ -130,8 +134,8 @@ def test_site_is_whole_asks_no_other_host_and_fits_a_narrow_window(tmp_path: Pat
     with serving(site) as address:
         seen = browser.visit(f"{address}/measure.html", tmp_path / "browser", 1280)
     assert seen.asked == []
-    widths = dict(re.findall(r"PAGE (\S+) (\d+)", "\n".join(seen.console)))
-    assert widths == dict.fromkeys(names, "400")
+    wide = dict(re.findall(r'PAGE (\S+) true (.*)", source', "\n".join(seen.console)))
+    assert wide == dict.fromkeys(names, "")
 
 
 @pytest.mark.parametrize(
