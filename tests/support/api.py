@@ -98,19 +98,14 @@ def _methods(cls: type) -> set[str]:
 
 def described_by(entry: Entry) -> str | None:
     """The method that describes the parameters of this one: its sync version, or that of a base class."""
-    if entry.owner is None:
-        return None
-    name = entry.name.rpartition(".")[2]
     doc = inspect.getdoc(entry.value) or ""
     if "\nArgs:\n" in doc:
         return None
     if twin := re.match(r"Async version of `(\w+)`", doc):
         return twin[1]
-    above = (
-        cls
-        for cls in entry.owner.__mro__[1:]
-        if cls.__module__.startswith("sealpoint.base") and name in vars(cls)
-    )
+    name = entry.name.rpartition(".")[2]
+    bases = entry.owner.__mro__[1:] if entry.owner else ()
+    above = (cls for cls in bases if cls.__module__ == "sealpoint.base.saver" and name in vars(cls))
     return next((f"{cls.__name__}.{name}" for cls in above), None)
 
 

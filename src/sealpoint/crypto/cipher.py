@@ -437,6 +437,9 @@ class RingCipher(NeverPickled):
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Seal bytes without a type, for code that uses LangGraph's ``CipherProtocol``.
 
+        Args:
+            plaintext: Any bytes.
+
         Returns:
             ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before the name is not
             authenticated; `EncryptedSerializer` authenticates it.
@@ -445,7 +448,12 @@ class RingCipher(NeverPickled):
         return tag[1:], blob
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        """Open what `encrypt` sealed. Raises as `open` does."""
+        """Open what `encrypt` sealed. Raises as `open` does.
+
+        Args:
+            ciphername: ``<suite>@<key id>``, as `encrypt` returned it.
+            ciphertext: The sealed bytes.
+        """
         return self.open(f"+{ciphername}", ciphertext).data
 
     def _look(self) -> None:

@@ -67,6 +67,9 @@ class Tag:
     def parse(cls, text: str) -> Tag:
         """Read a tag from a `type` column.
 
+        Args:
+            text: What the column contains.
+
         Raises:
             TagError: If it is not a string of at most 64 ASCII characters in the form above, its suite is not
                 known, or a flag is not known, given twice or out of order.

@@ -134,7 +134,14 @@ _RING_FIELDS: Final = frozenset(
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
-    """Return the path of the ring file: the argument, or the first default location."""
+    """Return the path of the ring file.
+
+    Args:
+        path: Its path; by default as for `KeyRing.load`.
+
+    Raises:
+        RingFileMissingError: If there is no file, or this account may not enter its folder.
+    """
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if path is not None:

@@ -228,6 +228,9 @@ class SealedStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations: first what reads, then what writes; of two writes to a key the last one.
 
+        Args:
+            ops: Operations of LangGraph's: get, put, search and list namespaces.
+
         Returns:
             The result of each operation.
 

@@ -153,6 +153,9 @@ class JsonPlusSerializer:
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of a type name and bytes. A strict serializer checks the bytes first.
 
+        Args:
+            data: The type name and the bytes, as `dumps_typed` returned them.
+
         Raises:
             UnknownTypeError: If the type name is unknown, or is ``pickle`` and pickle is not enabled or the
                 serializer is strict.
@@ -170,6 +173,10 @@ class JsonPlusSerializer:
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
         """Return the value of authenticated bytes: their writer holds the key.
+
+        Args:
+            kind: The type name.
+            content: The bytes, which a key has authenticated.
 
         Raises:
             SerdeError: As `loads_typed`.

@@ -72,7 +72,12 @@ _MAX_PENDING: Final = 1 << 20
 
 
 class Ledger:
-    """A ledger that this account signs for."""
+    """A ledger that this account signs for.
+
+    Args:
+        folder: Its folder, which `create` has made.
+        signer: Signs each new head.
+    """
 
     def __init__(self, folder: Path, signer: Signer) -> None:
         self.folder: Final = Folder(folder)

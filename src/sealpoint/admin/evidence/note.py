@@ -92,6 +92,9 @@ class VerifierKey:
     def parse(cls, text: str) -> VerifierKey:
         """Parse a verifier key.
 
+        Args:
+            text: One line: ``<name>+<key id>+<key>``.
+
         Raises:
             NoteError: If it is none, or its parts do not belong together.
         """
@@ -239,7 +242,12 @@ class Checkpoint:
 
     @classmethod
     def of(cls, origin: str, tree: Tree) -> Checkpoint:
-        """Return the head of a ledger with these entries."""
+        """Return the head of a ledger with these entries.
+
+        Args:
+            origin: Names the ledger.
+            tree: The hash tree over its entries.
+        """
         return cls(origin, tree.size, tree.root())
 
     @property
@@ -256,6 +264,9 @@ class Checkpoint:
     def parse(cls, text: str) -> Checkpoint:
         """Parse the text of a checkpoint. Lines below the three are ignored, as its specification says.
 
+        Args:
+            text: The lines, without signatures.
+
         Raises:
             NoteError: If it is not the text of a checkpoint.
         """
@@ -266,6 +277,9 @@ class Checkpoint:
 
     def sign(self, signer: Signer) -> bytes:
         """Return the checkpoint as a signed note.
+
+        Args:
+            signer: Has the key of the ledger.
 
         Raises:
             LedgerSignerError: If the signature is not one of the signer's key.

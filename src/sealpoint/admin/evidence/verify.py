@@ -217,6 +217,9 @@ class Proof:
     def parse(cls, data: bytes) -> Proof:
         """Parse a proof. Nothing is verified; extra data of other tools is ignored.
 
+        Args:
+            data: The file.
+
         Raises:
             NoteError: If it is no proof.
         """

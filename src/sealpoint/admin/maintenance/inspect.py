@@ -74,7 +74,15 @@ def inspect(
     limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
 ) -> Iterator[Readable | Failure]:
-    """Yield the values of a thread, column by column in the order of the store."""
+    """Yield the values of a thread, column by column in the order of the store.
+
+    Args:
+        store: A database.
+        cipher: Opens sealed values; without it they are failures.
+        thread_id: The thread, as the agent knows it.
+        limits: What a value may be.
+        batch: How much to read at a time.
+    """
     opener = opener_of(cipher)
     for column, stored_id in product(store.columns, stored_ids(opener.cipher.ring, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
@@ -239,7 +247,15 @@ def inventory(
     batch: Batch = BATCH,
     report: Callable[[Event], None] | None = None,
 ) -> Inventory:
-    """Count the types that are named in the values of a database. Nothing is imported or built."""
+    """Count the types that are named in the values of a database. Nothing is imported or built.
+
+    Args:
+        store: A database.
+        cipher: Opens sealed values; without it they are counted as not opened.
+        limits: What a value may be.
+        batch: How much to read at a time.
+        report: Called with progress, and with a failure for each value that cannot be read.
+    """
     found, opener = Inventory(), opener_of(cipher)
 
     def look(cell: Cell) -> None:

@@ -64,7 +64,11 @@ def status(
 ) -> list[Share]:
     """Return how many values of each column are under which key, with the states of the keys in a ring.
 
-    ``damage``: see `RowStore.count`. ``more`` are values of other tables.
+    Args:
+        store: A database.
+        entries: What a ring says about its keys, for their states.
+        damage: Receives the error of a damaged part, see `RowStore.count`; without it the error is raised.
+        more: Counts of values of other tables, such as `RowStore.cached`.
     """
     shares = _bounded([_share(members) for members in _grouped([*store.count(damage), *more])])
     if entries is None:
