@@ -221,7 +221,13 @@ def _now() -> str:
 
 
 def empty_checkpoint() -> Checkpoint:
-    """Return the checkpoint of a graph that has not begun."""
+    """Return the checkpoint of a graph that has not begun.
+
+    Example:
+        >>> from sealpoint.base import empty_checkpoint
+        >>> empty_checkpoint()["channel_values"]
+        {}
+    """
     return _checkpoint(
         v=LATEST_VERSION,
         id=str(uuid6(clock_seq=-2)),

@@ -282,6 +282,17 @@ class RingCipher(NeverPickled):
     Attributes:
         suite: The suite to seal with.
         tally: Its counters; serializers and savers that use it add theirs. `stats` shows them.
+
+    Example:
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> cipher = RingCipher(KeyRing.load("keys.toml"))
+        >>> tag, blob = cipher.seal("bytes", b"a secret")
+        >>> tag
+        'bytes+cobblestone256@k1'
+        >>> cipher.open(tag, blob).data
+        b'a secret'
+        >>> cipher.stats().opened
+        {'k1': 1}
     """
 
     def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:

@@ -258,6 +258,11 @@ def check_value(key: bytes) -> str:
 
     Args:
         key: Its bytes.
+
+    Example:
+        >>> from sealpoint.crypto import check_value
+        >>> check_value(bytes(32))
+        '229a393f'
     """
     # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
     return expand(key, "check")[:4].hex()
@@ -288,6 +293,13 @@ class Key(NeverPickled):
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
         compromised: When it was marked as compromised, if that is known.
         lazy_material: The key's bytes, or what loads them; ``None`` for a key without material.
+
+    Example:
+        >>> import secrets
+        >>> from sealpoint import Key, KeyRing, KeyState
+        >>> key = Key("k1", secrets.token_bytes(32), KeyState.ACTIVE)
+        >>> KeyRing([key]).active_id
+        'k1'
     """
 
     id: str

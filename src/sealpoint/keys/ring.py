@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
 
 class KeyRing(NeverPickled):
-    """The keys that a process may use: at most one seals, the others only open. Immutable."""
+    """The keys that a process may use: at most one seals, the others only open. Immutable.
+
+    Example:
+        >>> from sealpoint import KeyRing
+        >>> ring = KeyRing.load("keys.toml")
+        >>> ring
+        KeyRing(k1 active)
+        >>> ring.active_id
+        'k1'
+    """
 
     __slots__ = ("_by_id", "index", "keys", "origin")
 

@@ -51,6 +51,15 @@ class SealedCache(BaseCache[ValueT]):
     Attributes:
         inner: The wrapped cache. It has no key, and cannot be used alone any more.
         serde: The serializer that seals.
+
+    Example:
+        >>> from langgraph.cache.memory import InMemoryCache
+        >>> from sealpoint.langgraph import EncryptedSerializer, SealedCache
+        >>> cache = SealedCache(InMemoryCache(), serde=EncryptedSerializer.from_key_file("keys.toml"))
+        >>> key = (("nodes", "search"), "tea")
+        >>> cache.set({key: (["green", "black"], 60)})
+        >>> cache.get([key])[key]
+        ['green', 'black']
     """
 
     inner: Any

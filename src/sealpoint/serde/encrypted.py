@@ -74,6 +74,18 @@ class EncryptedSerializer:
 
     Attributes:
         tally: The counters of its cipher, to which it adds; `RingCipher.stats` shows them.
+
+    Example:
+        >>> from sealpoint import EncryptedSerializer
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> tag, blob = serde.dumps_typed({"name": "Ada"})
+        >>> tag
+        'msgpack+cobblestone256@k1'
+        >>> serde.loads_typed((tag, blob))
+        {'name': 'Ada'}
+        >>> serde.loads_typed(("msgpack", blob))
+        Traceback (most recent call last):
+        sealpoint.errors.PlaintextError: ...
     """
 
     from_pycryptodome_aes: Final = Omitted(

@@ -38,6 +38,14 @@ class JsonPlusSerializer:
 
     Values are rebuilt completely or not at all: a type that is not allowed raises `BlockedTypeError`, a
     type that refuses its arguments raises `UnbuildableValueError`.
+
+    Example:
+        A strict serializer, which builds the safe types and those of the list:
+
+        >>> from sealpoint import JsonPlusSerializer
+        >>> serde = JsonPlusSerializer(allowed_msgpack_modules=[("shop.state", "Order")])
+        >>> serde.loads_typed(serde.dumps_typed({"items": [1, 2]}))
+        {'items': [1, 2]}
     """
 
     def __init__(

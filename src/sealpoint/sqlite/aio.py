@@ -31,6 +31,16 @@ class AsyncSqliteSaver(SqliteSaver):
 
     Attributes:
         loop: The event loop on which the saver was made, or ``None`` if none was running.
+
+    Example:
+        >>> import asyncio
+        >>> from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer
+        >>> async def main():
+        ...     serde = EncryptedSerializer.from_key_file("keys.toml")
+        ...     async with AsyncSqliteSaver.from_conn_string("state.db", serde=serde) as saver:
+        ...         print(await saver.aget_tuple({"configurable": {"thread_id": "1"}}))
+        >>> asyncio.run(main())
+        None
     """
 
     def __init__(self, conn: Any, *, serde: SerializerProtocol | None = None) -> None:

@@ -83,6 +83,13 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     Attributes:
         conn: The connection.
+
+    Example:
+        >>> from sealpoint.langgraph import EncryptedSerializer, SqliteSaver
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> with SqliteSaver.from_conn_string("state.db", serde=serde) as saver:
+        ...     print(saver.get_tuple({"configurable": {"thread_id": "1"}}))
+        None
     """
 
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:

@@ -82,6 +82,16 @@ def inspect(
         thread_id: The thread, as the agent knows it.
         limits: What a value may be.
         batch: How much to read at a time.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.inspect import inspect
+        >>> cipher = RingCipher(KeyRing.load("keys.toml"))
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print(len(list(inspect(store, cipher, "1"))))
+        2
     """
     opener = opener_of(cipher)
     for column, stored_id in product(store.columns, stored_ids(opener.cipher.ring, thread_id)):
@@ -255,6 +265,15 @@ def inventory(
         limits: What a value may be.
         batch: How much to read at a time.
         report: Called with progress, and with a failure for each value that cannot be read.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.inspect import inventory
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print(inventory(store, RingCipher(KeyRing.load("keys.toml"))).failures)
+        0
     """
     found, opener = Inventory(), opener_of(cipher)
 

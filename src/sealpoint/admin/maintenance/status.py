@@ -69,6 +69,14 @@ def status(
         entries: What a ring says about its keys, for their states.
         damage: Receives the error of a damaged part, see `RowStore.count`; without it the error is raised.
         more: Counts of values of other tables, such as `RowStore.cached`.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.status import status
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print({share.key_id for share in status(store)})
+        {'k1'}
     """
     shares = _bounded([_share(members) for members in _grouped([*store.count(damage), *more])])
     if entries is None:
