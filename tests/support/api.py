@@ -99,7 +99,7 @@ def _methods(cls: type) -> set[str]:
 def described_by(entry: Entry) -> str | None:
     """The method that describes the parameters of this one: its sync version, or that of a base class."""
     doc = inspect.getdoc(entry.value) or ""
-    if "\nArgs:\n" in doc:
+    if isinstance(entry.value, property) or "\nArgs:\n" in doc:
         return None
     if twin := re.match(r"Async version of `(\w+)`", doc):
         return twin[1]

@@ -12,11 +12,12 @@ import shutil
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.sealed import SealedSaver
-from tests.support.api import entries, everything, public_names
+from tests.support.api import described_by, entries, everything, public_names
 
 ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / "build"
@@ -133,15 +134,22 @@ def setup(app: Any) -> dict[str, bool]:
     saver: Any = SealedSaver
     saver.__new__.__wrapped__ = saver.__init__  # it has that signature; this leads to its source
     app.connect("missing-reference", resolve)
-    app.connect("autodoc-process-docstring", show_blocks)
+    app.connect("autodoc-process-docstring", complete)
     app.connect("autodoc-process-signature", name_defaults)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def show_blocks(_app: Any, what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    """Show the indented lines of a module's docstring as they are."""
+def complete(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Show the indented lines of a module's docstring as they are; say which method describes parameters."""
+    if twin := _twins().get(name):
+        lines += ["", f"Parameters are those of `{twin}`.", ""]
     if what == "module":
         lines[:] = re.sub(r"\n\n(?= {4})", "\n\n::\n\n", "\n".join(lines)).split("\n")
+
+
+@cache
+def _twins() -> dict[str, str]:
+    return {entry.path: twin for entry in everything() if (twin := described_by(entry)) and "." in twin}
 
 
 def name_defaults(
