@@ -139,8 +139,10 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def complete(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    """Show the indented lines of a module's docstring as they are; say which method describes parameters."""
+def complete(_app: Any, what: str, name: str, value: Any, _options: Any, lines: list[str]) -> None:
+    """Add the hint of an error, and which method describes parameters; show a module's code as code."""
+    if what == "exception" and getattr(value, "hint", ""):
+        lines += ["", f"Hint: ``{value.hint}``", ""]
     if twin := _twins().get(name):
         lines += ["", f"Parameters are those of `{twin}`.", ""]
     if what == "module":
