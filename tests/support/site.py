@@ -141,11 +141,13 @@ def setup(app: Any) -> dict[str, bool]:
 
 def complete(_app: Any, what: str, name: str, value: Any, _options: Any, lines: list[str]) -> None:
     """Add the hint of an error, and which method describes parameters; show a module's code as code."""
-    if what == "exception" and getattr(value, "hint", ""):
-        lines += ["", f"Hint: ``{value.hint}``", ""]
+    hint: str | None = getattr(value, "hint", None)
+    if what == "exception" and hint:
+        lines += ["", f"Hint: ``{hint}``", ""]
     if twin := _twins().get(name):
         lines += ["", f"Parameters are those of `{twin}`.", ""]
     if what == "module":
+        lines[:] = ["    " + line if line.startswith("|") else line for line in lines]  # a table in Markdown
         lines[:] = re.sub(r"\n\n(?= {4})", "\n\n::\n\n", "\n".join(lines)).split("\n")
 
 
@@ -179,10 +181,9 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
         last = last.rpartition(".")[2]
         found = [name for name in domain.objects if name.endswith(f".{last}")]
     if not found:
-        known = any(name.endswith(f".{last.partition('.')[0]}") for name in domain.objects)
-        return (
-            None if "." in last and known else content
-        )  # a member that a public class does not have: a warning
+        owner, dot, _ = last.partition(".")
+        has_owner = dot and owner[0].isupper() and any(name.endswith(f".{owner}") for name in domain.objects)
+        return None if has_owner else content  # a member that a public class does not have: a warning
     name = min(found, key=len)
     from sphinx.util.nodes import make_refnode
 

@@ -71,7 +71,7 @@ class AsyncSqliteSaver(SqliteSaver):
     async def from_conn_string(  # type: ignore[override]  # asynchronous, as LangGraph's is
         cls, conn_string: str, *, serde: SerializerProtocol | None = None
     ) -> AsyncIterator[Self]:
-        """Open a database, and close it at the end of the block.
+        """Open a database for an ``async with`` block, and close it at the end of the block.
 
         Args:
             conn_string: Path of the file, or ``:memory:``.

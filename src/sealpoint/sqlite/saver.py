@@ -107,7 +107,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str, *, serde: SerializerProtocol | None = None) -> Iterator[Self]:
-        """Open a database, and close it at the end of the block.
+        """Open a database for a ``with`` block, and close it at the end of the block.
 
         Args:
             conn_string: Path of the file, or ``:memory:``.

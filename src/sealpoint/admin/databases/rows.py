@@ -98,7 +98,14 @@ class Failures:
 
 
 class TagCount(NamedTuple):
-    """The number of values of a column with one tag, and their size as stored."""
+    """The number of values of a column with one tag, and their size as stored.
+
+    Attributes:
+        table: The column.
+        tag: The tag.
+        rows: How many values.
+        size_bytes: Their size.
+    """
 
     table: str  # `Column.label`
     tag: Any
@@ -174,7 +181,12 @@ class Vectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Size of a read, or of a transaction: at most ``rows``, and about ``size_bytes``."""
+    """Size of a read, or of a transaction.
+
+    Attributes:
+        rows: How many values, at most.
+        size_bytes: About how many bytes; one value is read regardless of its size.
+    """
 
     rows: int = 1000
     size_bytes: int = 8 * 1024 * 1024

@@ -160,6 +160,10 @@ class KeySigner(SigningKey):
 
     Attributes:
         key: The key that verifies its signatures.
+
+    Args:
+        origin: Names the ledger.
+        seed: The private key: 32 bytes.
     """
 
     def __init__(self, origin: str, seed: bytes) -> None:
@@ -172,6 +176,10 @@ class CommandSigner:
 
     Attributes:
         key: The key that verifies its signatures.
+
+    Args:
+        argv: The command and its arguments.
+        key: The key that its signatures are checked with.
     """
 
     def __init__(self, argv: Sequence[str], key: VerifierKey) -> None:
@@ -179,7 +187,12 @@ class CommandSigner:
         self.key: Final = key
 
     def sign(self, text: bytes, /) -> bytes:
-        """Return a signature over ``text``, 64 bytes."""
+        """Return a signature over ``text``, 64 bytes.
+
+        Raises:
+            LedgerSignerError: If the command prints no signature of the key.
+            KeyRingError: If the command fails.
+        """
         signature = run_command(self._argv, text=text)
         if len(signature) != SIGNATURE_BYTES:
             with suppress(ValueError):

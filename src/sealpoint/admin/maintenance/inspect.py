@@ -42,13 +42,20 @@ MAX_BYTES: Final = 64
 
 
 class Readable(NamedTuple):
-    """A value that was opened."""
+    """A value that was opened.
+
+    Attributes:
+        table: The column.
+        place: The row: thread, namespace, checkpoint and so on.
+        tag: The type tag.
+        value: The value, as plain data.
+        sealed_with: What `SealedSaver` has sealed with it; ``None`` if there is nothing.
+    """
 
     table: str
     place: dict[str, Any]
     tag: str
     value: Any
-    # What `SealedSaver` has sealed with it; ``None`` if there is nothing.
     sealed_with: Any = None
 
 
@@ -228,18 +235,31 @@ class Constructor:
 
 @dataclass(slots=True)
 class Inventory:
-    """The results."""
+    """The types that values name, and how many values were read.
+
+    Attributes:
+        constructors: The types, by module and name.
+        other_records: How often types beyond `MAX_TYPES` were named.
+        values: How many values were read.
+        not_opened: Sealed values that were skipped because there is no cipher.
+        failures: How many values could not be read.
+    """
 
     constructors: dict[tuple[str, str], Constructor] = field(default_factory=dict)
-    # Of types beyond `MAX_TYPES`.
     other_records: int = 0
     values: int = 0
-    # Sealed values that were skipped for lack of a cipher.
     not_opened: int = 0
     failures: int = 0
 
     def add(self, cell: Cell, module: str, name: str, records: int) -> None:
-        """Count a type that a value names."""
+        """Count a type that a value names.
+
+        Args:
+            cell: The value.
+            module: Module of the type.
+            name: Its name.
+            records: How often the value names it.
+        """
         pair = (_cut(module), _cut(name))
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
             self.other_records += records

@@ -21,21 +21,30 @@ UNKNOWN_STATE: Final = "not in the ring"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Values of one column with the same protection."""
+    """Values of one column with the same protection.
+
+    Attributes:
+        table: The column.
+        kind: Whether the values are sealed, plaintext, legacy or of an unknown tag.
+        suite: The encryption suite; ``None`` if they are not sealed.
+        flags: Flags of the tags, such as ``row``.
+        key_id: The key; ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
+        state: Of the key in the ring; ``None`` without a ring or a key.
+        rows: How many values.
+        size_bytes: Their size as stored.
+        types: Inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
+        tags: How many different ones.
+    """
 
     table: str
     kind: Kind
     suite: str | None
     flags: tuple[str, ...]
-    # ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
     key_id: str | None
-    # In the ring; ``None`` without a ring or a key.
     state: str | None
     rows: int
     size_bytes: int
-    # Inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
     types: tuple[str, ...]
-    # How many different ones.
     tags: int
 
     @property
