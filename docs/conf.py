@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version as installed
+import tomllib
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
 
 from tests.support.site import setup as setup  # noqa: PLC0414 - Sphinx calls it
 
 project = "sealpoint"
-version = release = installed("sealpoint")
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 project_copyright = "sealpoint contributors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nitpicky = True
