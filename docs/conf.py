@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.support.site import setup as setup  # noqa: PLC0414 - Sphinx calls it
+from tests.support.site import setup as setup  # noqa: E402, PLC0414 - Sphinx calls it
 
 project = "sealpoint"
 version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
