@@ -31,7 +31,7 @@ def blocks(page: Path) -> Iterator[Block]:
     """All fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     found = list(FENCE.finditer(text))
-    for fence, below in zip(found, [*found[1:], None], strict=True):
+    for fence, below in zip(found, [*found, None][1:], strict=True):
         adjacent = below and below[1] in {"text", "output"} and not text[fence.end() : below.start()].strip()
         shown = below[2] if below and adjacent else None
         yield Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
