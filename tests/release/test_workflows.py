@@ -17,7 +17,7 @@ WORKFLOWS = {
 }
 JOBS = {(name, job): body for name, flow in WORKFLOWS.items() for job, body in flow["jobs"].items()}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE)) | {"site"}
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
 
 
 def commands(body: dict[str, Any]) -> list[str]:
