@@ -122,6 +122,7 @@ class Table(NamedTuple):
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
     may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
+    root: str = ""  # of a partition, the table that LangGraph names
 
 
 class Need(NamedTuple):

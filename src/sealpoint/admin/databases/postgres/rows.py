@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -207,10 +206,11 @@ class PostgresRows(CheckedTables):
     def tables(self) -> list[Table]:
         """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""
         read, own = {row.oid for row in self._found.tables.values()}, self._found.schema
+        roots = {row.oid: row.root for row in self._found.tables.values() if row.oid != row.root_oid}
         with translate_errors():
             found = self.connection.execute(_EVERY, (own,)).fetchall()
         return [
-            Table(name if schema == own else f"{schema}.{name}", oid in read, is_theirs)
+            Table(name if schema == own else f"{schema}.{name}", oid in read, is_theirs, roots.get(oid, ""))
             for schema, name, oid, is_theirs in found
         ]
 
@@ -273,7 +273,7 @@ class PostgresRows(CheckedTables):
     ) -> Page:
         """Return the selected cells after a position. See `RowStore.read`."""
         while True:
-            column, key = self._place(column, after)
+            column, key = self._found.place(column, after)
             page = self._page(column, key, selection, batch)
             # The first page has a cell if there is one: some callers look no further.
             if page.cells or (after := page.last) is None:
@@ -288,20 +288,7 @@ class PostgresRows(CheckedTables):
         bound, found = self._batch(
             column, READ, after, selection, batch, cells, lambda bound: self._alone(column, bound.key)
         )
-        return Page(found or (), self._position(column, bound and bound.next))
-
-    def _place(self, column: Column, after: Any) -> tuple[Column, Any]:
-        """Return the column in the part of its table in which a position is, and the primary key there."""
-        part, key = after or (self._found.parts(column.table)[0], None)
-        return replace(column, part=part), key
-
-    def _position(self, column: Column, key: Any) -> Any:
-        """Return the position of a primary key in a part, or of the next part; ``None`` after the last."""
-        if key is not None:
-            return column.part, key
-        parts = self._found.parts(column.table)
-        later = parts[parts.index(column.part) + 1 :]
-        return (later[0], None) if later else None
+        return Page(found or (), self._found.position(column, bound and bound.next))
 
     def _batch(
         self,
@@ -509,7 +496,7 @@ class PostgresRows(CheckedTables):
         if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
             # Only databases with sealed metadata need the right to change it.
             return self._end_pass(column, selection)
-        column, key = self._place(column, after)
+        column, key = self._found.place(column, after)
         start = 0.0
 
         def work(bound: Bound) -> Rewritten:
@@ -531,10 +518,10 @@ class PostgresRows(CheckedTables):
 
         bound, done = self._batch(column, CHANGE, key, selection, batch, work, alone)
         if bound is None or done is None:
-            last = self._position(column, None)
+            last = self._found.position(column, None)
             return Rewritten(0, last=last) if last else self._end_pass(column, selection)
         self._pass.add(bound.rows, done)
-        last = self._position(column, bound.key if self._pass.is_stuck else done.last)
+        last = self._found.position(column, bound.key if self._pass.is_stuck else done.last)
         return done._replace(lock_seconds=perf_counter() - start if done.seen else 0.0, last=last)
 
     def _end_pass(self, column: Column, selection: Selection) -> Rewritten:

@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS
+from sealpoint.admin.databases.cells import ITEMS, Column
 from sealpoint.admin.databases.postgres.connection import (
     WAIT_FOR_OTHER,
     SearchPath,
@@ -38,7 +38,7 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
-from sealpoint.admin.databases.rows import VECTORS
+from sealpoint.admin.databases.rows import VECTORS, Table
 from sealpoint.errors import SchemaError, TablesMissingError, excerpt
 from sealpoint.postgres import (
     TABLES,
@@ -61,14 +61,18 @@ IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribut
     WHERE attrelid = c.oid AND attname IN ('prefix', 'key', 'value') AND NOT attisdropped) = 3)"""
 
 
-def grants(schema: str, tables: Collection[str] = (), *, rebinds: bool = False) -> str:
+def grants(
+    schema: str, tables: Collection[str] = (), parts: Collection[Table] = (), *, rebinds: bool = False
+) -> str:
     """Return the statements for a role of maintenance, as docs/postgres.md has them.
 
-    It has the ``tables`` that there are, or those of a saver if there are none yet.
+    It has the ``tables`` that there are, or those of a saver if there are none yet, and their partitions.
     """
-    quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
+    quoted = schema if schema == "public" else _quoted(schema)
+    start = "" if schema == "public" else f"{quoted}."
     checkpoints, blobs, writes, store, vectors = (
-        name if schema == "public" else f"{quoted}.{name}" for name in (*NAMES, VECTORS)
+        start + f", {start}".join([name, *(_quoted(part.name) for part in parts if part.root == name)])
+        for name in (*NAMES, VECTORS)
     )
     made = f"""\
 CREATE ROLE sealpoint LOGIN;
@@ -88,6 +92,10 @@ GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses 
         made += f"GRANT SELECT ON {vectors} TO sealpoint;\n"
         made += f"-- for `sealpoint erase`: GRANT UPDATE, DELETE ON {vectors} TO sealpoint;\n"
     return made
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 _ALL: Final = f"""{TABLES} r.oid IN (
@@ -123,6 +131,19 @@ class Found:
     def parts(self, table: str) -> list[str]:
         """Return what holds the rows of a table: its partitions, or itself if it has none."""
         return [name for name in self.tree(table) if not self.tables[name].is_partitioned] or [table]
+
+    def place(self, column: Column, after: Any) -> tuple[Column, Any]:
+        """Return the column in the part of its table in which a position is, and the primary key there."""
+        part, key = after or (self.parts(column.table)[0], None)
+        return replace(column, part=part), key
+
+    def position(self, column: Column, key: Any) -> Any:
+        """Return the position of a primary key in a part, or of the next part; ``None`` after the last."""
+        if key is not None:
+            return column.part, key
+        parts = self.parts(column.table)
+        later = parts[parts.index(column.part) + 1 :]
+        return (later[0], None) if later else None
 
 
 def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[str] = NAMES) -> Found:
@@ -302,10 +323,11 @@ class CheckedTables:
 
         Its parameters are arrays: the columns of ``rows``.
         """
-        if self._guard is not None or self._found.tables[table].is_partitioned:
-            # A session that waits for this session's first lock does not delay its second lock. It excludes
-            # another partition too, to which the server would route new rows.
-            self.connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self._found, table))
+        routing = [name for name in self._found.tree(table) if self._found.tables[name].is_partitioned]
+        if self._guard is not None or routing:  # to no partition that is attached meanwhile
+            # A session that waits for this session's first lock does not delay its second lock.
+            locking = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE"
+            self.connection.execute(_named(locking, self._found, *(routing or [table])))
             if self._guard is not None:
                 self._hold(self._guard)
             check_tables(self.connection, self._found, table)
