@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.cells import Selection
+from sealpoint.admin.databases.postgres.columns import BLOBS
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.errors import LockedError, SchemaError
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.postgres.test_commands import at
-from tests.postgres.test_rebind import put
-from tests.postgres.test_schema import alter, schema_of
+from tests.postgres.test_rebind import place_of, put, wrapped
+from tests.postgres.test_schema import FUNCTION, alter, schema_of
 from tests.support.databases.partitions import PARTITIONINGS, TABLES, partition
 from tests.support.databases.postgres import (
+    K1,
+    K2,
     blobs,
     contents,
+    opened,
     put_blobs,
+    read_all,
+    reseal,
+    rewrite_all,
+    saver_at,
     set_up,
 )
 from tests.support.keys.rings import states_text, write
 from tests.support.servers.postgres import schema, server
 
-EVERY_DAY: Final = ("hash of thread_id", "range of checkpoint_id")
-KINDS: Final = [
-    pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.costly) for name in PARTITIONINGS
-]
 NESTED: Final = "range and hash"
 # What differs from run to run, and where the names of tables and partitions are listed.
 UNLIKE: Final = {"run", "began", "ended", "seconds", "database", "scope", "grants", "longest_lock_ms"}
@@ -98,7 +112,8 @@ def stored(url: str) -> Any:
     return keys, sorted(map(repr, rows))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.broad(every=5)
+@pytest.mark.parametrize("name", PARTITIONINGS)
 def test_every_command_answers_as_on_plain_tables(
     url: str, parted: str, rings: dict[str, str], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,3 +152,302 @@ def test_every_command_answers_as_on_plain_tables(
         assert compare("rebind", "--unbind", "--apply", "--thread", "thread 1")["ok"] is not False
         assert compare("erase", "--thread", "thread 2", "--apply")["ok"]
         assert compare("verify")["rows"]
+
+
+# --- rows, one by one ---------------------------------------------------------------------------
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize("name", PARTITIONINGS)
+@pytest.mark.parametrize("rows", [1, 4, 1000])
+def test_each_row_is_read_and_worked_on_once(url: str, name: str, rows: int) -> None:
+    put_blobs(url, blobs(25))
+    partition(url, name)
+    batch = Batch(rows=rows)
+    with closing(PostgresRows(url, writable=True)) as store:
+        read = [cell.where.key for page in read_all(store, BLOBS, batch=batch) for cell in page]
+        assert len(read) == len({*read}) == 25
+        assert all(read_all(store, BLOBS, batch=batch)[:-1])  # only the last page may be empty
+        assert rewrite_all(store, reseal, Selection(without_key="k2"), batch) == [25, 0, 25]
+        assert rewrite_all(store, reseal, Selection(without_key="k2"), batch) == [0, 0, 0]
+        with store.snapshot() as snapshot:
+            copied = [row["version"] for page in snapshot.pages(BLOBS.table, batch) for row in page]
+    assert len(opened(url)) == 25
+    assert sorted(copied) == sorted(key[3] for key in read)
+
+
+def test_locked_rows_of_a_partition_are_left_and_named(url: str) -> None:
+    put_blobs(url, blobs(9))
+    partition(url, "hash of thread_id")
+    with closing(PostgresRows(url, writable=True)) as store, psycopg.connect(url) as writer:
+        writer.execute("SELECT FROM checkpoint_blobs WHERE version = '00000004' FOR UPDATE")
+        selection = Selection(without_key="k2")
+        assert rewrite_all(store, reseal, selection, Batch(rows=2))[0] == 8
+        with pytest.raises(LockedError, match="1 rows are locked by other sessions"):
+            rewrite_all(store, reseal, selection, Batch(rows=2))
+
+
+def test_partitions_may_have_their_columns_in_another_order(url: str) -> None:
+    """As those have that were made apart, or before a column was dropped."""
+    put_blobs(url, blobs(9))
+    partition(url, "hash of thread_id")
+    alter(
+        url,
+        """ALTER TABLE checkpoint_blobs DETACH PARTITION checkpoint_blobs_p1;
+        CREATE TABLE another (blob bytea, gone int, type text NOT NULL, version text NOT NULL,
+            channel text NOT NULL, checkpoint_ns text NOT NULL DEFAULT '', thread_id text NOT NULL,
+            PRIMARY KEY (thread_id, checkpoint_ns, channel, version));
+        ALTER TABLE another DROP gone;
+        INSERT INTO another (thread_id, checkpoint_ns, channel, version, type, blob)
+            SELECT thread_id, checkpoint_ns, channel, version, type, blob FROM checkpoint_blobs_p1;
+        ALTER TABLE checkpoint_blobs ATTACH PARTITION another FOR VALUES WITH (MODULUS 3, REMAINDER 1)""",
+    )
+    with closing(PostgresRows(url, writable=True)) as store:
+        assert rewrite_all(store, reseal, batch=Batch(rows=2)) == [9, 0, 9]
+        with store.snapshot() as snapshot:
+            assert sum(map(len, snapshot.pages(BLOBS.table))) == snapshot.count() == 9
+    assert len(opened(url)) == 9
+
+
+def test_a_table_that_has_no_partition_yet_is_empty(url: str) -> None:
+    for table in TABLES:
+        alter(
+            url,
+            f"ALTER TABLE {table} RENAME TO old; CREATE TABLE {table} (LIKE old INCLUDING ALL)"
+            " PARTITION BY HASH (thread_id); DROP TABLE old",
+        )
+    with closing(PostgresRows(url, writable=True)) as store:
+        assert (store.count(), [*store.records()], rewrite_all(store, reseal)) == ([], [], [0, 0, 0])
+
+
+def test_a_copy_of_partitioned_tables_is_not_partitioned(url: str, out: str, rings: dict[str, str]) -> None:
+    put(url, wrapped=True)
+    before = wrapped(url)
+    partition(url, NESTED)
+    assert run(["decrypt", at(url), "--out-schema", out, "--keys", rings["k1"]]) == Exit.DONE
+    copy = make_conninfo(url, options=f"-c search_path={out}")
+    with saver_at(PostgresSaver, copy) as saver:
+        assert sorted(saver.list(None), key=place_of) == before
+    with psycopg.connect(copy) as connection:
+        kinds = connection.execute(
+            "SELECT DISTINCT relkind FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind <> 'i'",
+            (out,),
+        ).fetchall()
+    assert kinds == [("r",)]
+
+
+# --- savers -------------------------------------------------------------------------------------
+
+BUILDER: Final = StateGraph(MessagesState).add_node("reply", lambda state: {"messages": [("ai", "I see.")]})
+BUILDER.add_edge(START, "reply")
+THREADS: Final = 6
+
+
+def thread(number: int) -> Any:
+    return {"configurable": {"thread_id": f"thread {number}"}}
+
+
+@pytest.mark.parametrize("name", PARTITIONINGS)
+def test_sealed_savers_work_on_partitioned_tables(url: str, name: str) -> None:
+    partition(url, name)
+    said: Any = {"messages": [("human", "My knee hurts.")]}
+    with saver_at(PostgresSaver, url) as bare_saver:
+        saver = SealedSaver(bare_saver, serde=EncryptedSerializer(K1))
+        saver.setup()  # which finds that nothing is left to do
+        graph = BUILDER.compile(checkpointer=saver)
+        for number in range(THREADS):
+            graph.invoke(said, thread(number))
+
+    async def again() -> list[int]:
+        async with await AsyncConnection.connect(url, autocommit=True, row_factory=dict_row) as connection:
+            saver = SealedSaver(AsyncPostgresSaver(connection), serde=EncryptedSerializer(K2))
+            graph = BUILDER.compile(checkpointer=saver)
+            return [len((await graph.ainvoke(said, thread(number)))["messages"]) for number in range(THREADS)]
+
+    assert asyncio.run(again()) == [4] * THREADS
+    with psycopg.connect(url) as connection:
+        spread = connection.execute("SELECT count(DISTINCT tableoid) FROM checkpoints").fetchone()
+    assert spread is not None
+    assert spread[0] > 1 or name == "range of checkpoint_id"  # all ids of now are in one range
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+APART: Final = "ALTER TABLE checkpoint_blobs DETACH PARTITION checkpoint_blobs_p1; "
+BACK: Final = (
+    "ALTER TABLE checkpoint_blobs ATTACH PARTITION checkpoint_blobs_p1"
+    " FOR VALUES WITH (MODULUS 3, REMAINDER 1)"
+)
+ANEW: Final = (
+    "ALTER TABLE checkpoint_writes RENAME TO old; CREATE TABLE checkpoint_writes (LIKE old INCLUDING ALL)"
+    " PARTITION BY {}"
+)
+REFUSED: Final = {
+    "'checkpoint_blobs_p1' has a trigger 't'": (
+        "CREATE TRIGGER t BEFORE UPDATE ON checkpoint_blobs_p1 FOR EACH ROW EXECUTE FUNCTION act()"
+    ),
+    "'checkpoint_blobs(_p.)?' has a trigger 't'": (
+        "CREATE TRIGGER t BEFORE INSERT ON checkpoint_blobs FOR EACH ROW EXECUTE FUNCTION act()"
+    ),
+    "'checkpoints_p2' has a rule 'r'": "CREATE RULE r AS ON UPDATE TO checkpoints_p2 DO ALSO NOTIFY x",
+    "'checkpoint_writes_p0' has a check": "ALTER TABLE checkpoint_writes_p0 ADD CHECK (same(blob) IS NULL)",
+    "'checkpoint_blobs_p1' has an index over": "CREATE INDEX ON checkpoint_blobs_p1 (same(blob))",
+    "'checkpoint_blobs_p1' has statistics over": (
+        "CREATE STATISTICS s ON (same(blob)), type FROM checkpoint_blobs_p1"
+    ),
+    "'checkpoint_blobs_p1' has a default .* for 'type'": (
+        "ALTER TABLE checkpoint_blobs_p1 ALTER type SET DEFAULT convert_from(same('x'), 'utf8')"
+    ),
+    "'checkpoint_blobs_p1' has a foreign key": (
+        "CREATE TABLE c (a text PRIMARY KEY);"
+        " ALTER TABLE checkpoint_blobs_p1 ADD FOREIGN KEY (channel) REFERENCES c"
+    ),
+    "'checkpoint_blobs_p1' is in another schema, or of another owner, than 'checkpoint_blobs'": (
+        "CREATE ROLE {schema}_other; ALTER TABLE checkpoint_blobs_p1 OWNER TO {schema}_other"
+    ),
+    "'p1' is in another schema": (
+        "CREATE SCHEMA {schema}_other; ALTER TABLE checkpoint_blobs_p1 RENAME TO p1;"
+        " ALTER TABLE p1 SET SCHEMA {schema}_other"
+    ),
+    "'checkpoint_blobs_p0' is in another schema": (  # behind the name of one that is not
+        "CREATE SCHEMA {schema}_0other; ALTER TABLE checkpoint_blobs_p1 SET SCHEMA {schema}_0other;"
+        " ALTER TABLE {schema}_0other.checkpoint_blobs_p1 RENAME TO checkpoint_blobs_p0"
+    ),
+    "'checkpoint_writes' is not partitioned by hash or range of thread_id": ANEW.format("LIST (thread_id)"),
+    "'checkpoint_writes' is not partitioned by .* or checkpoint_id": ANEW.format("HASH (task_id)"),
+    "'checkpoint_writes' is not partitioned": ANEW.format("HASH (thread_id mine)"),
+    "'checkpoint_writes_p' is not partitioned": ANEW.format("HASH (thread_id)")
+    + "; CREATE TABLE checkpoint_writes_p PARTITION OF checkpoint_writes FOR VALUES WITH (MODULUS 1,"
+    " REMAINDER 0) PARTITION BY RANGE (idx)",
+    "'checkpoint_writes' does not have the columns and the primary key": (
+        "DROP TABLE checkpoint_writes; CREATE TABLE checkpoint_writes (LIKE checkpoints) PARTITION BY RANGE"
+        " (thread_id)"
+    ),
+    "the primary key": (  # the index of the table exists, and is not valid
+        "CREATE TABLE old (LIKE checkpoint_writes); DROP TABLE checkpoint_writes;"
+        " CREATE TABLE checkpoint_writes (LIKE old) PARTITION BY RANGE (thread_id);"
+        " CREATE TABLE w PARTITION OF checkpoint_writes DEFAULT; ALTER TABLE ONLY checkpoint_writes"
+        " ADD PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)"
+    ),
+    "'checkpoint_migrations' is not a real table": (
+        "DROP TABLE checkpoint_migrations; CREATE TABLE checkpoint_migrations (v int PRIMARY KEY)"
+        " PARTITION BY RANGE (v)"
+    ),
+}
+OPERATORS: Final = """
+    CREATE FUNCTION my_hash(text, bigint) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT $2';
+    CREATE OPERATOR CLASS mine FOR TYPE text USING hash AS OPERATOR 1 =, FUNCTION 2 my_hash(text, bigint)"""
+
+
+@pytest.fixture
+def hashed(url: str) -> Iterator[str]:
+    """Tables that are partitioned by hash."""
+    put_blobs(url, blobs(9))
+    partition(url, "hash of thread_id")
+    name = schema_of(url)
+    try:
+        yield url
+    finally:
+        alter(url, f"DROP SCHEMA IF EXISTS {name}_other, {name}_0other CASCADE")
+        with suppress(psycopg.errors.UndefinedObject):
+            alter(url, f"DROP OWNED BY {name}_other CASCADE; DROP ROLE {name}_other")
+
+
+def refuse(url: str, words: str) -> None:
+    """A command and a saver refuse the tables with the same words."""
+    if "migrations" not in words:
+        with pytest.raises(SchemaError, match=words):
+            PostgresRows(url).close()
+    with saver_at(PostgresSaver, url) as saver, pytest.raises(SchemaError, match=words) as caught:
+        SealedSaver(saver, serde=EncryptedSerializer(K1)).get_tuple(thread(0))
+    assert "allow_schema=True" in caught.value.hint
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_altered_partitions_are_refused(hashed: str, words: str) -> None:
+    alter(hashed, FUNCTION + OPERATORS)
+    alter(hashed, REFUSED[words].replace("{schema}", schema_of(hashed)))
+    refuse(hashed, words)
+
+
+def test_a_policy_of_a_partition_is_refused_by_savers(hashed: str) -> None:
+    alter(hashed, "CREATE POLICY mine ON checkpoints_p1 USING (true)")
+    with saver_at(PostgresSaver, hashed) as saver, pytest.raises(SchemaError, match="'checkpoints_p1' has a"):
+        SealedSaver(saver, serde=EncryptedSerializer(K1)).get_tuple(thread(0))
+
+
+def test_a_partition_that_is_being_detached_is_refused(hashed: str) -> None:
+    """Its detachment was begun, and waits for older transactions."""
+    detaching = b"ALTER TABLE checkpoint_blobs DETACH PARTITION checkpoint_blobs_p1 CONCURRENTLY"
+    with psycopg.connect(hashed) as reader, psycopg.connect(hashed, autocommit=True) as owner:
+        reader.execute("SELECT FROM checkpoint_blobs LIMIT 1")
+        owner.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            owner.execute(detaching)
+    refuse(hashed, "'checkpoint_blobs_p1' is being detached from 'checkpoint_blobs'")
+
+
+# --- while a command runs -----------------------------------------------------------------------
+
+CHANGED: Final = {
+    "detached": APART,
+    "detached and attached": APART + BACK,
+    "another": (
+        APART + "CREATE TABLE another (LIKE checkpoint_blobs INCLUDING ALL);"
+        " ALTER TABLE checkpoint_blobs ATTACH PARTITION another FOR VALUES WITH (MODULUS 3, REMAINDER 1)"
+    ),
+    "another of its name": (
+        APART + "ALTER TABLE checkpoint_blobs_p1 RENAME TO old; CREATE TABLE checkpoint_blobs_p1"
+        " (LIKE old INCLUDING ALL); " + BACK
+    ),
+}
+
+
+@pytest.mark.parametrize("statements", CHANGED.values(), ids=CHANGED)
+def test_partitions_that_are_exchanged_during_a_run_end_it(hashed: str, statements: str) -> None:
+    """Whichever partition is worked on: none of its rows may be passed by."""
+    with closing(PostgresRows(hashed, writable=True)) as store:
+        done = store.rewrite(BLOBS, None, reseal, batch=Batch(rows=1))
+        alter(hashed, statements)
+        with pytest.raises(SchemaError):
+            store.rewrite(BLOBS, done.last, reseal, batch=Batch(rows=1))
+        with pytest.raises(SchemaError):
+            store.count()
+        with pytest.raises(SchemaError), store.one_state():
+            pass
+        with pytest.raises(SchemaError), store.snapshot():
+            pass
+
+
+def test_the_hint_says_to_run_it_again(hashed: str) -> None:
+    with closing(PostgresRows(hashed)) as store:
+        alter(hashed, APART + BACK)
+        with pytest.raises(SchemaError, match="'checkpoint_blobs' were attached or detached") as caught:
+            store.count()
+    assert "run the same command again" in caught.value.hint
+
+
+def test_a_partition_is_not_changed_between_check_and_statement(hashed: str) -> None:
+    def alter_too(value: Any) -> tuple[str, bytes]:
+        for statements in (REFUSED["'checkpoint_blobs_p1' has a trigger 't'"], APART):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                alter(
+                    hashed, f"SET lock_timeout = 50; {statements.replace('p1', of(hashed, value.where.key))}"
+                )
+        return reseal(value)
+
+    alter(hashed, FUNCTION)
+    with closing(PostgresRows(hashed, writable=True)) as store:
+        assert rewrite_all(store, alter_too, Selection(thread_id="thread 0"))[0] == 3
+
+
+def of(url: str, key: tuple[Any, ...]) -> str:
+    """The end of the name of the partition that has a row."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT tableoid::regclass::text FROM checkpoint_blobs"
+            " WHERE (thread_id, checkpoint_ns, channel, version) = (%s, %s, %s, %s)",
+            key,
+        ).fetchone()
+    assert row is not None
+    return str(row[0])[-2:]

@@ -42,7 +42,7 @@ class Partitioning:
 _HASHED: Final = tuple(
     (f"_p{number}", "", f"FOR VALUES WITH (MODULUS 3, REMAINDER {number})") for number in range(3)
 )
-# Ids of checkpoints begin with 1; those of threads in these tests with a letter or a digit.
+# Ids of checkpoints begin with a digit, and those of most threads in these tests with ``thread``.
 _RANGED: Final = (
     ("_low", "", "FOR VALUES FROM (MINVALUE) TO ('1f1')"),
     ("_high", "", "FOR VALUES FROM ('1f1') TO ('thread 2')"),
@@ -56,11 +56,11 @@ _NESTED: Final = (
 )
 
 PARTITIONINGS: Final = {
+    "range and hash": Partitioning("RANGE ({})", "thread_id", _NESTED),
     "hash of thread_id": Partitioning("HASH ({})", "thread_id", _HASHED),
     "hash of checkpoint_id": Partitioning("HASH ({})", "checkpoint_id", _HASHED),
     "range of thread_id": Partitioning("RANGE ({})", "thread_id", _RANGED),
     "range of checkpoint_id": Partitioning("RANGE ({})", "checkpoint_id", _RANGED),
-    "range and hash": Partitioning("RANGE ({})", "thread_id", _NESTED),
 }
 
 
