@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import Batch
 from sealpoint.errors import LockedError, SchemaError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from tests.attacks.owners import CALLED, between_statements
 from tests.postgres.test_commands import at
 from tests.postgres.test_rebind import place_of, put, wrapped
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
@@ -451,3 +453,47 @@ def of(url: str, key: tuple[Any, ...]) -> str:
         ).fetchone()
     assert row is not None
     return str(row[0])[-2:]
+
+
+ODD: Final = "checkpoint_blobs_odd"
+FREE: Final = f"ALTER TABLE checkpoint_blobs_low DETACH PARTITION {ODD}"
+TAKEN: Final = (
+    f"ALTER TABLE checkpoint_blobs_low ATTACH PARTITION {ODD} FOR VALUES WITH (MODULUS 2, REMAINDER 1)"
+)
+NOTED: Final = f"""
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE WARNING '{CALLED}'; RETURN NEW; END $$;
+    CREATE TRIGGER t BEFORE INSERT ON {ODD} FOR EACH ROW EXECUTE FUNCTION note();"""
+
+
+@pytest.mark.parametrize("is_role", [True, False])
+def test_new_rows_go_to_no_partition_that_was_not_checked(
+    url: str, rings: dict[str, str], is_role: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rebinding adds rows: the server chooses their partition, here one that is attached in between."""
+    for number in range(8):
+        put(url, f"a {number}")
+    alter(url, "DELETE FROM checkpoint_blobs; DELETE FROM checkpoint_writes")
+    partition(url, NESTED)
+    run(["init", at(url), "--keys", rings["k1"], "--json"])
+    granted = json.loads(capsys.readouterr().out)["grants"]
+    alter(url, f"{NOTED} {FREE}")
+    done = list[bool]()
+    with maintenance(url, granted) as role, psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("SET lock_timeout = '300ms'")
+        for place in range(3, 30, 1 if is_role else 3):
+            sent = itertools.count()
+
+            def attach(place: int = place, sent: Iterator[int] = sent) -> None:
+                if next(sent) == place:
+                    with suppress(psycopg.errors.LockNotAvailable):
+                        owner.execute(TAKEN.encode())
+                        done.append(True)
+
+            with between_statements(attach) as calls:
+                code = run(["rebind", at(role if is_role else url), "--apply", "--keys", rings["k1"]])
+            assert not calls, place
+            assert code != Exit.DONE, place
+            with suppress(psycopg.errors.UndefinedTable):
+                owner.execute(FREE.encode())
+    assert done
