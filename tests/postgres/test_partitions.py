@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +25,12 @@ from psycopg.rows import dict_row
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.cells import Selection
-from sealpoint.admin.databases.postgres.columns import BLOBS
+from sealpoint.admin.databases.postgres.columns import BLOBS, CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch
-from sealpoint.errors import LockedError, SchemaError
+from sealpoint.admin.maintenance.rebind import sealing_sentinels
+from sealpoint.errors import LockedError, SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.attacks.owners import CALLED, between_statements
 from tests.postgres.test_commands import at
@@ -312,8 +316,8 @@ REFUSED: Final = {
         " ALTER TABLE p1 SET SCHEMA {schema}_other"
     ),
     "'checkpoint_blobs_p0' is in another schema": (  # behind the name of one that is not
-        "CREATE SCHEMA {schema}_0other; ALTER TABLE checkpoint_blobs_p1 SET SCHEMA {schema}_0other;"
-        " ALTER TABLE {schema}_0other.checkpoint_blobs_p1 RENAME TO checkpoint_blobs_p0"
+        "CREATE SCHEMA a_{schema}; ALTER TABLE checkpoint_blobs_p1 SET SCHEMA a_{schema};"
+        " ALTER TABLE a_{schema}.checkpoint_blobs_p1 RENAME TO checkpoint_blobs_p0"
     ),
     "'checkpoint_writes' is not partitioned by hash or range of thread_id": ANEW.format("LIST (thread_id)"),
     "'checkpoint_writes' is not partitioned by .* or checkpoint_id": ANEW.format("HASH (task_id)"),
@@ -350,7 +354,7 @@ def hashed(url: str) -> Iterator[str]:
     try:
         yield url
     finally:
-        alter(url, f"DROP SCHEMA IF EXISTS {name}_other, {name}_0other CASCADE")
+        alter(url, f"DROP SCHEMA IF EXISTS {name}_other, a_{name} CASCADE")
         with suppress(psycopg.errors.UndefinedObject):
             alter(url, f"DROP OWNED BY {name}_other CASCADE; DROP ROLE {name}_other")
 
@@ -455,45 +459,57 @@ def of(url: str, key: tuple[Any, ...]) -> str:
     return str(row[0])[-2:]
 
 
-ODD: Final = "checkpoint_blobs_odd"
-FREE: Final = f"ALTER TABLE checkpoint_blobs_low DETACH PARTITION {ODD}"
-TAKEN: Final = (
-    f"ALTER TABLE checkpoint_blobs_low ATTACH PARTITION {ODD} FOR VALUES WITH (MODULUS 2, REMAINDER 1)"
-)
+ROUTED: Final = {
+    "another partition": (
+        "ALTER TABLE checkpoint_blobs_low ATTACH PARTITION checkpoint_blobs_odd"
+        " FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+        "ALTER TABLE checkpoint_blobs_low DETACH PARTITION checkpoint_blobs_odd",
+    ),
+    "a trigger": (
+        "CREATE TRIGGER t BEFORE INSERT ON checkpoint_blobs_even FOR EACH ROW EXECUTE FUNCTION note()",
+        "DROP TRIGGER t ON checkpoint_blobs_even",
+    ),
+}
 NOTED: Final = f"""
     CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE WARNING '{CALLED}'; RETURN NEW; END $$;
-    CREATE TRIGGER t BEFORE INSERT ON {ODD} FOR EACH ROW EXECUTE FUNCTION note();"""
+    CREATE TRIGGER t BEFORE INSERT ON checkpoint_blobs_odd FOR EACH ROW EXECUTE FUNCTION note();"""
 
 
+@pytest.mark.parametrize("name", ROUTED)
 @pytest.mark.parametrize("is_role", [True, False])
 def test_new_rows_go_to_no_partition_that_was_not_checked(
-    url: str, rings: dict[str, str], is_role: bool, capsys: pytest.CaptureFixture[str]
+    url: str, rings: dict[str, str], is_role: bool, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rebinding adds rows: the server chooses their partition, here one that is attached in between."""
+    """Rebinding adds rows, and the server chooses their partition: it is changed before each statement."""
+    begin, end = (statement.encode() for statement in ROUTED[name])
     for number in range(8):
         put(url, f"a {number}")
     alter(url, "DELETE FROM checkpoint_blobs; DELETE FROM checkpoint_writes")
-    partition(url, NESTED)
+    partition(url, NESTED, ["checkpoint_blobs"])
     run(["init", at(url), "--keys", rings["k1"], "--json"])
     granted = json.loads(capsys.readouterr().out)["grants"]
-    alter(url, f"{NOTED} {FREE}")
-    done = list[bool]()
+    alter(url, NOTED + ROUTED["another partition"][1])
+    outcomes, new = Counter[str](), sealing_sentinels(K1)
     with maintenance(url, granted) as role, psycopg.connect(url, autocommit=True) as owner:
-        owner.execute("SET lock_timeout = '300ms'")
-        for place in range(3, 30, 1 if is_role else 3):
-            sent = itertools.count()
+        owner.execute("SET lock_timeout = '200ms'")
 
-            def attach(place: int = place, sent: Iterator[int] = sent) -> None:
-                if next(sent) == place:
-                    with suppress(psycopg.errors.LockNotAvailable):
-                        owner.execute(TAKEN.encode())
-                        done.append(True)
+        def change(place: int, sent: Iterator[int]) -> None:
+            if next(sent) == place:
+                try:
+                    owner.execute(begin)
+                    outcomes["made"] += 1
+                except psycopg.errors.LockNotAvailable:
+                    outcomes["excluded"] += 1
 
-            with between_statements(attach) as calls:
-                code = run(["rebind", at(role if is_role else url), "--apply", "--keys", rings["k1"]])
+        for place in range(25):
+            with (
+                closing(PostgresWholeRows(role if is_role else url, writable=True, sentinel=new)) as store,
+                between_statements(partial(change, place, itertools.count())) as calls,
+                pytest.raises(SealpointError),  # one of the threads has no partition
+            ):
+                store.rewrite(CHECKPOINTS, None, lambda cell: None)
             assert not calls, place
-            assert code != Exit.DONE, place
-            with suppress(psycopg.errors.UndefinedTable):
-                owner.execute(FREE.encode())
-    assert done
+            with suppress(psycopg.errors.UndefinedTable, psycopg.errors.UndefinedObject):
+                owner.execute(end)
+    assert outcomes.keys() == {"made", "excluded"}

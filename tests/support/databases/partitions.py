@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,9 +65,9 @@ PARTITIONINGS: Final = {
 }
 
 
-def partition(url: str, name: str) -> None:
+def partition(url: str, name: str, tables: Sequence[str] = TABLES) -> None:
     """Replace the tables of a saver by partitioned ones with the same rows."""
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in TABLES:
+        for table in tables:
             for statement in PARTITIONINGS[name].statements(table):
                 connection.execute(statement.encode())
