@@ -39,7 +39,7 @@ ROLE: Final = "sealpoint_maintenance"
 RUNS: Final = by_extent(1, 4, 60)
 # By the way of partitioning a partition of the values and what stands in its place in ATTACH.
 PARTS: Final = {
-    "hash of thread_id": ("checkpoint_blobs_p1", "FOR VALUES WITH (MODULUS 3, REMAINDER 1)"),
+    "hash of thread_id": ("checkpoint_blobs_p1", "FOR VALUES WITH (MODULUS 5, REMAINDER 1)"),
     "range of thread_id": ("checkpoint_blobs_high", "FOR VALUES FROM ('1f1') TO ('thread 2')"),
 }
 _ATTACH: Final = "ALTER TABLE checkpoint_blobs ATTACH PARTITION {part} {bounds}; "

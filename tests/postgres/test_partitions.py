@@ -28,13 +28,16 @@ from sealpoint.admin.databases.cells import Selection
 from sealpoint.admin.databases.postgres.columns import BLOBS, CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.databases.rows import Batch, Failure
 from sealpoint.admin.maintenance.rebind import sealing_sentinels
-from sealpoint.errors import LockedError, SchemaError, SealpointError
+from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.maintenance.verify import verify
+from sealpoint.errors import LockedError, MaintenanceError, SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.attacks.owners import CALLED, between_statements
+from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.postgres.test_commands import at
-from tests.postgres.test_rebind import place_of, put, wrapped
+from tests.postgres.test_rebind import place_of, put, sentinels, wrapped
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
 from tests.support.databases.partitions import PARTITIONINGS, TABLES, partition
 from tests.support.databases.postgres import (
@@ -50,6 +53,7 @@ from tests.support.databases.postgres import (
     saver_at,
     set_up,
 )
+from tests.support.databases.rebinding import rebound
 from tests.support.keys.rings import states_text, write
 from tests.support.servers.postgres import schema, server
 
@@ -193,6 +197,60 @@ def test_locked_rows_of_a_partition_are_left_and_named(url: str) -> None:
             rewrite_all(store, reseal, selection, Batch(rows=2))
 
 
+def test_values_that_a_partition_has_lost_are_named(url: str) -> None:
+    put_blobs(url, blobs(9, size=OUT_OF_ROW))
+    partition(url, "hash of thread_id")
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT DISTINCT tableoid::regclass::text FROM checkpoint_blobs").fetchall()
+    for (part,) in rows:
+        lose_values(url, f"version IN (SELECT min(version) FROM {part})", table=part)
+    with closing(PostgresRows(url, writable=True)) as store:
+        for events in (verify(store, K1), rotate(store, K2)):
+            failed = [event.place["version"] for event in events if isinstance(event, Failure)]
+            assert len(failed) == len({*failed}) == len(rows) > 1
+        assert Counter(count.tag[-2:] for count in store.count()) == {"k1": 1, "k2": 1}
+
+
+def test_rows_that_are_in_the_wrong_partition_are_read(url: str) -> None:
+    """By a superuser who has edited catalogs: queries for their threads do not look there."""
+    put_blobs(url, blobs(9))
+    partition(url, "range of thread_id")
+    alter(
+        url,
+        """ALTER TABLE checkpoint_blobs DETACH PARTITION checkpoint_blobs_low;
+        INSERT INTO checkpoint_blobs_low
+            SELECT 'zzz', '', channel, version, type, blob FROM checkpoint_blobs WHERE version = '00000004';
+        ALTER TABLE checkpoint_blobs_low ADD CONSTRAINT c CHECK (thread_id < '1f1') NOT VALID;
+        UPDATE pg_constraint SET convalidated = true WHERE conrelid = 'checkpoint_blobs_low'::regclass;
+        ALTER TABLE checkpoint_blobs ATTACH PARTITION checkpoint_blobs_low
+            FOR VALUES FROM (MINVALUE) TO ('1f1');
+        ALTER TABLE checkpoint_blobs_low DROP CONSTRAINT c""",
+    )
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT count(*) FROM checkpoint_blobs WHERE thread_id = 'zzz'").fetchone()
+    assert found == (0,)
+    with closing(PostgresRows(url, writable=True)) as store:
+        assert sum(count.rows for count in store.count()) == 10
+        for rows in (1, 4, 1000):
+            pages = read_all(store, BLOBS, batch=Batch(rows=rows))
+            assert len({cell.where.key for page in pages for cell in page}) == 10
+        assert [row.key[0] for row in store.owned("checkpoint_blobs", ["zzz"])] == ["zzz"]
+        with pytest.raises(MaintenanceError, match="CheckViolation"):  # the server does not store it again
+            rewrite_all(store, reseal, batch=Batch(rows=2))
+
+
+def test_rows_are_bound_and_unbound_by_a_superuser_too(url: str) -> None:
+    for number in range(4):
+        put(url, f"thread {number}")
+    before = wrapped(url, unbound="allow")
+    partition(url, NESTED)
+    rebound(url, K1)
+    assert wrapped(url) == before
+    assert len(sentinels(url)) == 4
+    rebound(url, K1, unbind=True)
+    assert (wrapped(url, unbound="allow"), sentinels(url)) == (before, set())
+
+
 def test_partitions_may_have_their_columns_in_another_order(url: str) -> None:
     """As those have that were made apart, or before a column was dropped."""
     put_blobs(url, blobs(9))
@@ -206,7 +264,7 @@ def test_partitions_may_have_their_columns_in_another_order(url: str) -> None:
         ALTER TABLE another DROP gone;
         INSERT INTO another (thread_id, checkpoint_ns, channel, version, type, blob)
             SELECT thread_id, checkpoint_ns, channel, version, type, blob FROM checkpoint_blobs_p1;
-        ALTER TABLE checkpoint_blobs ATTACH PARTITION another FOR VALUES WITH (MODULUS 3, REMAINDER 1)""",
+        ALTER TABLE checkpoint_blobs ATTACH PARTITION another FOR VALUES WITH (MODULUS 5, REMAINDER 1)""",
     )
     with closing(PostgresRows(url, writable=True)) as store:
         assert rewrite_all(store, reseal, batch=Batch(rows=2)) == [9, 0, 9]
@@ -282,7 +340,7 @@ def test_sealed_savers_work_on_partitioned_tables(url: str, name: str) -> None:
 APART: Final = "ALTER TABLE checkpoint_blobs DETACH PARTITION checkpoint_blobs_p1; "
 BACK: Final = (
     "ALTER TABLE checkpoint_blobs ATTACH PARTITION checkpoint_blobs_p1"
-    " FOR VALUES WITH (MODULUS 3, REMAINDER 1)"
+    " FOR VALUES WITH (MODULUS 5, REMAINDER 1)"
 )
 ANEW: Final = (
     "ALTER TABLE checkpoint_writes RENAME TO old; CREATE TABLE checkpoint_writes (LIKE old INCLUDING ALL)"
@@ -306,7 +364,7 @@ REFUSED: Final = {
     ),
     "'checkpoint_blobs_p1' has a foreign key": (
         "CREATE TABLE c (a text PRIMARY KEY);"
-        " ALTER TABLE checkpoint_blobs_p1 ADD FOREIGN KEY (channel) REFERENCES c"
+        " ALTER TABLE checkpoint_blobs_p1 ADD FOREIGN KEY (channel) REFERENCES c NOT VALID"
     ),
     "'checkpoint_blobs_p1' is in another schema, or of another owner, than 'checkpoint_blobs'": (
         "CREATE ROLE {schema}_other; ALTER TABLE checkpoint_blobs_p1 OWNER TO {schema}_other"
@@ -400,7 +458,7 @@ CHANGED: Final = {
     "detached and attached": APART + BACK,
     "another": (
         APART + "CREATE TABLE another (LIKE checkpoint_blobs INCLUDING ALL);"
-        " ALTER TABLE checkpoint_blobs ATTACH PARTITION another FOR VALUES WITH (MODULUS 3, REMAINDER 1)"
+        " ALTER TABLE checkpoint_blobs ATTACH PARTITION another FOR VALUES WITH (MODULUS 5, REMAINDER 1)"
     ),
     "another of its name": (
         APART + "ALTER TABLE checkpoint_blobs_p1 RENAME TO old; CREATE TABLE checkpoint_blobs_p1"

@@ -41,7 +41,7 @@ class Partitioning:
 
 
 _HASHED: Final = tuple(
-    (f"_p{number}", "", f"FOR VALUES WITH (MODULUS 3, REMAINDER {number})") for number in range(3)
+    (f"_p{number}", "", f"FOR VALUES WITH (MODULUS 5, REMAINDER {number})") for number in range(5)
 )
 # Ids of checkpoints begin with a digit, and those of most threads in these tests with ``thread``.
 _RANGED: Final = (
