@@ -353,6 +353,8 @@ class Progress(NamedTuple):
     legacy: int = 0
 
 
+# In the place of a table: the run waits until replicas have caught up.
+WAITING: Final = "replicas"
 Event = Progress | Failure
 # A run: it continues while its events are consumed, and ends when it is closed.
 Events = Generator[Event, None, None]
