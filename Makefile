@@ -144,7 +144,7 @@ test-all:
 
 attacks: $(VENV)/filled
 	$(VENV)/bin/python -m tests.attacks $(ARGS)
-	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py tests/attacks/test_items.py
+	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py tests/attacks/test_partition_owners.py tests/attacks/test_items.py
 
 matrix: $(VENV)/filled
 	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet --numprocesses auto --dist worksteal tests/matrix $(ARGS)

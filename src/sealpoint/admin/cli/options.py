@@ -138,6 +138,15 @@ RateOption = Annotated[
         help="Rows a second, at most.",
     ),
 ]
+ReplicaLagOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-replica-lag", min=1, metavar="BYTES", help="Wait while a replica lacks more WAL (Postgres)."
+    ),
+]
+ScrubOption = Annotated[
+    bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
+]
 MaxLockOption = Annotated[
     float,
     typer.Option(

@@ -129,6 +129,7 @@ class Table(NamedTuple):
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
     may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
+    root: str = ""  # of a partition, the table that LangGraph names
 
 
 class Need(NamedTuple):
@@ -390,6 +391,8 @@ class Progress(NamedTuple):
     legacy: int = 0
 
 
+# In the place of a table: the run waits until replicas have caught up.
+WAITING: Final = "replicas"
 Event = Progress | Failure
 # A run: it continues while its events are consumed, and ends when it is closed.
 Events = Generator[Event, None, None]
