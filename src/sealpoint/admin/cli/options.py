@@ -236,7 +236,8 @@ RANGE: Final[dict[str, Any]] = {
 def shard_of(command: str, of_run: str | None, *bounds: str | None) -> Shard | None:
     """Return the range that a command line names by the options of `RANGE`, in their order."""
     try:
-        if any(bound is not None and not 0 < len(bound.encode()) <= MAX_BOUND_BYTES for bound in bounds):
+        texts = [bound for bound in bounds if bound is not None]
+        if not all(0 < len(text.encode()) <= MAX_BOUND_BYTES and "\0" not in text for text in texts):
             raise ValueError("no bound")
         if of_run is None and bounds == (None, None):
             return None

@@ -39,7 +39,8 @@ def parse_part(data: bytes) -> Part | None:
         reasons = [reason for reason in Reason if reason in found["reasons"]]
         began = datetime.fromisoformat(found["began"]).timestamp()
         said = found["schema"], found["command"], found["ok"], found["reasons"]
-        if said != (SCHEMA, shard.command, answer(reasons), reasons) or "" in shard:
+        is_text = all(type(each) is str or each is None for each in shard)
+        if said != (SCHEMA, shard.command, answer(reasons), reasons) or "" in shard or not is_text:
             return None
         return Part(
             digest_of(data),
@@ -66,19 +67,20 @@ def merge_reasons(parts: Sequence[Part | None], recorded: Collection[Any]) -> se
     joined = {reason for part in found for reason in part.reasons}
     if any(Reason.NO_ROWS not in part.reasons for part in found):  # a range may be empty
         joined.discard(Reason.NO_ROWS)
-    ways = {part.shard.threads_from: part.shard.threads_below for part in found}
-    is_double = min(len(ways), len({*ways.values()})) < len(found)
-    at = ways.pop(None, "")  # no bound is empty
-    while at in ways:
-        at = ways.pop(at)
+    starts, ends = [part.shard.threads_from for part in found], [part.shard.threads_below for part in found]
+    reached: set[str | None] = {None}  # from the first thread on, without a gap
+    while more := {end for start, end in zip(starts, ends, strict=True) if start in reached} - reached:
+        reached |= more
+    lasts = [start for start, end in zip(starts, ends, strict=True) if end is None]
+    is_double = min(len({*starts}), len({*ends})) < len(found)
     reasons = {
         Reason.NOT_A_RESULT: None in parts,
         Reason.RUNS_DIFFER: len({part.question for part in found}) > 1,
         Reason.DATABASES_DIFFER: len({part.database for part in found}) > 1,
         Reason.RINGS_DIFFER: len({part.ring for part in found}) > 1,
         Reason.BEGAN_BEFORE: any(part.is_early for part in found),
-        Reason.RANGES_MISSING: at is not None,
-        Reason.RANGES_OVERLAP: is_double or (at is None and ways),
+        Reason.RANGES_MISSING: reached.isdisjoint(lasts),
+        Reason.RANGES_OVERLAP: is_double or (reached.issuperset(lasts) and not reached.issuperset(starts)),
         Reason.NOT_RECORDED: any(part.digest not in recorded for part in found),
     }
     return joined.union(applying(reasons))

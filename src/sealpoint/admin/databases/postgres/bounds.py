@@ -25,5 +25,6 @@ def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
     sample = [row[0] for table in tables for row in store.select(table, _SAMPLE, sampled)]
     if not sample:
         return []
-    ((found,),) = store.select(tables[0], _BOUNDS, ([part / ranges for part in range(ranges)], sample))
+    parts = [(part * len(sample) // ranges + 0.5) / len(sample) for part in range(ranges)]
+    ((found,),) = store.select(tables[0], _BOUNDS, (parts, sample))
     return [*dict.fromkeys(found)][1:]  # nothing is below the first
