@@ -28,7 +28,7 @@ from sealpoint.admin.databases.postgres.columns import (
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
-from sealpoint.admin.databases.shards import Shard
+from sealpoint.admin.databases.shards import Shard, as_literal
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
@@ -95,7 +95,7 @@ class PostgresWholeRows(PostgresRows):
         self.columns = tuple(column for column in whole if column.table in self._found.layouts)
         self.sentinel = sentinel
         if thread_id is not None:
-            self._of_thread = f"thread_id = convert_from(decode('{thread_id.encode().hex()}', 'hex'), 'UTF8')"
+            self._of_thread = f"thread_id = {as_literal(thread_id)}"
 
     def _access(self, column: Column) -> Access:
         has_task_path = "task_path" in self._found.columns[column.table]
