@@ -24,11 +24,11 @@ def shards(
     database: options.DatabaseArgument = None,
     variable: options.VariableOption = None,
 ) -> None:
-    """Print ranges of threads for one run, each on a line, as options of a command. For Postgres.
+    """Print ranges of threads of a Postgres database for one run.
 
-    They have about the same number of values, and each thread is in one of them, whatever is written
-    meanwhile. `status`, `verify`, `rotate` and `rebind` take them, on one host or on many; `sealpoint merge`
-    makes one verdict of their results.
+    Each line has the options of one range. They have about the same number of values, and each thread is in
+    one of them, whatever is written meanwhile. `status`, `verify`, `rotate` and `rebind` take them, on one
+    host or on many; `sealpoint merge` makes one verdict of their results.
     """
     with options.opened_database(run, database, variable) as store, watching("shards"):
         if not isinstance(store, PostgresRows):
@@ -55,15 +55,14 @@ def merge(
     results: Annotated[
         list[Path], typer.Argument(metavar="RESULT...", help="What commands printed with --json.")
     ],
-    pins: ledger.PinsOption = None,
     vkey: ledger.VkeyOption = None,
     allow_unproven: options.AllowUnprovenOption = False,
     folder: ledger.LedgerOption = None,
 ) -> None:
-    """Make one verdict of the results of all ranges of a run, with the same options, keys and database.
+    """Make one verdict of the results of all ranges of a run.
 
-    Results are not signed: without a ledger that has the digest of each, and its --vkey, it is not proven.
-    Exits with 3 if it is not proven, or refuted.
+    They must be of the same options, keys and database. Results are not signed: without a ledger that has the
+    digest of each, and its --vkey, it is not proven. Exits with 3 if it is not proven, or refuted.
     """
     from sealpoint.admin.evidence.merge import Part, merge_reasons, parse_part
     from sealpoint.admin.evidence.verify import read_verified
@@ -71,7 +70,7 @@ def merge(
     ring, recorded = options.find_ring(run) if folder is None else None, set[Any]()
     table = RingFile(ring).ledger if ring else None
     if path := table.folder if table else folder:
-        verdict = ledger.check_ledger(path, None if vkey is None else ledger.read_key(vkey), pins)
+        verdict = ledger.check_ledger(path, None if vkey is None else ledger.read_key(vkey), None)
         recorded = {entry["subject"].get("result") for entry in read_verified(path, verdict)}
         run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # an entry needs none after it
         ledger.complain_of(verdict)
@@ -83,19 +82,15 @@ def merge(
             parts.append(None)
     run.result.add(*merge_reasons(parts, recorded))
     rows = [
-        {
-            "file": str(file),
-            "shard": part and part.shard._asdict(),
-            "recorded": part is not None and part.digest in recorded,
-            "reasons": part.reasons if part else [Reason.NOT_A_RESULT],
-        }
+        (str(file), part and part.shard._asdict(), part is not None and part.digest in recorded, reasons)
         for file, part in zip(results, parts, strict=True)
+        for reasons in [part.reasons if part else [Reason.NOT_A_RESULT]]
     ]
-    run.end({"results": rows}, _show_results, allow_unproven=allow_unproven)
+    found = [dict(zip(("file", "shard", "recorded", "reasons"), row, strict=True)) for row in rows]
+    run.end({"results": found}, _show_results, allow_unproven=allow_unproven)
 
 
 def _show_results(document: Document) -> None:
     for row in document["results"]:
-        put(
-            f"{row['file']}: {', '.join(row['reasons']) or 'ok'}{'' if row['recorded'] else ', not recorded'}"
-        )
+        reasons = row["reasons"] if row["recorded"] else [*row["reasons"], Reason.NOT_RECORDED]
+        put(f"{row['file']}: {', '.join(reasons) or 'ok'}")
