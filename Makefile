@@ -154,6 +154,7 @@ savers: $(SAVERS_VENV)/filled
 
 site: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.site
+	@echo "open build/site/index.html"
 
 commands: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.commands

@@ -22,6 +22,7 @@ from tests.support.api import described_by, entries, everything, public_names
 ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / "build"
 _LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+_PAGE: Final = re.compile(r"(?<!`)\bdocs/([\w-]+)\.md(?:#[\w-]+)?")
 _GROUP: Final = re.compile(r"^\| \*\*(.*?)\*\* \| \|$", re.MULTILINE)
 
 
@@ -136,11 +137,14 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-docstring", complete)
     app.connect("autodoc-process-signature", name_defaults)
+    app.connect("autodoc-process-bases", show_bases)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def complete(_app: Any, what: str, name: str, value: Any, _options: Any, lines: list[str]) -> None:
-    """Add the hint of an error, and which method describes parameters; show a module's code as code."""
+    """Link to pages, add the hint of an error and which method has the parameters; show a module's code."""
+    kept = (line for line in lines if not line.startswith("Create new instance of "))  # of each named tuple
+    lines[:] = [_PAGE.sub(r":doc:`docs/\1.md </docs/\1>`", line) for line in kept]
     hint: str | None = getattr(value, "hint", None)
     if what == "exception" and hint:
         lines += ["", f"Hint: ``{hint}``", ""]
@@ -151,6 +155,14 @@ def complete(_app: Any, what: str, name: str, value: Any, _options: Any, lines: 
         lines[:] = re.sub(r"\n\n(?= {4})", "\n\n::\n\n", "\n".join(lines)).split("\n")
 
 
+def show_bases(_app: Any, _name: str, _value: Any, _options: Any, bases: list[Any]) -> None:
+    """Show in place of a private base class what it is based on."""
+    private = [base for base in bases if getattr(base, "__name__", "").startswith("_")]
+    for base in private:
+        at = bases.index(base)
+        bases[at : at + 1] = base.__bases__
+
+
 @cache
 def _twins() -> dict[str, str]:
     return {entry.path: twin for entry in everything() if (twin := described_by(entry)) and "." in twin}
@@ -159,9 +171,11 @@ def _twins() -> dict[str, str]:
 def name_defaults(
     _app: Any, what: str, _name: str, value: Any, _options: Any, signature: str, result: str
 ) -> tuple[str, str] | None:
-    """Show a long default of a dataclass by the name that it has in the code."""
+    """Show a long default of a dataclass by the name that it has in the code, and a protocol without one."""
     from sphinx.util.inspect import object_description
 
+    if getattr(value, "_is_protocol", False):
+        return "", ""
     if what != "class" or not is_dataclass(value):
         return None
     for name, constant in vars(sys.modules[value.__module__]).items():

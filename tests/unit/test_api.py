@@ -157,12 +157,21 @@ SHOWN = {
         for name in ("audit", "inspect", "rotate", "status", "verify")
     ),
 }
+
+
+def examples_of(doc: str, name: str) -> doctest.DocTest:
+    return doctest.DocTestParser().get_doctest(doc, {}, name, None, None)
+
+
+def failures(example: doctest.DocTest) -> str:
+    """What the examples of a docstring print, where it is not what they show."""
+    printed = list[str]()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+    return "".join(printed) if runner.run(example, out=printed.append).failed else ""
+
+
 EXAMPLES = [
-    test
-    for entry in EVERYTHING
-    if (
-        test := doctest.DocTestParser().get_doctest(docstring(entry.value), {}, entry.path, None, None)
-    ).examples
+    each for entry in EVERYTHING if (each := examples_of(docstring(entry.value), entry.path)).examples
 ]
 
 
@@ -193,11 +202,12 @@ def ring_and_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example_shows_what_it_prints(example: doctest.DocTest) -> None:
     """Each imports what it uses, by public names."""
-    printed = list[str]()
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-    failed, tried = runner.run(example, out=printed.append)
-    assert not failed, "".join(printed)
-    assert tried
+    assert failures(example) == ""
+
+
+def test_example_that_shows_something_else_is_noticed() -> None:
+    assert failures(examples_of(">>> 1 + 1\n3", "wrong"))
+    assert failures(examples_of(">>> KeyRing", "not imported"))
 
 
 def test_entries_are_all_public_names() -> None:
