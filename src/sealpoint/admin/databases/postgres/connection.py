@@ -316,6 +316,9 @@ def holding(
                 raise HeldError(f"another run holds {name}{who}", hint=f"wait until it has ended{where}")
             connection.execute(f"SELECT pg_advisory_unlock({register}) {mark}".encode())
         yield
+        if shard:  # nothing else shows that its session has ended, and the hold with it
+            with translate_errors():
+                connection.execute(f"SELECT pg_advisory_unlock_all() {mark}".encode())
     finally:
         with suppress(StoppedError), translate_errors():  # the locks end with the session
             connection.execute("SELECT pg_advisory_unlock_all()")

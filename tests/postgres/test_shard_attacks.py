@@ -1,0 +1,93 @@
+"""What a range alone does not show: other keys, a lost hold, and rows that are bound in other ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.maintenance.job import Job
+from tests.cli.conftest import Ended
+from tests.postgres.test_shards import keys, lines, put, run
+from tests.support.databases.postgres import K1, contents, put_blobs, saver_at
+from tests.support.keys.rings import states_text, write
+
+__all__ = ["keys", "run"]
+Run = Callable[..., Ended]
+
+
+def put_threads(url: str, *threads: str) -> None:
+    """Store a checkpoint and a write of each."""
+    with saver_at(PostgresSaver, url, K1) as saver:
+        for thread in threads:
+            config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+            values = {"channel_values": {"x": [1]}, "channel_versions": {"x": "1"}, "versions_seen": {}}
+            checkpoint: Any = {"v": 4, "id": "1", "ts": "", **values}
+            config = saver.put(config, checkpoint, {}, {"x": "1"})
+            saver.put_writes(config, [("x", [2])], "task")
+
+
+@pytest.mark.parametrize("rebound", [[], [1], [0, 1]], ids=["none", "one", "all"])
+def test_rows_that_are_bound_in_some_ranges_alone_are_not_proven(
+    url: str, run: Run, tmp_path: Path, rebound: list[int]
+) -> None:
+    """The verdict of all ranges is that of the whole."""
+    put_threads(url, "a", "b")
+    parts, files = lines(run("shards", "--count", 2)), list[Path]()
+    for place in rebound:
+        assert run("rebind", "--apply", *parts[place], "--json").document["ok"] is True
+    for options in parts:
+        ended = run("verify", *options, "--json")
+        assert ended.document["ok"] is True
+        files.append(tmp_path / f"{len(files)}.json")
+        files[-1].write_text(ended.out, encoding="utf-8")
+    whole = run("verify", "--json").document
+    merged = run("merge", *files, "--vkey", tmp_path / "ledger" / "vkey", "--json").document
+    assert (merged["ok"], merged["reasons"]) == (whole["ok"], whole["reasons"])
+    assert merged["reasons"] == (["unbound"] if len(rebound) == 1 else [])
+
+
+def test_range_without_sealed_values_is_not_sealed_under_the_keys_of_another_database(
+    url: str, run: Run, keys: Path
+) -> None:
+    """The ring is tried on the rest of the database, also if the range has nothing to try it on."""
+    put(url, ["a"])
+    put_blobs(url, [("b", "", "c", "1", "msgpack", b"\x01")])
+    sealed, plain = lines(run("shards", "--count", 2))
+    before, right = contents(url), keys.read_text(encoding="utf-8")
+    write(keys, states_text(k7="active"))
+    for command in ("rotate", "rebind"):
+        ended = run(command, "--apply", "--allow-plaintext", *plain)
+        assert ended.code == Exit.KEYS
+        assert "the ring has none of the keys" in ended.err
+    assert contents(url) == before
+    write(keys, right)
+    assert run("rotate", "--apply", "--allow-plaintext", *plain).code == Exit.DONE
+    assert run("rotate", "--apply", *sealed).code == Exit.DONE
+    assert {tag for tag, _ in contents(url).values()} == {"msgpack+cobblestone256@k2"}
+
+
+def test_range_whose_hold_was_lost_is_not_done(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its session does nothing meanwhile: another run may have worked on the range."""
+    put(url, ["a", "b"])
+    verify, (_, options) = Job._verify, lines(run("shards", "--count", 2))
+    ended = run("rotate", "--apply", *options, "--json")
+    assert ended.document["ok"] is True
+
+    def ending(job: Job) -> None:
+        with psycopg.connect(url) as admin:
+            found = admin.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE query LIKE %s",
+                ("SELECT pg_advisory_unlock%/* sealpoint % rotate %*/",),
+            )
+            assert found.fetchall() == [(True,)]
+        verify(job)
+
+    monkeypatch.setattr(Job, "_verify", ending)
+    ended = run("rotate", "--apply", *options, "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.STOPPED, None)
