@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ def test_rows_that_are_bound_in_some_ranges_alone_are_not_proven(
         files.append(tmp_path / f"{len(files)}.json")
         files[-1].write_text(ended.out, encoding="utf-8")
     whole = run("verify", "--json").document
-    merged = run("merge", *files, "--vkey", tmp_path / "ledger" / "vkey", "--json").document
+    words = ("merge", *files, "--vkey", tmp_path / "ledger" / "vkey")
+    assert all(": verify: ok\n" in line for line in run(*words).out.splitlines(keepends=True)[:2])
+    merged = run(*words, "--json").document
     assert (merged["ok"], merged["reasons"]) == (whole["ok"], whole["reasons"])
     assert merged["reasons"] == (["unbound"] if len(rebound) == 1 else [])
 
@@ -91,3 +94,16 @@ def test_range_whose_hold_was_lost_is_not_done(url: str, run: Run, monkeypatch: 
     monkeypatch.setattr(Job, "_verify", ending)
     ended = run("rotate", "--apply", *options, "--json")
     assert (ended.code, ended.document["ok"]) == (Exit.STOPPED, None)
+
+
+@pytest.mark.parametrize("command", ["verify", "rotate"])
+def test_document_of_a_range_says_that_it_is_one(url: str, run: Run, tmp_path: Path, command: str) -> None:
+    """The ledger's document of a range has no bounds, which are ids, and is not that of a whole database."""
+    put(url, ["a", "b"])
+    apply = ["--apply"] * (command == "rotate")
+    _, options = lines(run("shards", "--count", 2))
+    assert run(command, *apply, *options, "--json").document["ok"] is True
+    assert run(command, *apply, "--json").document["ok"] is True
+    folder = tmp_path / "ledger" / "documents"
+    found = [json.loads(file.read_bytes())["options"] for file in folder.iterdir()]
+    assert sorted(each.get("run", "") for each in found) == ["", options[0].removeprefix("--run=")]

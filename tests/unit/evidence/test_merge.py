@@ -21,6 +21,8 @@ from sealpoint.utc import format_utc
 THIS = new_run()
 DATABASE = {"name": "postgresql:///x", "kind": "postgres", "identity": {"system": "1", "oid": 2}}
 
+NAMELESS = {**DATABASE, "identity": {"system": None, "oid": 2}}
+
 
 def make(start: str | None, below: str | None, *reasons: Reason, run: str = THIS, **members: Any) -> bytes:
     """What a command prints of a range."""
@@ -114,6 +116,8 @@ LATE = format_utc(datetime.fromtimestamp(Shard(THIS, "").time(), UTC) - timedelt
             lambda parts: [*parts[:2], make("b", None, database={**DATABASE, "identity": {"system": "2"}})],
             {Reason.DATABASES_DIFFER},
         ),
+        (lambda _: make_all(["a"], database=NAMELESS), {Reason.DATABASES_DIFFER}),
+        (lambda _: make_all([], database=NAMELESS), set()),
         (lambda parts: [*parts[:2], make("b", None, database={**DATABASE, "name": "y"})], set()),
         (
             lambda parts: [*parts[:2], make("b", None, ring={"digest": "2", "active": "k2"})],

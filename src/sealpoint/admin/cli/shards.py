@@ -93,4 +93,4 @@ def merge(
 def _show_results(document: Document) -> None:
     for row in document["results"]:
         reasons = row["reasons"] if row["recorded"] else [*row["reasons"], Reason.NOT_RECORDED]
-        put(f"{row['file']}: {', '.join(reasons) or 'ok'}")
+        put(f"{row['file']}: {', '.join(reasons) or row['shard']['command'] + ': ok'}")

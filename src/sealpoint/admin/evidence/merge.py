@@ -46,7 +46,11 @@ def parse_part(data: bytes) -> Part | None:
             digest_of(data),
             shard,
             json.dumps([shard[:2], *map(found.get, ("options", "only", "applied"))], sort_keys=True),
-            json.dumps([database["kind"], database["identity"]], sort_keys=True),
+            # Servers without a number, as they show it to some roles, may have equal oids.
+            json.dumps(
+                [database["kind"], database["identity"], database["identity"]["system"] or digest_of(data)],
+                sort_keys=True,
+            ),
             json.dumps(found["ring"] and [found["ring"]["digest"], found["ring"]["active"]]),
             began + CLOCK_SECONDS < shard.time(),
             bool(found.get("bound")),
