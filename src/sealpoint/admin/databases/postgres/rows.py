@@ -127,7 +127,10 @@ _IN_NAMESPACES: Final = (
 )
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
-_SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
+# After a failover, or in a copy that was restored, it is another timeline; a replica has none.
+_SYSTEM: Final = """
+    SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery()
+        THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM pg_control_system()"""
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
@@ -184,7 +187,7 @@ class PostgresRows(CheckedTables):
     def identity(self) -> dict[str, Any]:
         """The numbers of the server, the database and the schema, with the names of the last two.
 
-        That of the server is left out if the account has no right to read it.
+        That of the server and its timeline are left out if the account has no right to read them.
         """
         from psycopg.errors import InsufficientPrivilege
 
@@ -192,11 +195,12 @@ class PostgresRows(CheckedTables):
             database, oid = self.connection.execute(_IDENTITY).fetchone() or ("", 0)
             try:
                 with self.connection.transaction():  # a refusal does not end an open transaction
-                    system = self.connection.execute(_SYSTEM).fetchone()
+                    system, timeline = self.connection.execute(_SYSTEM).fetchone() or (None, None)
             except InsufficientPrivilege:
-                system = None
+                system = timeline = None
         return {
-            "system": str(system[0]) if system else None,
+            "system": system,
+            "timeline": timeline,
             "database": database,
             "oid": oid,
             "schema": self._found.schema,
