@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -128,9 +128,8 @@ _IN_NAMESPACES: Final = (
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
 # After a failover, or in a copy that was restored, it is another timeline; a replica has none.
-_SYSTEM: Final = """
-    SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery()
-        THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM pg_control_system()"""
+_SYSTEM: Final = """SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery()
+    THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM pg_control_system()"""
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
@@ -187,20 +186,18 @@ class PostgresRows(CheckedTables):
     def identity(self) -> dict[str, Any]:
         """The numbers of the server, the database and the schema, with the names of the last two.
 
-        That of the server and its timeline are left out if the account has no right to read them.
+        That of the server and its timeline are ``None`` without the right to read them.
         """
         from psycopg.errors import InsufficientPrivilege
 
+        numbers: tuple[Any, Any] = None, None
         with translate_errors():
             database, oid = self.connection.execute(_IDENTITY).fetchone() or ("", 0)
-            try:
-                with self.connection.transaction():  # a refusal does not end an open transaction
-                    system, timeline = self.connection.execute(_SYSTEM).fetchone() or (None, None)
-            except InsufficientPrivilege:
-                system = timeline = None
+            # A refusal does not end an open transaction.
+            with suppress(InsufficientPrivilege), self.connection.transaction():
+                numbers = self.connection.execute(_SYSTEM).fetchone() or numbers
         return {
-            "system": system,
-            "timeline": timeline,
+            **dict(zip(("system", "timeline"), numbers, strict=True)),
             "database": database,
             "oid": oid,
             "schema": self._found.schema,
