@@ -14,6 +14,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.maintenance.job import Job
 from tests.cli.conftest import Ended
+from tests.postgres.test_schema import alter
 from tests.postgres.test_shards import keys, lines, put, run
 from tests.support.databases.postgres import K1, contents, put_blobs, saver_at
 from tests.support.keys.rings import states_text, write
@@ -107,3 +108,20 @@ def test_document_of_a_range_says_that_it_is_one(url: str, run: Run, tmp_path: P
     folder = tmp_path / "ledger" / "documents"
     found = [json.loads(file.read_bytes())["options"] for file in folder.iterdir()]
     assert sorted(each.get("run", "") for each in found) == ["", options[0].removeprefix("--run=")]
+
+
+def test_checkpoints_are_not_bound_under_the_keys_of_another_database(url: str, run: Run, keys: Path) -> None:
+    """Binding seals checkpoints that no key has sealed, also of a range with nothing else."""
+    put_threads(url, "a", "b")
+    alter(url, "DELETE FROM checkpoint_blobs WHERE thread_id = 'b'")
+    alter(url, "DELETE FROM checkpoint_writes WHERE thread_id = 'b'")
+    alter(url, "UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{channel_versions}', '{}')")
+    before, (_, options), right = contents(url), lines(run("shards", "--count", 4)), keys.read_text()
+    write(keys, states_text(k7="active"))
+    for words in ([], options):
+        ended = run("rebind", "--apply", *words)
+        assert (ended.code, ended.out) == (Exit.KEYS, "")
+        assert contents(url) == before
+    keys.write_text(right)
+    assert run("rebind", "--apply", *options, "--json").document["ok"] is True
+    assert contents(url) != before

@@ -144,6 +144,7 @@ class Job:
     """One run over one database, or the plan of it."""
 
     _work: Work = staticmethod(rotating)
+    _seals_rows = False  # that no key has sealed, also without an option that allows it
 
     def __init__(
         self, store: RowStore, cipher: RingCipher, options: Options, url: str = "", *, writable: bool = True
@@ -167,7 +168,7 @@ class Job:
         """Refuse the ring of another environment before any change, unless the check is disabled."""
         options = self._options
         if options.check_keys:
-            seals_unsealed = options.allow_plaintext or options.allow_legacy
+            seals_unsealed = options.allow_plaintext or options.allow_legacy or self._seals_rows
             is_ours = require_own_ring(self._store, self._cipher.ring, seals_unsealed=seals_unsealed)
             if options.shard is not None and seals_unsealed and not is_ours:
                 # The range may have no sealed value. The first one of the whole is found without counting.
