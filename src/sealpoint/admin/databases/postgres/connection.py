@@ -30,6 +30,7 @@ from sealpoint.postgres import (
     URL_HINT,
     address_of,
     parts_of,
+    plain_url,
     refusal_of,
     refuse_schema,
     require_psycopg,
@@ -142,6 +143,12 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
         connection.close()
         raise
     return connection, path
+
+
+def same_server(url: str, connection: Connection[Any]) -> str:
+    """Return a URL that leads to the server of a connection, if it leads to one of several."""
+    info, make = connection.info, require_psycopg().conninfo.make_conninfo
+    return str(make(plain_url(url), host=info.host, hostaddr=info.hostaddr or None, port=info.port))
 
 
 @cache
