@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from multiprocessing.connection import Connection
@@ -19,6 +22,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.postgres import PostgresStore
 from psycopg.rows import dict_row
 
+from sealpoint.admin.cli.app import run
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch, Progress
@@ -77,7 +81,7 @@ async def _write(
 
         for step in range(steps):
             parent = at(name, f"{step - 1:06}" if step else None)
-            checkpoint = checkpoint_of(step)
+            checkpoint: Any = checkpoint_of(step)
             config = await call("put", parent, checkpoint, {"step": step}, checkpoint["channel_versions"])
             await call("put_writes", config, [("out", {"step": step})], "task")
             # LangGraph overwrites an error where it leaves every other write as it is.
@@ -164,3 +168,29 @@ def put_items_again(url: str, name: str, puts: int, plain: bool) -> int:
             found = store.get((name,), f"{number % 10}")
             lost += found is None or found.value["n"] != number
     return lost
+
+
+def write_until(url: str, name: str, end: Path) -> int:
+    """Put checkpoints under the new key, and one write again and again; return how many steps that were."""
+    step = 0
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
+        saver = PostgresSaver(connection, serde=EncryptedSerializer(K2))
+        while step < 3 or not end.exists():
+            checkpoint: Any = checkpoint_of(step)
+            before = at(name, f"{step - 1:06}" if step else None)
+            config = saver.put(before, checkpoint, {"step": step}, checkpoint["channel_versions"])
+            saver.put_writes(config, [("out", {"step": step})], "task")
+            saver.put_writes(at(name, FIXED), [("__error__", {"step": step})], "other task")
+            step += 1
+            time.sleep(0.02)  # a crowd of writes is not what it is about
+    return step
+
+
+def rotate_range(url: str, keys: str, options: list[str], out: Path) -> None:
+    """Run the command for a range, with what it prints in a file."""
+    sys.stdout, sys.stderr = out.open("w"), Path(os.devnull).open("w")  # noqa: SIM115 -- of the process
+    os.environ["DB"] = url
+    words = ["rotate", "--db-env", "DB", "--apply", "--batch", "8", "--keys", keys, "--json", *options]
+    code = run(words)
+    sys.stdout.flush()
+    os._exit(code)

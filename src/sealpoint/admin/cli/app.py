@@ -25,9 +25,11 @@ from typer.main import get_command
 
 from sealpoint.admin.cli import decrypt, erase, erasures, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
+from sealpoint.admin.cli import shards as ranges
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run, explain
 from sealpoint.admin.cli.options import (
+    RANGE,
     DatabasesArgument,
     JsonOption,
     KeysOption,
@@ -36,6 +38,8 @@ from sealpoint.admin.cli.options import (
     all_databases,
     find_ring,
     find_threads,
+    require_whole,
+    shard_of,
 )
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
 from sealpoint.admin.maintenance.result import Check
@@ -100,6 +104,8 @@ for command in (
     report.report,
     erase.erase,
     erasures.erasures,
+    ranges.shards,
+    ranges.merge,
     values.types,
     values.trial,
     values.inspect,
@@ -141,6 +147,8 @@ SEVERAL: Final = frozenset({"verify", "audit", "types", "rotate", "rebind", "scr
 _FOR_ONE: Final = ("thread", "threads", "pin", "emit")
 _PLURAL: Final = {"database": DatabasesArgument, "variable": VariablesOption}
 
+SHARDED: Final = ("status", "verify", "rotate", "rebind")  # that can work on a range of threads
+
 # Commands that record their beginning themselves, when they know what they will do.
 _BEGINNING_LATER: Final = ("erase", "erasures")
 _WITHOUT_RING: Final = ("heads seal", "heads trim")
@@ -154,6 +162,8 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
         run: Run = context.obj
         run.command, run.keys, run.as_json = command, options["keys"], options["as_json"]
         run.asks()
+        if command in SHARDED:
+            run.works_on(shard_of(command, *(options[name] for name in RANGE)))
         if command in _BEGINNING_LATER:
             run.begin = partial(_begin, run, options)
         elif command in EVENTS and options.get("apply", True):  # a plan changes nothing
@@ -169,6 +179,7 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     first, *others = signature.parameters.values()
     own = [parameter.name for parameter in others]
     kind = inspect.Parameter.KEYWORD_ONLY
+    more = {name: Annotated[str | None, option] for name, option in RANGE.items() if command in SHARDED}
     plural = _PLURAL if command in SEVERAL else {}
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[
@@ -178,8 +189,8 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
                 for parameter in others
             ),
             *(
-                inspect.Parameter(name, kind, default=None if name == "keys" else False, annotation=option)
-                for name, option in {"keys": KeysOption, "as_json": JsonOption}.items()
+                inspect.Parameter(name, kind, default=False if name == "as_json" else None, annotation=option)
+                for name, option in {**more, "keys": KeysOption, "as_json": JsonOption}.items()
                 if name not in own
             ),
         ]
@@ -199,6 +210,7 @@ def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -
     if len(places) < 2:
         callback(run, **options, **(places[0][1] if places else {}))
         return
+    require_whole(run, len(places) > 1)
     if ring is not None and options.get("apply"):
         raise typer.BadParameter(
             f"name the databases to change: the ring file lists {len(places)}", param_hint="DB..."
@@ -254,6 +266,8 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
         subject["key"] = ", ".join(excerpt(key_id)[1:-1] for key_id in options["key_ids"])
     if options.get("wrapper") is not None:
         subject["wrapper"] = excerpt(options["wrapper"])[1:-1]
+    if options.get("of_run") is not None:
+        subject["run"] = options["of_run"]
     if options.get("thread") is not None:
         from sealpoint.admin.evidence.recorder import hmac_of
 

@@ -7,10 +7,12 @@ with `Run.end`, which is given the members of its object and how they are shown 
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +22,7 @@ from sealpoint.admin.cli import output
 from sealpoint.admin.cli.exits import Exit, exit_code, message, result_code, worst
 from sealpoint.admin.cli.output import Document
 from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.databases.shards import Shard
 from sealpoint.admin.maintenance.result import Reason, Result
 from sealpoint.admin.maintenance.workers import Stop
 from sealpoint.errors import ConfigError, SealpointError, StoppedError
@@ -51,6 +54,7 @@ class Run:
         recorder: Records its end in the ledger.
         begin: Records its beginning, with documents, if it is a command that does so itself.
         is_stopping: Whether a signal has asked it to end.
+        shard: The range of threads that it works on; ``None`` for all of a database.
         errors: Of the databases that could not be examined, beside others.
     """
 
@@ -64,7 +68,9 @@ class Run:
         self.begin: Callable[[Sequence[bytes]], None] = lambda _: None
         self.is_stopping = False
         self.errors: list[dict[str, str]] = []
+        self.shard: Shard | None = None
         self._codes: list[Exit] = []
+        self._digest = sha256()  # of the object
         self._part: Document = {}
         self._has_object = False
         self._error: dict[str, str] | None = None
@@ -84,9 +90,15 @@ class Run:
         """Record why the result is not true: the reasons whose conditions hold."""
         self.result.add(*(reason for reason, holds in reasons.items() if holds))
 
+    def works_on(self, shard: Shard | None) -> None:
+        """Work on a range of threads. The ledger has a digest of the object: the salt hides guessed ids."""
+        if (found := shard) is not None:
+            self.shard, members = found, found._asdict()
+            self._part = {"shard": {**members, "salt": secrets.token_hex(16)}}
+
     def looks_at(self, store: RowStore) -> None:
         """Record the one database of the command, which its object begins with."""
-        self._part = self.result.looks_at(store)
+        self._part = {**self._part, **self.result.looks_at(store)}
 
     def head(self) -> dict[str, Any]:
         """Return what the object begins with."""
@@ -182,7 +194,7 @@ class Run:
     def print_object(self, text: str, end: str = "\n") -> None:
         """Print an object, or the next part of one."""
         self._has_object = True
-        output.print_object(text, end)
+        self._digest.update(output.print_object(text, end))
 
     def fail(self, code: Exit, text: str, hint: str = "") -> Exit:
         """Print an error and what to do about it, and return the code that the run ends with."""
@@ -215,6 +227,8 @@ class Run:
         if self.recorder is None:
             return code
         result = self.result if self.result.has_ended else None
+        if self.shard is not None and self._has_object:
+            self.result.stated = {"result": f"sha256:{self._digest.hexdigest()}"}
         outcome = _OUTCOMES.get(Exit(code), "refused")
         if outcome == "refused" and len(self._codes) > len(self.errors):  # others may have been changed
             outcome = "stopped"

@@ -21,6 +21,7 @@ from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.databases.shards import MAX_BOUND_BYTES, Shard, time_of_run
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
 from sealpoint.admin.maintenance.result import Check, Compress, describe_ring
 from sealpoint.admin.maintenance.status import Share
@@ -225,6 +226,34 @@ def require_storable(name: str, *ids: str | None) -> None:
         raise typer.BadParameter("Postgres stores no id with a NUL character")
 
 
+RANGE: Final[dict[str, Any]] = {
+    "of_run": typer.Option("--run", metavar="ID", help="Only a range of `sealpoint shards`."),
+    "threads_from": id_option("--threads-from", "ID", "With --run: only from this thread on."),
+    "threads_below": id_option("--threads-below", "ID", "With --run: only before this thread."),
+}
+
+
+def shard_of(command: str, of_run: str | None, *bounds: str | None) -> Shard | None:
+    """Return the range that a command line names by the options of `RANGE`, in their order."""
+    try:
+        texts = [bound for bound in bounds if bound is not None]
+        if not all(0 < len(text.encode()) <= MAX_BOUND_BYTES and "\0" not in text for text in texts):
+            raise ValueError("no bound")
+        if of_run is None and bounds == (None, None):
+            return None
+        time_of_run(of_run or "")
+    except ValueError:
+        why = "give it with a range as `sealpoint shards DB` prints both"
+        raise typer.BadParameter(why, param_hint="--run") from None
+    return Shard(of_run or "", command, *bounds)
+
+
+def require_whole(run: Run, when: object, why: str = "a range is of one database: name that one") -> None:
+    """Refuse a range where there can be none."""
+    if run.shard is not None and when:
+        raise typer.BadParameter(why, param_hint="--run")
+
+
 MAX_REASON_CHARS: Final = 1000
 
 
@@ -294,6 +323,7 @@ def find_databases(
     found = _find(run, arguments, variables)
     if not found[0]:
         raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
+    require_whole(run, len(found[0]) > 1)
     return found
 
 
@@ -316,8 +346,11 @@ def find_ring(run: Run) -> Path | None:
         return None
 
 
-def open_store(database: str, **options: bool) -> RowStore:
+def open_store(database: str, run: Run | None = None, **options: Any) -> RowStore:
     """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
+    if run is not None and run.shard is not None:
+        require_whole(run, kind_of(database).is_file, "SQLite lets one process write at a time: leave it out")
+        options["shard"] = run.shard
     with naming_other_files(database):
         store = kind_of(database).open(database, **options)
     if getattr(store, "is_superuser", False):
@@ -366,9 +399,13 @@ def _has_header(file: Path) -> bool:
 
 @contextmanager
 def opened(
-    databases: Sequence[str], *, ring_file: Path | None = None, others: Sequence[RowStore] = ()
+    databases: Sequence[str],
+    run: Run | None = None,
+    *,
+    ring_file: Path | None = None,
+    others: Sequence[RowStore] = (),
 ) -> Iterator[list[RowStore]]:
-    """Open several databases, each once, and close them at the end.
+    """Open several databases, each once, or the range that a run works on, and close them at the end.
 
     Those of ``others`` are open already, and are not opened again under another name. ``ring_file`` is the
     ring file that lists the databases, for the hint of an error.
@@ -378,7 +415,7 @@ def opened(
         stores: list[RowStore] = []
         for database in databases:
             try:
-                store = stack.enter_context(closing(open_store(database)))
+                store = stack.enter_context(closing(open_store(database, run)))
             except SealpointError as error:
                 if ring_file is not None:
                     listed = (
@@ -394,7 +431,7 @@ def opened(
 @contextmanager
 def opened_database(run: Run, argument: str | None, variable: str | None) -> Iterator[RowStore]:
     """Open the one database of a command line, and close it at the end; the command's object has it."""
-    with opened([one_database(run, argument, variable)]) as (store,):
+    with opened([one_database(run, argument, variable)], run) as (store,):
         run.looks_at(store)
         yield store
 

@@ -95,9 +95,11 @@ def quoted(text: str) -> str:
     return f"'{escape_id(text)}'"
 
 
-def print_object(text: str, end: str = "\n") -> None:
-    """Print an object, or the next part of one, as `json.dumps` gives it: with ASCII alone."""
-    _print(text.replace("\x7f", "\\u007f"), end)
+def print_object(text: str, end: str = "\n") -> bytes:
+    """Print an object, or the next part of one, as `json.dumps` gives it: with ASCII alone; return it."""
+    printed = text.replace("\x7f", "\\u007f")
+    _print(printed, end)
+    return f"{printed}{end}".encode()
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

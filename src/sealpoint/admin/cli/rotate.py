@@ -38,6 +38,7 @@ from sealpoint.admin.cli.options import (
     open_store,
     opened_database,
     require_storable,
+    require_whole,
     warn_of_leftovers,
 )
 from sealpoint.admin.cli.output import (
@@ -129,7 +130,7 @@ class Change:
     @contextmanager
     def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
         with ExitStack() as stack:
-            store = stack.enter_context(closing(open_store(self.database, writable=writable)))
+            store = stack.enter_context(closing(open_store(self.database, self.run, writable=writable)))
             job = self.job(store, self.cipher, self.options, self.database, writable=writable)
             yield store, stack.enter_context(closing(job))
 
@@ -370,13 +371,10 @@ def rotate(
         scrub=scrub,
         check_keys=not no_key_check,
         compress=None if compress is None else compress is Compress.ZSTD,
+        shard=run.shard,
     )
-    run.asks(
-        allow_plaintext=allow_plaintext,
-        allow_legacy=allow_legacy,
-        verify=verify.value,
-        no_key_check=no_key_check,
-    )
+    asked = {"allow_plaintext": allow_plaintext, "allow_legacy": allow_legacy}
+    run.asks(**asked, verify=verify.value, no_key_check=no_key_check)
     # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(run), suite, follow=False)
     key_id = cipher.ring.require_active().id
@@ -540,6 +538,7 @@ def rebind(
     named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
+    require_whole(run, thread is not None, "a range is of all its threads: leave out --thread")
     if items and (thread is not None or plain_metadata or index):
         raise typer.BadParameter("items belong to no thread and have no metadata", param_hint="--items")
     if (plain_field or index_field) and (thread is not None or items is False):
@@ -562,6 +561,7 @@ def rebind(
         fields=Visible(frozenset(plain_field or ()), frozenset(index_field or ())),
         thread_id=thread,
         items=items,
+        shard=run.shard,
     )
     run.asks(
         allow_plaintext=allow_plaintext,

@@ -28,6 +28,7 @@ from sealpoint.admin.cli.options import (
     opened_threads,
     require_reason,
     require_threads,
+    require_whole,
 )
 from sealpoint.admin.cli.output import (
     Document,
@@ -96,10 +97,10 @@ def verify(
         ring = open_ring(run)
         cipher, remembered = RingCipher(ring), None if no_threads else find_threads(threads, ring.path)
         known = comparison = None
+        require_whole(run, remembered is not None, "a thread store is of all threads: add --no-threads")
         if remembered is not None:
-            checkpoints = CheckpointRows(store, cipher, allow_plaintext=allow_plaintext)
             known = stack.enter_context(opened_threads(remembered))
-            comparison = HeadCheck(checkpoints, known)
+            comparison = HeadCheck(CheckpointRows(store, cipher, allow_plaintext=allow_plaintext), known)
         elif pinned is not None:
             raise typer.BadParameter(
                 "it needs a thread store: name it with --threads, or in [threads] of the ring file",

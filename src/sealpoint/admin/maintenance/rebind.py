@@ -380,8 +380,9 @@ def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, byt
 
 def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, writable: bool) -> WholeRowStore:
     sentinel = None if options.unbind else sealing_sentinels(cipher)
+    of_shard = {} if options.shard is None else {"shard": options.shard}
     return kind_of(database).open_whole(
-        database, writable=writable, thread_id=options.thread_id, sentinel=sentinel
+        database, writable=writable, thread_id=options.thread_id, sentinel=sentinel, **of_shard
     )
 
 

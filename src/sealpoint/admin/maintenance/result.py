@@ -23,6 +23,7 @@ from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from sealpoint.admin.databases.rows import BATCH, Batch, Failures, RowStore
+from sealpoint.admin.databases.shards import Shard
 from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.keys.entry import RingEntry
@@ -126,6 +127,14 @@ class Reason(AnyReason):
     PIN_NOT_GIVEN = "pin-not-given", "no earlier head was given to compare with"
     NO_ENTRIES = "no-entries", "the ledger has no entries"
     APPEND_UNFINISHED = "append-unfinished", "the writing of an entry has begun and not ended"
+    NOT_A_RESULT = "not-a-result", "files are not what a command printed with --json for a range of a run"
+    RANGES_MISSING = "ranges-missing", "results of ranges are missing"
+    RANGES_OVERLAP = "ranges-overlap", "results are of the same threads"
+    RUNS_DIFFER = "runs-differ", "results are of several runs, commands or options"
+    DATABASES_DIFFER = "databases-differ", "results are of several databases"
+    RINGS_DIFFER = "rings-differ", "results are of several rings, or of one that was changed meanwhile"
+    BEGAN_BEFORE = "began-before", "results are of before their run"
+    NOT_RECORDED = "not-recorded", "no verified ledger has the digests of all results"
     ENDED_EARLY = "ended-early", "the run ended early"
     NOT_COMPLETED = "not-completed", "an error ended the run"
 
@@ -313,6 +322,8 @@ class Options:
     check_keys: bool = True
     # Compress what is resealed, or do not; None leaves each value as it is.
     compress: bool | None = None
+    # Only this range of threads, for Postgres.
+    shard: Shard | None = None
 
     @property
     def paced_batch(self) -> Batch:

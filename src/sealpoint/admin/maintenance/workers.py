@@ -120,8 +120,9 @@ def rotating(assignment: Assignment, cipher: RingCipher) -> Events:
     """Rotate: the work of each worker."""
     from sealpoint.admin.databases.postgres.rows import PostgresRows
 
-    with closing(PostgresRows(assignment.url, writable=True)) as store:
-        yield from rotate_as(assignment.options, store, cipher)
+    options = assignment.options
+    with closing(PostgresRows(assignment.url, writable=True, shard=options.shard)) as store:
+        yield from rotate_as(options, store, cipher)
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,9 +213,15 @@ def _of_item(framed: str, plain: str) -> str:
     )
 
 
+def access_among(column: Column, of_thread: str) -> Access:
+    """Return how the cells of a column are found, read and replaced, of threads that meet a condition."""
+    found = access_to(column)
+    return found if column == ITEMS else replace(found, holds=f"{found.holds} AND {of_thread}")
+
+
 def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Access:
     """Return how whole rows with the cells of a column are found, read and replaced."""
-    found = access_to(column)
+    found = access_among(column, of_thread)
     if column is CHECKPOINTS:
         return replace(
             found,
@@ -227,7 +233,7 @@ def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Ac
     if column is ITEMS:
         return replace(found, beside={"value": "value::text"})
     beside = {"task_path": "task_path" if has_task_path else "''"} if column is WRITES else {}
-    return replace(found, holds=f"{found.holds} AND {of_thread}", beside=beside)
+    return replace(found, beside=beside)
 
 
 # What of a text that is too long for a tag shows whether it counts as sealed, and under which key.

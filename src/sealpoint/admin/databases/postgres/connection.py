@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
+from sealpoint.admin.databases.shards import Shard, find_mark
 from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
@@ -253,34 +254,54 @@ def _parts(url: str) -> dict[str, Any]:
 
 
 _HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
+_REGISTER: Final = 0x5EA2  # the same for a lock that a session has while it takes the other
 _SESSIONS: Final = """
-    SELECT DISTINCT pid, application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+    SELECT DISTINCT pid, application_name, left(query, 2000) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND granted AND pid <> pg_backend_pid() AND {} ORDER BY pid LIMIT 10"""
+    AND granted AND pid <> pg_backend_pid() AND {} ORDER BY pid"""
 # pg_locks shows a bigint key as two halves, with objsubid 1; a key of two integers has objsubid 2.
 _HOLDS: Final = "locktype = 'advisory' AND classid = %s::oid AND objid = %s::oid AND objsubid = 1"
+_OVERLAP: Final = "SELECT coalesce(%s::text < %s::text, true) AND coalesce(%s::text < %s::text, true)"
 _WRITES: Final = "relation = ANY(%s::oid[]) AND mode IN ('RowShareLock', 'RowExclusiveLock')"
 
 
 @contextmanager
-def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator[None]:
-    """Exclude other runs on a schema, by a lock of this session."""
-    lock = (_HOLD << 32 | schema_oid,)
-    with translate_errors():
-        (taken,) = connection.execute("SELECT pg_try_advisory_lock(%s::bigint)", lock).fetchone() or (False,)
-    if not taken:
-        found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
-        if not found:  # it has just ended
-            raise HeldError(f"another run holds {name}")
-        raise HeldError(
-            f"another run holds {name}: {_shown(found)}",
-            hint=f"wait until it has ended; pg_stat_activity shows, for pid {found[0][0]}, where it runs",
-        )
+def holding(
+    connection: Connection[Any], schema_oid: int, name: str, shard: Shard | None = None
+) -> Iterator[None]:
+    """Exclude other runs on a schema, by a lock of this session.
+
+    With a shard, others of its run and command are excluded only if they overlap. The session must then do
+    nothing else: they find the shard in its last statement. What the server does not show is excluded.
+    """
+    lock, register = _HOLD << 32 | schema_oid, _REGISTER << 32 | schema_oid
+    taking, mark = ("_shared", shard.mark) if shard else ("", "")
     try:
+        with translate_errors():
+            connection.execute("SELECT pg_advisory_lock(%s::bigint)", (register,))
+            taken = connection.execute(f"SELECT pg_try_advisory_lock{taking}({lock})".encode()).fetchone()
+            found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
+            others = [one for one in found if taken != (True,) or _excludes(connection, one[2], shard)]
+            if others:
+                where = f"pg_stat_activity shows, for pid {others[0][0]}, where it runs"
+                who = f"another run holds {name}: {_shown(others)}"
+                raise HeldError(who, hint=f"wait until it has ended; {where}")
+            if taken != (True,):  # it has just ended
+                raise HeldError(f"another run holds {name}")
+            connection.execute(f"SELECT pg_advisory_unlock({register}) {mark}".encode())
         yield
     finally:
-        with suppress(StoppedError), translate_errors():  # the lock ends with the session
-            connection.execute("SELECT pg_advisory_unlock(%s::bigint)", lock)
+        with suppress(StoppedError), translate_errors():  # the locks end with the session
+            connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+def _excludes(connection: Connection[Any], statement: str | None, shard: Shard | None) -> bool:
+    """Whether a session with this last statement cannot hold a schema beside a shard."""
+    other = find_mark(statement)
+    if shard is None or other is None or shard[:2] != other[:2]:
+        return True
+    bounds = (shard.threads_from, other.threads_below, other.threads_from, shard.threads_below)
+    return connection.execute(_OVERLAP, bounds).fetchone() != (False,)
 
 
 def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:
@@ -292,10 +313,13 @@ def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> Locke
 
 def _sessions(
     connection: Connection[Any], which: str, parameters: tuple[Any, ...]
-) -> list[tuple[int, str | None]]:
+) -> list[tuple[int, str | None, str | None]]:
     with translate_errors():
         return connection.execute(_SESSIONS.format(which).encode(), parameters).fetchall()
 
 
-def _shown(found: Sequence[tuple[int, str | None]]) -> str:
-    return ", ".join(f"session {pid}" + (f" of {excerpt(name)}" if name else "") for pid, name in found)
+def _shown(found: Sequence[tuple[int, str | None, str | None]]) -> str:
+    return ", ".join(
+        f"session {pid}" + (f" of {excerpt(name)}" if name else "") + (f" ({shard.words})" if shard else "")
+        for pid, name, shard in ((pid, name, find_mark(statement)) for pid, name, statement in found[:10])
+    )

@@ -7,7 +7,7 @@ can share the rows, and no worker waits for a writer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -25,7 +25,7 @@ from sealpoint.admin.databases.postgres.columns import (
     Access,
     Bound,
     Pass,
-    access_to,
+    access_among,
     bound_of,
     column_of,
     condition,
@@ -34,6 +34,7 @@ from sealpoint.admin.databases.postgres.columns import (
 )
 from sealpoint.admin.databases.postgres.connection import (
     WAIT_FOR_OTHER,
+    connect,
     holding,
     locked,
     name_of,
@@ -63,6 +64,7 @@ from sealpoint.admin.databases.rows import (
     Vectors,
     require_few_tags,
 )
+from sealpoint.admin.databases.shards import Shard
 from sealpoint.base.place import KEY
 from sealpoint.errors import (
     DatabaseCorruptError,
@@ -144,7 +146,9 @@ class PostgresRows(CheckedTables):
 
     kind = "postgres"
 
-    def __init__(self, url: str, *, writable: bool = False, deletes: bool = False) -> None:
+    def __init__(
+        self, url: str, *, writable: bool = False, deletes: bool = False, shard: Shard | None = None
+    ) -> None:
         """Connect, and check the tables. Nothing is changed.
 
         Args:
@@ -152,6 +156,7 @@ class PostgresRows(CheckedTables):
                 account's default.
             writable: Whether `rewrite` or `delete` will be called.
             deletes: Whether embeddings of items, which the server deletes with them, are checked too.
+            shard: The range of threads to which `count`, `read`, `records` and `rewrite` are limited.
 
         Raises:
             DatabaseMissingError: If the connection fails.
@@ -164,9 +169,12 @@ class PostgresRows(CheckedTables):
         self._most = _MOST
         columns = (column_of(layout) for name, layout in self._found.layouts.items() if name != VECTORS)
         self.columns = tuple(sorted(columns, key=lambda column: (column.in_json, column == ITEMS)))
+        self._shard, self._of_thread = shard, "true" if shard is None else shard.condition
+        if shard is not None and shard.threads_from is not None:  # items are of the range without a start
+            self.columns = tuple(column for column in self.columns if column != ITEMS)
 
     def _access(self, column: Column) -> Access:
-        return access_to(column)
+        return access_among(column, self._of_thread)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
         return self.transaction(column.table, mode)
@@ -234,9 +242,15 @@ class PostgresRows(CheckedTables):
         """
         return NewSchema(self._url, name, self._found)
 
-    def hold(self) -> AbstractContextManager[None]:
-        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it."""
-        return holding(self.connection, self._found.schema_oid, self.name)
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it.
+
+        That of a shard is of a session that only holds.
+        """
+        own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
+        with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
+            yield
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
@@ -327,7 +341,7 @@ class PostgresRows(CheckedTables):
         parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
         metadata = f"left(metadata::text, {_METADATA_CHARS})"
         columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
-        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
+        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS, self._of_thread):
             place = dict(zip(layout.primary, row, strict=False))
             is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
             flaws = {

@@ -28,6 +28,7 @@ from sealpoint.admin.databases.postgres.columns import (
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
+from sealpoint.admin.databases.shards import Shard, as_literal
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 
@@ -80,19 +81,21 @@ class PostgresWholeRows(PostgresRows):
         writable: bool = False,
         thread_id: str | None = None,
         sentinel: Sentinel | None = None,
+        shard: Shard | None = None,
     ) -> None:
-        super().__init__(url, writable=writable)
+        super().__init__(url, writable=writable, shard=shard)
         if not set(self.columns) <= {BLOBS, WRITES, METADATA, ITEMS}:
             self.close()
             raise SchemaError(
                 "the tables of a shallow saver have no checkpoint ids, so their rows cannot be bound",
                 hint="use PostgresSaver or AsyncPostgresSaver",
             )
-        whole = (BLOBS, WRITES, CHECKPOINTS, *([ITEMS] if thread_id is None else []))
+        items = [ITEMS] if thread_id is None and ITEMS in self.columns else []
+        whole = (BLOBS, WRITES, CHECKPOINTS, *items)
         self.columns = tuple(column for column in whole if column.table in self._found.layouts)
-        self.sentinel, self._of_thread = sentinel, "true"
+        self.sentinel = sentinel
         if thread_id is not None:
-            self._of_thread = f"thread_id = convert_from(decode('{thread_id.encode().hex()}', 'hex'), 'UTF8')"
+            self._of_thread = f"thread_id = {as_literal(thread_id)}"
 
     def _access(self, column: Column) -> Access:
         has_task_path = "task_path" in self._found.columns[column.table]

@@ -1,0 +1,86 @@
+"""Merge: one verdict of the results of a run that was divided into ranges of threads.
+
+A result is what a command has printed, to the byte. It is not signed: a verified ledger must have its digest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sealpoint.admin.databases.shards import Shard, time_of_run
+from sealpoint.admin.evidence.folder import digest_of
+from sealpoint.admin.maintenance.result import SCHEMA, Reason, answer, applying
+
+CLOCK_SECONDS: Final = 60  # by which the clock of the host that made the run may be ahead of another's
+
+
+class Part(NamedTuple):
+    """The result of one range."""
+
+    digest: str  # of its bytes, as a ledger has it
+    shard: Shard
+    question: str  # with the options, and further members that must be equal, as JSON
+    database: str
+    ring: str
+    is_early: bool
+    reasons: Sequence[Reason]
+    counts: Mapping[str, int]
+
+
+def parse_part(data: bytes) -> Part | None:
+    """Return what the bytes of a result say; ``None`` if they are no result of a range."""
+    try:
+        found = json.loads(data)
+        shard = Shard(**{name: found["shard"][name] for name in Shard._fields})
+        database = found.get("database") or found["databases"][0]["database"]
+        reasons = [reason for reason in Reason if reason in found["reasons"]]
+        began = datetime.fromisoformat(found["began"]).timestamp()
+        said = found["schema"], found["command"], found["ok"], found["reasons"]
+        is_text = all(type(each) is str or each is None for each in shard)
+        if said != (SCHEMA, shard.command, answer(reasons), reasons) or "" in shard or not is_text:
+            return None
+        return Part(
+            digest_of(data),
+            shard,
+            json.dumps([shard[:2], *map(found.get, ("options", "only", "applied"))], sort_keys=True),
+            json.dumps([database["kind"], database["identity"]], sort_keys=True),
+            json.dumps(found["ring"] and [found["ring"]["digest"], found["ring"]["active"]]),
+            began + CLOCK_SECONDS < time_of_run(shard.run),
+            reasons,
+            {name: number for name, number in found.items() if type(number) is int},
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def merge_reasons(parts: Sequence[Part | None], recorded: Collection[Any]) -> set[Reason]:
+    """Return why not all of a database is shown to be as the results, or ``None``, say of ranges.
+
+    Args:
+        parts: The results; ``None`` for what is none.
+        recorded: The digests of results that a verified ledger has.
+    """
+    found = [part for part in parts if part is not None]
+    joined = {reason for part in found for reason in part.reasons}
+    if any(Reason.NO_ROWS not in part.reasons for part in found):  # a range may be empty
+        joined.discard(Reason.NO_ROWS)
+    starts, ends = [part.shard.threads_from for part in found], [part.shard.threads_below for part in found]
+    reached: set[str | None] = {None}  # from the first thread on, without a gap
+    while more := {end for start, end in zip(starts, ends, strict=True) if start in reached} - reached:
+        reached |= more
+    lasts = [start for start, end in zip(starts, ends, strict=True) if end is None]
+    is_double = min(len({*starts}), len({*ends})) < len(found)
+    reasons = {
+        Reason.NOT_A_RESULT: None in parts,
+        Reason.RUNS_DIFFER: len({part.question for part in found}) > 1,
+        Reason.DATABASES_DIFFER: len({part.database for part in found}) > 1,
+        Reason.RINGS_DIFFER: len({part.ring for part in found}) > 1,
+        Reason.BEGAN_BEFORE: any(part.is_early for part in found),
+        Reason.RANGES_MISSING: reached.isdisjoint(lasts),
+        Reason.RANGES_OVERLAP: is_double or (reached.issuperset(lasts) and not reached.issuperset(starts)),
+        Reason.NOT_RECORDED: any(part.digest not in recorded for part in found),
+    }
+    return joined.union(applying(reasons))
