@@ -30,9 +30,7 @@ from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
-import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint import KeyState, errors
 from sealpoint.admin.cli.app import run as program
@@ -43,7 +41,6 @@ from sealpoint.admin.maintenance.result import Reason
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write
-from tests.support.servers.postgres import schema, server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -186,27 +183,6 @@ def as_a_script(
         monkeypatch.setenv(name, "")  # so that what a page sets does not outlive it
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where Postgres keeps a lock
-
-
-@pytest.fixture
-def postgres_service(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
-    with schema(server(pytestconfig)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
-        (name,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
-        parts = conninfo_to_dict(dsn) | {"user": name}
-        database = connection.info.dbname
-        connection.execute(
-            f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name};"
-            f' GRANT CREATE ON DATABASE "{database}" TO {name}'.encode()
-        )
-        file = tmp_path_factory.mktemp("service") / "pg_service.conf"
-        lines = [f"{part}={value}\n" for part, value in parts.items()]
-        file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
-        monkeypatch.setenv("PGSERVICEFILE", str(file))
-        yield
-        connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
 
 @pytest.mark.broad(every=2)
