@@ -1,8 +1,9 @@
 """Airflow 3: rotates a database in ranges, as one mapped task, and merges their results; see docs/scale.md.
 
 Put it beside range.sh in the folder of DAGs. The environment of workers needs DATABASE_URL, SEALPOINT_KEYS,
-VKEY, the verifier key of the ledger, and SEALPOINT_RUNS, a folder that all of them share. No id of a thread is
-in Airflow's database: tasks get the number of their range. The run fails unless `sealpoint merge` ends with 0.
+VKEY, the verifier key of the ledger, and SEALPOINT_RUNS, a folder that all of them share. No id of a thread
+is in Airflow's database: a task gets the number of its range. The run fails unless `sealpoint merge` ends
+with 0.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def create_configmap(options: list[str]) -> None:
         (RUN / (name or Path(source).name)).write_text(data)
 
 
-def container_run(job: Any, container: Any, index: int) -> subprocess.CompletedProcess[bytes]:
+def container_run(container: Any, index: int) -> subprocess.CompletedProcess[bytes]:
     """Run the command of a container, whose volumes are folders here."""
     environment = {
         **os.environ,
@@ -43,7 +43,7 @@ def container_run(job: Any, container: Any, index: int) -> subprocess.CompletedP
     for mount, folder in (("/etc/sealpoint-run", RUN), ("/var/lib/sealpoint", FOLDER / "results")):
         words = [word.replace(mount, str(folder)) for word in words]
     return subprocess.run(
-        words, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+        words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
     )
 
 
@@ -59,18 +59,22 @@ def run_job(job: Any) -> None:
     """Run the pods of a Job one after the other, and write down how it has ended."""
     (container,) = job["spec"]["template"]["spec"]["containers"]
     limit, name = job["spec"].get("backoffLimitPerIndex", 0), job["metadata"]["name"]
-    ended, tries = dict[int, int](), 0
+    codes, tries = dict[int, int](), 0
     for index in range(job["spec"].get("completions", 1)):
         for _ in range(limit + 1):
-            done, tries = container_run(job, container, index), tries + 1
-            ended[index] = done.returncode
+            done, tries = container_run(container, index), tries + 1
+            codes[index] = done.returncode
             if not done.returncode or action(job, done.returncode) != "Count":
                 break
-        if action(job, ended[index]) == "FailJob":
+        if action(job, codes[index]) == "FailJob":
             break
-    is_failed = any(ended.values())
-    found = {"type": "Failed" if is_failed else "Complete", "code": max(ended.values()), "tries": tries}
+    is_failed = any(codes.values())
+    found = {"type": "Failed" if is_failed else "Complete", "code": max(codes.values()), "tries": tries}
     (FOLDER / f"{name}.json").write_text(json.dumps({**found, "log": done.stdout.decode()}))
+
+
+def ended(name: str, member: str) -> None:
+    sys.stdout.write(str(json.loads((FOLDER / f"{name}.json").read_text())[member]))
 
 
 def main(words: list[str]) -> None:
@@ -80,13 +84,11 @@ def main(words: list[str]) -> None:
         case ["create", "-f", file]:
             run_job(yaml.safe_load(sys.stdin if file == "-" else Path(file).read_text()))
         case ["get", "job", name, "-o", "jsonpath={.status.conditions[*].type}"]:
-            print(json.loads((FOLDER / f"{name}.json").read_text())["type"], end="")
+            ended(name, "type")
         case ["get", "pods", "-l", label, "-o", _]:
-            print(
-                json.loads((FOLDER / f"{label.removeprefix('job-name=')}.json").read_text())["code"], end=""
-            )
+            ended(label.removeprefix("job-name="), "code")
         case ["logs", job]:
-            print(json.loads((FOLDER / f"{job.removeprefix('job/')}.json").read_text())["log"], end="")
+            ended(job.removeprefix("job/"), "log")
         case ["delete", *_]:
             (FOLDER / "deleted").touch()
         case _:
