@@ -29,6 +29,7 @@ AWAY = f"postgresql://me:{PASSWORD}@127.0.0.1:1/agents?connect_timeout=1"
 ONE = [["audit"], ["types"], ["trial"], ["inspect"], ["verify"], ["rotate"], ["rotate", "--apply"]]
 SEVERAL = [
     ["status"],
+    ["shards", "--count", "2"],
     ["keys", "promote", "k2"],
     ["keys", "disable", "k1"],
     ["keys", "destroy", "k3", "--yes"],

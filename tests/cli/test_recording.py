@@ -227,6 +227,7 @@ def test_thread_is_recorded_as_its_hmac(ledger: Path, run: Run, tmp_path: Path, 
     assert "a value" in shown.out
     run("decrypt", tmp_path / "own.db", "--out", tmp_path / "open.db")
     run("verify", tmp_path / "own.db", "--json")
+    run("rebind", tmp_path / "own.db", "--thread", "thread of a person", "--apply")
     begun, _, copy, *_ = [each for each in entries(ledger) if each["event"] in {"inspect", "decrypt"}]
     assert (str(begun["subject"]["thread"]).startswith("hmac-sha256:")) is with_index
     assert copy["subject"]["out"] == str(tmp_path / "open.db")

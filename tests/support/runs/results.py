@@ -37,7 +37,9 @@ SCHEMA: Final = read_schema("result-1.json")
 REPORT: Final = read_schema("report-1.json")
 _VALIDATORS: Final = {each["$id"]: Draft202012Validator(closed(each)) for each in (SCHEMA, REPORT)}
 
-UNPROVEN_IS_3: Final = frozenset({"verify", "ledger verify", "erasures", "audit", "report", "keys destroy"})
+UNPROVEN_IS_3: Final = frozenset(
+    {"verify", "ledger verify", "erasures", "merge", "audit", "report", "keys destroy"}
+)
 """Commands that end with 3 where others end with 0: if ``ok`` is null."""
 
 

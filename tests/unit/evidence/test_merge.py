@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.admin.databases.shards import new_run, time_of_run
+from sealpoint.admin.databases.shards import Shard, new_run
 from sealpoint.admin.evidence.folder import digest_of
 from sealpoint.admin.evidence.merge import CLOCK_SECONDS, merge_reasons, parse_part
 from sealpoint.admin.maintenance.result import Reason, Result, answer
@@ -87,8 +87,8 @@ def test_what_is_no_result_is_a_reason(file: bytes) -> None:
     assert merged([*make_all(["a"]), file], make_all([])) >= {Reason.NOT_A_RESULT}
 
 
-EARLY = format_utc(datetime.fromtimestamp(time_of_run(THIS), UTC) - timedelta(seconds=CLOCK_SECONDS + 2))
-LATE = format_utc(datetime.fromtimestamp(time_of_run(THIS), UTC) - timedelta(seconds=CLOCK_SECONDS - 2))
+EARLY = format_utc(datetime.fromtimestamp(Shard(THIS, "").time(), UTC) - timedelta(seconds=CLOCK_SECONDS + 2))
+LATE = format_utc(datetime.fromtimestamp(Shard(THIS, "").time(), UTC) - timedelta(seconds=CLOCK_SECONDS - 2))
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,8 @@ class Run:
 
     def works_on(self, shard: Shard | None) -> None:
         """Work on a range of threads. The ledger has a digest of the object: the salt hides guessed ids."""
-        if (found := shard) is not None:
-            self.shard, members = found, found._asdict()
-            self._part = {"shard": {**members, "salt": secrets.token_hex(16)}}
+        self.shard, salt = shard, secrets.token_hex(16)
+        self._part = {} if shard is None else {"shard": {**shard._asdict(), "salt": salt}}
 
     def looks_at(self, store: RowStore) -> None:
         """Record the one database of the command, which its object begins with."""

@@ -21,7 +21,7 @@ from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.databases.shards import MAX_BOUND_BYTES, Shard, time_of_run
+from sealpoint.admin.databases.shards import Shard
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
 from sealpoint.admin.maintenance.result import Check, Compress, describe_ring
 from sealpoint.admin.maintenance.status import Share
@@ -235,17 +235,15 @@ RANGE: Final[dict[str, Any]] = {
 
 def shard_of(command: str, of_run: str | None, *bounds: str | None) -> Shard | None:
     """Return the range that a command line names by the options of `RANGE`, in their order."""
+    if not any(given is not None for given in (of_run, *bounds)):
+        return None
+    shard = Shard(of_run or "", command, *bounds)
     try:
-        texts = [bound for bound in bounds if bound is not None]
-        if not all(0 < len(text.encode()) <= MAX_BOUND_BYTES and "\0" not in text for text in texts):
-            raise ValueError("no bound")
-        if of_run is None and bounds == (None, None):
-            return None
-        time_of_run(of_run or "")
+        shard.time()
     except ValueError:
         why = "give it with a range as `sealpoint shards DB` prints both"
         raise typer.BadParameter(why, param_hint="--run") from None
-    return Shard(of_run or "", command, *bounds)
+    return shard
 
 
 def require_whole(run: Run, when: object, why: str = "a range is of one database: name that one") -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +10,7 @@ import typer
 
 from sealpoint.admin.cli import ledger, options
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.output import escape_id, put, say, show_table, watching
+from sealpoint.admin.cli.output import Document, escape_id, put, say, watching
 from sealpoint.admin.databases.postgres.bounds import find_bounds
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.shards import Shard, new_run
@@ -27,11 +24,11 @@ def shards(
     database: options.DatabaseArgument = None,
     variable: options.VariableOption = None,
 ) -> None:
-    """Print ranges of threads for one run, each on a line, as options of a command. For Postgres.
+    """Print ranges of threads of a Postgres database for one run.
 
-    They have about the same number of values, and each thread is in one of them, whatever is written
-    meanwhile. `status`, `verify`, `rotate` and `rebind` take them, on one host or on many; `sealpoint merge`
-    makes one verdict of their results.
+    Each line has the options of one range. They have about the same number of values, and each thread is in
+    one of them, whatever is written meanwhile. `status`, `verify`, `rotate` and `rebind` take them, on one
+    host or on many; `sealpoint merge` makes one verdict of their results.
     """
     with options.opened_database(run, database, variable) as store, watching("shards"):
         if not isinstance(store, PostgresRows):
@@ -43,15 +40,14 @@ def shards(
         named = dict(zip(Shard._fields[2:], ends, strict=True))
         given = [f"--{name.replace('_', '-')}={escape_id(end)}" for name, end in named.items() if end]
         ranges.append({**named, "arguments": [f"--run={run.result.run}", *given]})
-    lines = [shlex.join(each["arguments"]) for each in ranges]
-    run.end({"ranges": ranges}, lambda _: _put_all(lines), verdict=False)
+    run.end({"ranges": ranges}, _show_ranges, verdict=False)
     if len(ranges) < number:
         say(f"{len(ranges)} ranges: more would have no threads")
 
 
-def _put_all(lines: Iterable[str]) -> None:
-    for line in lines:
-        put(line)
+def _show_ranges(document: Document) -> None:
+    for each in document["ranges"]:
+        put(shlex.join(each["arguments"]))
 
 
 def merge(
@@ -59,41 +55,42 @@ def merge(
     results: Annotated[
         list[Path], typer.Argument(metavar="RESULT...", help="What commands printed with --json.")
     ],
-    pins: ledger.PinsOption = None,
     vkey: ledger.VkeyOption = None,
     allow_unproven: options.AllowUnprovenOption = False,
     folder: ledger.LedgerOption = None,
 ) -> None:
-    """Make one verdict of the results of all ranges of a run, with the same options, keys and database.
+    """Make one verdict of the results of all ranges of a run.
 
-    Results are not signed: without a ledger that has the digest of each, and its --vkey, it is not proven.
-    Exits with 3 if it is not proven, or refuted.
+    They must be of the same options, keys and database. Results are not signed: without a ledger that has the
+    digest of each, and its --vkey, it is not proven. Exits with 3 if it is not proven, or refuted.
     """
-    from sealpoint.admin.evidence.merge import merge_reasons, parse_part
+    from sealpoint.admin.evidence.merge import Part, merge_reasons, parse_part
     from sealpoint.admin.evidence.verify import read_verified
 
     ring, recorded = options.find_ring(run) if folder is None else None, set[Any]()
     table = RingFile(ring).ledger if ring else None
     if path := table.folder if table else folder:
-        verdict = ledger.check_ledger(path, None if vkey is None else ledger.read_key(vkey), pins)
+        verdict = ledger.check_ledger(path, None if vkey is None else ledger.read_key(vkey), None)
         recorded = {entry["subject"].get("result") for entry in read_verified(path, verdict)}
         run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # an entry needs none after it
         ledger.complain_of(verdict)
-    parts, rows, counts = [], list[dict[str, Any]](), Counter[str]()
+    parts = list[Part | None]()
     for file in results:
-        part = None
-        with suppress(OSError):
-            part = parse_part(file.read_bytes())
-        parts.append(part)
-        ends = part.shard[2:] if part else (None, None)
-        rows.append({"file": str(file), **dict(zip(Shard._fields[2:], ends, strict=True))})
-        rows[-1]["recorded"] = part is not None and part.digest in recorded
-        rows[-1]["reasons"] = part.reasons if part else [Reason.NOT_A_RESULT]
-        counts.update(part.counts if part else {})
+        try:
+            parts.append(parse_part(file.read_bytes()))
+        except OSError:
+            parts.append(None)
     run.result.add(*merge_reasons(parts, recorded))
-    run.end({"results": rows, "counts": counts}, lambda _: _show(rows, counts), allow_unproven=allow_unproven)
+    rows = [
+        (str(file), part and part.shard._asdict(), part is not None and part.digest in recorded, reasons)
+        for file, part in zip(results, parts, strict=True)
+        for reasons in [part.reasons if part else [Reason.NOT_A_RESULT]]
+    ]
+    found = [dict(zip(("file", "shard", "recorded", "reasons"), row, strict=True)) for row in rows]
+    run.end({"results": found}, _show_results, allow_unproven=allow_unproven)
 
 
-def _show(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
-    show_table([*rows[0]], [[*[*row.values()][:-1], ", ".join(row["reasons"]) or None] for row in rows])
-    _put_all(f"{name}: {number}" for name, number in counts.items())
+def _show_results(document: Document) -> None:
+    for row in document["results"]:
+        reasons = row["reasons"] if row["recorded"] else [*row["reasons"], Reason.NOT_RECORDED]
+        put(f"{row['file']}: {', '.join(reasons) or 'ok'}")

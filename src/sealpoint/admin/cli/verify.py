@@ -99,8 +99,9 @@ def verify(
         known = comparison = None
         require_whole(run, remembered is not None, "a thread store is of all threads: add --no-threads")
         if remembered is not None:
+            checkpoints = CheckpointRows(store, cipher, allow_plaintext=allow_plaintext)
             known = stack.enter_context(opened_threads(remembered))
-            comparison = HeadCheck(CheckpointRows(store, cipher, allow_plaintext=allow_plaintext), known)
+            comparison = HeadCheck(checkpoints, known)
         elif pinned is not None:
             raise typer.BadParameter(
                 "it needs a thread store: name it with --threads, or in [threads] of the ring file",

@@ -6,11 +6,11 @@ A result is what a command has printed, to the byte. It is not signed: a verifie
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.shards import Shard, time_of_run
+from sealpoint.admin.databases.shards import Shard
 from sealpoint.admin.evidence.folder import digest_of
 from sealpoint.admin.maintenance.result import SCHEMA, Reason, answer, applying
 
@@ -27,7 +27,6 @@ class Part(NamedTuple):
     ring: str
     is_early: bool
     reasons: Sequence[Reason]
-    counts: Mapping[str, int]
 
 
 def parse_part(data: bytes) -> Part | None:
@@ -39,8 +38,7 @@ def parse_part(data: bytes) -> Part | None:
         reasons = [reason for reason in Reason if reason in found["reasons"]]
         began = datetime.fromisoformat(found["began"]).timestamp()
         said = found["schema"], found["command"], found["ok"], found["reasons"]
-        is_text = all(type(each) is str or each is None for each in shard)
-        if said != (SCHEMA, shard.command, answer(reasons), reasons) or "" in shard or not is_text:
+        if said != (SCHEMA, shard.command, answer(reasons), reasons):
             return None
         return Part(
             digest_of(data),
@@ -48,9 +46,8 @@ def parse_part(data: bytes) -> Part | None:
             json.dumps([shard[:2], *map(found.get, ("options", "only", "applied"))], sort_keys=True),
             json.dumps([database["kind"], database["identity"]], sort_keys=True),
             json.dumps(found["ring"] and [found["ring"]["digest"], found["ring"]["active"]]),
-            began + CLOCK_SECONDS < time_of_run(shard.run),
+            began + CLOCK_SECONDS < shard.time(),
             reasons,
-            {name: number for name, number in found.items() if type(number) is int},
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

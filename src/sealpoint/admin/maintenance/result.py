@@ -261,7 +261,8 @@ class Result:
         """Return the object without what could be of a value or a thread: databases, numbers and verdict."""
         if self.report is not None:
             return dict(self.report)
-        return {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
+        found = {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
+        return {**found, "options": {name: each for name, each in self._options.items() if name != "thread"}}
 
 
 def describe_ring(entries: Sequence[RingEntry]) -> dict[str, Any]:

@@ -275,19 +275,17 @@ def holding(
     nothing else: they find the shard in its last statement. What the server does not show is excluded.
     """
     lock, register = _HOLD << 32 | schema_oid, _REGISTER << 32 | schema_oid
-    taking, mark = ("_shared", shard.mark) if shard else ("", "")
+    taking, mark = ("_shared", shard.mark()) if shard else ("", "")
     try:
         with translate_errors():
             connection.execute("SELECT pg_advisory_lock(%s::bigint)", (register,))
             taken = connection.execute(f"SELECT pg_try_advisory_lock{taking}({lock})".encode()).fetchone()
             found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
             others = [one for one in found if taken != (True,) or _excludes(connection, one[2], shard)]
-            if others:
-                where = f"pg_stat_activity shows, for pid {others[0][0]}, where it runs"
-                who = f"another run holds {name}: {_shown(others)}"
-                raise HeldError(who, hint=f"wait until it has ended; {where}")
-            if taken != (True,):  # it has just ended
-                raise HeldError(f"another run holds {name}")
+            if others or taken != (True,):  # if there are none, one has just ended
+                who = f": {_shown(others)}" if others else ""
+                where = f"; pg_stat_activity shows, for pid {others[0][0]}, where it runs" if others else ""
+                raise HeldError(f"another run holds {name}{who}", hint=f"wait until it has ended{where}")
             connection.execute(f"SELECT pg_advisory_unlock({register}) {mark}".encode())
         yield
     finally:
@@ -320,6 +318,6 @@ def _sessions(
 
 def _shown(found: Sequence[tuple[int, str | None, str | None]]) -> str:
     return ", ".join(
-        f"session {pid}" + (f" of {excerpt(name)}" if name else "") + (f" ({shard.words})" if shard else "")
+        f"session {pid}" + (f" of {excerpt(name)}" if name else "") + (f" ({shard.words()})" if shard else "")
         for pid, name, shard in ((pid, name, find_mark(statement)) for pid, name, statement in found[:10])
     )

@@ -169,7 +169,7 @@ class PostgresRows(CheckedTables):
         self._most = _MOST
         columns = (column_of(layout) for name, layout in self._found.layouts.items() if name != VECTORS)
         self.columns = tuple(sorted(columns, key=lambda column: (column.in_json, column == ITEMS)))
-        self._shard, self._of_thread = shard, "true" if shard is None else shard.condition
+        self._shard, self._of_thread = shard, "true" if shard is None else shard.condition()
         if shard is not None and shard.threads_from is not None:  # items are of the range without a start
             self.columns = tuple(column for column in self.columns if column != ITEMS)
 
