@@ -189,8 +189,13 @@ def as_a_script(
 @pytest.mark.usefixtures("as_a_script")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_runs_and_shows_what_it_prints(page: Path, request: pytest.FixtureRequest) -> None:
-    if "service=agents" in page.read_text(encoding="utf-8"):
+    text = page.read_text(encoding="utf-8")
+    if "service=agents" in text:
         request.getfixturevalue("postgres_service")
+    if "$ sh examples/" in text:
+        Path("examples").symlink_to(ROOT / "examples")
+    if "parallel.sh" in text and not shutil.which("parallel"):
+        pytest.skip("no program parallel (Debian: parallel)")
     run_page(page)
 
 
