@@ -192,7 +192,7 @@ def test_page_runs_and_shows_what_it_prints(page: Path, request: pytest.FixtureR
     text = page.read_text(encoding="utf-8")
     if "service=agents" in text:
         request.getfixturevalue("postgres_service")
-    if "$ sh examples/" in text:
+    if " sh examples/" in text:
         Path("examples").symlink_to(ROOT / "examples")
     if "parallel.sh" in text and not shutil.which("parallel"):
         pytest.skip("no program parallel (Debian: parallel)")
