@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -106,6 +107,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"the page of a report was opened in no browser: {MISSING}")
     for lack in filter(None, [softhsm.MISSING, *map(programs.missing, programs.NEEDED)]):
         terminalreporter.write_line(f"a wrapper of keys was not tested: {lack}")
+    if not shutil.which("parallel"):
+        terminalreporter.write_line("examples/scale/parallel.sh was not run: no program parallel")
     if containers.MISSING is not None:
         terminalreporter.write_line(
             f"the pages on Kubernetes and systemd were not followed as other accounts: {containers.MISSING}"

@@ -245,7 +245,7 @@ class Dag:
 
 def read_dag() -> dict[str, Any]:
     """The names of the DAG's module, and its operators."""
-    modules = {
+    modules: dict[str, dict[str, object]] = {
         "airflow.sdk": {"DAG": Dag},
         "airflow.providers.standard.operators.bash": {"BashOperator": Operator},
     }
