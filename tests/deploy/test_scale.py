@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Final
 
@@ -25,11 +27,15 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from tests.cli.test_recording import TABLE
 from tests.deploy import cluster
 from tests.support.databases.postgres import K1, contents, opened, put_blobs, set_up
+from tests.support.keys.kubelet import Volume
 from tests.support.keys.rings import states_text, write
+from tests.support.servers import containers
 
 SCALE: Final = Path(__file__).parents[2] / "examples" / "scale"
 URL: Final = "service=agents"
 RANGES: Final = 3
+SOCKET: Final = ".s.PGSQL.5432"
+MANIFESTS: Final = ("rotate.yaml", "merge.yaml")
 THREADS: Final = [
     "--apply",
     "-n",
@@ -343,7 +349,7 @@ def test_job_ends_at_once_if_no_range_can_be_worked_on(place: Place) -> None:
 
 def test_manifests_are_restricted_and_agree() -> None:
     """What `pod-security.kubernetes.io/enforce: restricted` asks for, and the volumes that are mounted."""
-    jobs = [yaml.safe_load((SCALE / name).read_text()) for name in ("rotate.yaml", "merge.yaml")]
+    jobs = [yaml.safe_load((SCALE / name).read_text()) for name in MANIFESTS]
     pods = [job["spec"]["template"]["spec"] for job in jobs]
     assert pods[0]["securityContext"] == pods[1]["securityContext"]
     for pod in pods:
@@ -361,3 +367,57 @@ def test_manifests_are_restricted_and_agree() -> None:
     assert sorted(codes) == [*range(1, 6), 126, 127]  # not 0; and 6, 7 and kills are run again
     assert [rule["action"] for rule in rules if "onPodConditions" in rule] == ["Ignore"]
     assert jobs[0]["spec"]["completionMode"] == "Indexed"
+
+
+@pytest.mark.costly
+@pytest.mark.skipif(containers.MISSING is not None, reason=f"no container: {containers.MISSING}")
+def test_pods_with_the_mounts_of_the_manifests(place: Place) -> None:
+    """An account that is not root, a root that is read-only, a Secret, and a volume that pods share."""
+    place.plan(2)
+    pods = [yaml.safe_load((SCALE / name).read_text())["spec"]["template"]["spec"] for name in MANIFESTS]
+    account = pods[0]["securityContext"]
+    ring = (place.folder / "keys.toml").read_text().replace('"ledger"', '"/var/lib/sealpoint/ledger"')
+    ring = ring.replace('"ledger.key"', '"/etc/sealpoint-keys/ledger.key"')
+    secret = {f"k{number}.key": f"k{number}".encode().ljust(32, b".") for number in (1, 2)}
+    for name, key in secret.items():
+        ring = ring.replace(f"inline = '{key.hex()}'", f"file = '/etc/sealpoint-keys/{name}'")
+    run = {"ranges": (place.run / "ranges").read_bytes(), "range.sh": (SCALE / "range.sh").read_bytes()}
+    service = Path(place.env["PGSERVICEFILE"]).read_text()
+    (socket,) = re.findall("^host=(.*)$", service, re.MULTILINE)
+    if not Path(socket, SOCKET).is_socket():
+        pytest.skip("the server listens at no socket")
+    service = service.replace(socket, "/var/lib/postgres")
+    with TemporaryDirectory() as folder:  # pytest's own folders are closed to other accounts
+        Path(folder).chmod(0o755)
+        volumes = {name: Path(folder, name) for name in ("ring", "keys", "run", "results")}
+        Volume(volumes["ring"]).write({"keys.toml": ring.encode(), "service": service.encode()})
+        Volume(volumes["run"]).write(run)
+        signer = {"ledger.key": (place.folder / "ledger.key").read_bytes()}
+        (mode,) = (each["secret"]["defaultMode"] for each in pods[0]["volumes"] if "secret" in each)
+        Volume(volumes["keys"], mode=mode, fs_group=account["fsGroup"]).write(secret | signer)
+        volumes["results"].mkdir()
+        os.chown(volumes["results"], 0, account["fsGroup"])
+        volumes["results"].chmod(0o2775)
+        env = {
+            "DATABASE_URL": place.env["DATABASE_URL"],
+            "SEALPOINT_KEYS": "/etc/sealpoint/keys.toml",
+            "PGSERVICEFILE": "/etc/sealpoint/service",
+            "RUN": "1",
+            "VKEY": place.env["VKEY"],
+        }
+
+        def call(pod: Any, words: list[str], **more: str) -> str:
+            mounts = {f"/var/lib/postgres/{SOCKET}": Path(socket, SOCKET)}
+            for each in pod["containers"][0]["volumeMounts"]:
+                mounts[each["mountPath"]] = volumes[each["name"]]
+            groups, writable = [account["runAsGroup"], account["fsGroup"]], frozenset({"/var/lib/sealpoint"})
+            box = containers.Container(account["runAsUser"], groups, mounts, writable)
+            done = box.run(*words, env=env | more)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        call(pods[0], ["sealpoint", "ledger", "init"])
+        for index in "01":
+            call(pods[0], pods[0]["containers"][0]["command"], JOB_COMPLETION_INDEX=index)
+        assert call(pods[1], pods[1]["containers"][0]["command"]).endswith("\nok\n")
+    assert {tag.rpartition("@")[2] for tag, _ in contents(URL).values()} == {"k2"}
