@@ -159,6 +159,9 @@ def stop_first(place: Place) -> None:
 def test_range_is_a_result_or_none(place: Place) -> None:
     place.plan(3)
     place.damage("z")
+    stop_first(place)
+    assert [place.work(number).returncode for number in (1, 2, 3)] == [7, -9, 6]
+    assert place.results() == []
     assert [place.work(number).returncode for number in (1, 2, 3)] == [0, 0, 4]
     assert [result["ok"] for result in place.results()] == [True, True, False]
     assert stat.S_IMODE((place.run / "1.json").stat().st_mode) == 0o600
