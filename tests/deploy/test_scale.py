@@ -146,7 +146,7 @@ def stop_first(place: Place) -> None:
         if [ "$1" = rotate ] && mkdir "$marked" 2> /dev/null; then
             printf '{{"ok": true, '
             case $(ls "{place.folder}/bin" | wc -l) in *[147]) exit 6 ;; *[258]) exit 7 ;; esac
-            kill -9 $$ $PPID
+            kill -9 $PPID $$
         fi
         exec "{found}" "$@"
         """
