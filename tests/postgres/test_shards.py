@@ -30,6 +30,7 @@ from sealpoint.errors import HeldError
 from tests.cli.conftest import Ended
 from tests.cli.test_recording import TABLE
 from tests.postgres.test_schema import alter, schema_of
+from tests.support.databases.partitions import partition
 from tests.support.databases.postgres import (
     K1,
     blobs,
@@ -180,7 +181,10 @@ def test_each_thread_is_in_one_range(url: str, threads: list[str], number: int, 
         assert found == [cell.where.key for cell in store.read(store.columns[0], None).cells]
 
 
-def test_ranges_are_about_equal(url: str) -> None:
+@pytest.mark.parametrize("partitioning", [None, "hash of thread_id", "range of thread_id"])
+def test_ranges_are_about_equal(url: str, partitioning: str | None) -> None:
+    if partitioning is not None:
+        partition(url, partitioning)
     put(url, [f"{number:04}" for number in range(1000) for _ in range(1 + number % 3)])
     with closing(PostgresRows(url)) as store:
         bounds = find_bounds(store, 8)
