@@ -6,7 +6,7 @@
 .DELETE_ON_ERROR:
 # Without its caches each worker and each process that a test starts compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers commands schemas
+.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz dist sbom release-check lock clean attacks matrix savers site commands schemas
 
 VENV := .venv
 DEMO_VENV := .venv-demo
@@ -14,6 +14,8 @@ OLDEST_VENV := .venv-oldest
 LOWEST_VENV := .venv-lowest
 FUZZ_VENV := .venv-fuzz
 SAVERS_VENV := .venv-savers
+RELEASE_VENV := .venv-release
+UV := uv
 SECONDS := 600
 BASE := HEAD~1
 CORE_TESTS := $(patsubst %,tests/unit/%,base crypto keys sealed serde sqlite threads) tests/vectors
@@ -45,6 +47,7 @@ help:
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
 	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
 	@echo "make savers       measure what other packages' savers seal, and compare it with docs/savers.md"
+	@echo "make site         build the documentation into build/site"
 	@echo "make commands     write docs/commands.md from what --help prints"
 	@echo "make schemas      write into the JSON Schemas what they repeat of the code"
 	@echo "make lint         check style, types and layers"
@@ -53,7 +56,10 @@ help:
 	@echo "make bench-pairs  compare the speed with the commit BASE=HEAD~1"
 	@echo "make fuzz         search for bytes that are neither read nor refused, for SECONDS=600 on two cores"
 	@echo "make soak         run the long tests"
-	@echo "make wheel        build the wheel into dist/"
+	@echo "make dist         build the sdist and the wheel of the commit COMMIT=HEAD into dist/"
+	@echo "make sbom         write the SBOMs of what is in dist/ into sbom/"
+	@echo "make release-check  check whether this commit can be released as TAG=vVERSION"
+	@echo "make lock         write the newest versions of the tools into locks/; needs uv"
 	@echo "make clean        remove everything that these commands created"
 
 # pip reads [dependency-groups] from 25.1 on.
@@ -61,6 +67,8 @@ $(VENV)/filled: pyproject.toml
 	$(call make_venv,$(VENV))
 	@$(VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	@$(VENV)/bin/python $(PIP) --editable '.[all]' --group dev
+	@$(VENV)/bin/python $(PIP) --only-binary :all: --group workflows || \
+	    echo "note: no zizmor for this platform: make lint will leave the workflows out" >&2
 	@touch $@
 
 # With pycryptodome for LangGraph's own cipher, and a Postgres server.
@@ -90,13 +98,19 @@ $(FUZZ_VENV)/filled: PICK := grep -m 1 '^3\.1[123] '
 $(FUZZ_VENV)/filled: pyproject.toml
 	$(call make_venv,$(FUZZ_VENV))
 	@$(FUZZ_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
-	@$(FUZZ_VENV)/bin/python $(PIP) --only-binary atheris --editable '.[all]' --group dev --group fuzz || { \
+	@$(FUZZ_VENV)/bin/python $(PIP) --only-binary atheris --editable '.[all]' --group test --group fuzz || { \
 	    echo "hint: atheris has wheels for Python 3.11 to 3.13 on Linux: make fuzz PYTHON=python3.12" >&2; exit 1; }
 	@touch $@
 
 $(SAVERS_VENV)/filled: pyproject.toml tests/savers/thirdparty.txt
 	$(call make_venv,$(SAVERS_VENV))
 	@$(SAVERS_VENV)/bin/python $(PIP) --editable '.[langgraph]' --requirement tests/savers/thirdparty.txt
+	@touch $@
+
+# Nothing but the tools that build a release, each with the hashes of its files.
+$(RELEASE_VENV)/filled: locks/release.txt
+	$(call make_venv,$(RELEASE_VENV))
+	@$(RELEASE_VENV)/bin/python $(PIP) --require-hashes --only-binary :all: --requirement locks/release.txt
 	@touch $@
 
 demo: $(DEMO_VENV)/filled
@@ -130,13 +144,17 @@ test-all:
 
 attacks: $(VENV)/filled
 	$(VENV)/bin/python -m tests.attacks $(ARGS)
-	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py tests/attacks/test_items.py
+	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py tests/attacks/test_partition_owners.py tests/attacks/test_items.py
 
 matrix: $(VENV)/filled
 	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet --numprocesses auto --dist worksteal tests/matrix $(ARGS)
 
 savers: $(SAVERS_VENV)/filled
 	$(SAVERS_VENV)/bin/python -m tests.savers $(ARGS)
+
+site: $(VENV)/filled
+	$(VENV)/bin/python -m tests.support.site
+	@echo "open build/site/index.html"
 
 commands: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.commands
@@ -149,6 +167,8 @@ lint: $(VENV)/filled
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
+	@if [ -x $(VENV)/bin/zizmor ]; then $(VENV)/bin/zizmor --quiet --offline --persona auditor .github; \
+	else echo "NOT CHECKED: .github/workflows: zizmor has no wheel for this platform" >&2; fi
 
 format: $(VENV)/filled
 	$(VENV)/bin/ruff check --fix
@@ -166,10 +186,24 @@ fuzz: $(FUZZ_VENV)/filled
 soak: $(VENV)/filled
 	SEALPOINT_TESTS=all $(VENV)/bin/python -m pytest -m soak $(ARGS)
 
-wheel: $(VENV)/filled
-	rm -rf dist
-	$(VENV)/bin/python -m build --wheel
+COMMIT := HEAD
+dist: $(RELEASE_VENV)/filled
+	$(RELEASE_VENV)/bin/python -m release dist --commit '$(COMMIT)'
+
+sbom: $(RELEASE_VENV)/filled
+	$(RELEASE_VENV)/bin/python -m release sbom
+
+release-check: $(RELEASE_VENV)/filled
+	@$(RELEASE_VENV)/bin/python -m release check
+
+# Versions only for development, which pip takes as constraints; the build tools also with hashes.
+LOCKED := pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header pyproject.toml
+lock:
+	@command -v $(UV) >/dev/null || { \
+	    echo "error: $(UV) is not installed" >&2; echo "hint: make lock UV=/path/to/uv" >&2; exit 1; }
+	$(UV) $(LOCKED) --extra all --group dev --output-file locks/dev.txt >/dev/null
+	$(UV) $(subst pyproject.toml,,$(LOCKED)) --group release --generate-hashes --output-file locks/release.txt >/dev/null
 
 clean:
-	rm -rf $(VENV) .venv-3.* $(DEMO_VENV) $(OLDEST_VENV) $(LOWEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks demo examples fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) .venv-3.* $(DEMO_VENV) $(OLDEST_VENV) $(LOWEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) $(RELEASE_VENV) .fuzz dist sbom build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks demo examples fuzz release -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

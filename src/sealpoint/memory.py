@@ -15,7 +15,14 @@ _READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with
 
 
 class InMemorySaver(SqliteSaver):
-    """`SqliteSaver` on a database in memory. Values are serialized, and sealed if ``serde`` seals."""
+    """`SqliteSaver` on a database in memory. Values are serialized, and sealed if ``serde`` seals.
+
+    Example:
+        >>> from sealpoint.langgraph import EncryptedSerializer, InMemorySaver
+        >>> with InMemorySaver(serde=EncryptedSerializer.from_key_file("keys.toml")) as saver:
+        ...     print(saver.get_tuple({"configurable": {"thread_id": "1"}}))
+        None
+    """
 
     storage: Final = Omitted(_READ_INSTEAD)
     writes: Final = Omitted(_READ_INSTEAD)

@@ -213,7 +213,7 @@ METRICS: Final = (
 
 
 def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
-    """Return a collector for a registry of prometheus_client: ``REGISTRY.register(prometheus(cipher))``.
+    """Return a collector for a registry of prometheus_client.
 
     Args:
         source: The cipher, or a serializer with one.
@@ -222,6 +222,15 @@ def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
         MissingExtraError: If prometheus_client is not installed.
         ConfigError: If prometheus_client collects from several processes, which only its own counters can;
             or if the serializer's cipher is not a `RingCipher`.
+
+    Example:
+        >>> from prometheus_client import REGISTRY
+        >>> from sealpoint import EncryptedSerializer
+        >>> from sealpoint.metrics import prometheus
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> collector = prometheus(serde)
+        >>> REGISTRY.register(collector)
+        >>> REGISTRY.unregister(collector)
     """
     try:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -262,6 +271,11 @@ def opentelemetry(source: RingCipher | EncryptedSerializer, meter: Meter | None 
     Raises:
         MissingExtraError: If opentelemetry-api is not installed.
         ConfigError: If the serializer's cipher is not a `RingCipher`.
+
+    Example:
+        >>> from sealpoint import EncryptedSerializer
+        >>> from sealpoint.metrics import opentelemetry
+        >>> opentelemetry(EncryptedSerializer.from_key_file("keys.toml"))
     """
     try:
         from opentelemetry.metrics import Observation, get_meter

@@ -2,8 +2,11 @@
 
 A trigger, a rule or an expression on the tables would run with the rights of the account that reads or writes
 them, including an expression of an index or of extended statistics: the planner evaluates its constant parts.
-A view or a partition could lead to other data. The check reads only the server's catalogs. The shallow savers
-store one checkpoint per thread: their keys are shorter.
+A view or a partition of another table could lead to other data. The check reads only the server's catalogs.
+The shallow savers store one checkpoint per thread: their keys are shorter.
+
+A saver's table may be partitioned by thread or checkpoint. All partitions are checked as the table is, and
+have its schema and its owner. The operators and collations that assign rows to them are the server's own.
 
 The Store's tables may have a default, a partial index and a foreign key, exactly as LangGraph makes them, by
 the text that the server prints of each. The type of its vectors is one that only a superuser can create.
@@ -280,17 +283,30 @@ STORE_NAMES: Final = tuple(layout.name for layout in _STORE)
 
 # Built-in types have an oid below 16384. The owner of an extension may add types to it, but only a superuser
 # creates base types. Before Postgres 14 statistics have no `stxexprs`.
-# Selects the rows of `Row`; the condition follows. The search path must begin with pg_catalog.
+# Selects the rows of `Row`; the condition follows, on the table ``r`` of which ``c`` is a part, or the same.
+# The search path must begin with pg_catalog. Before Postgres 14 no partition has `inhdetachpending`.
 TABLES: Final = """
-    SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
+    SELECT c.relname, r.relname, n.nspname, n.oid, c.oid, r.oid, n.xmin::text, part.tree, c.relkind = 'p',
         (SELECT jsonb_agg(jsonb_build_array(what, name)) FROM (
             SELECT 'is not a real table', NULL
-                WHERE c.relkind <> 'r' OR c.relpersistence = 't' OR c.relispartition
+                WHERE c.relpersistence = 't' OR c.relispartition = (c.oid = r.oid) OR c.relkind <> 'r'
+                AND (c.relkind, r.relname) NOT IN
+                    (('p', 'checkpoints'), ('p', 'checkpoint_blobs'), ('p', 'checkpoint_writes'))
+            UNION ALL SELECT 'is in another schema, or of another owner, than', r.relname
+                WHERE c.relnamespace <> r.relnamespace OR c.relowner <> r.relowner
+            UNION ALL SELECT 'is being detached from', r.relname FROM pg_inherits AS i
+                WHERE inhrelid = c.oid AND to_jsonb(i) ->> 'inhdetachpending' = 'true'
+            UNION ALL SELECT 'is not partitioned by hash or range of thread_id or checkpoint_id', NULL
+                FROM pg_partitioned_table WHERE partrelid = c.oid AND (partstrat NOT IN ('h', 'r')
+                OR 16384 <= ANY (partclass::oid[] || partcollation::oid[]) OR EXISTS (
+                    SELECT FROM unnest(partattrs) AS k
+                    LEFT JOIN pg_attribute ON attrelid = c.oid AND attnum = k
+                    WHERE attname IN ('thread_id', 'checkpoint_id') IS NOT TRUE))
             UNION ALL SELECT 'has a trigger', tgname FROM pg_trigger
                 WHERE tgrelid = c.oid AND NOT tgisinternal
             UNION ALL SELECT 'has a rule', rulename FROM pg_rewrite WHERE ev_class = c.oid
             UNION ALL SELECT 'has tables that inherit from it', NULL
-                WHERE EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
+                WHERE c.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
             UNION ALL SELECT 'has a check', conname FROM pg_constraint
                 WHERE conrelid = c.oid AND contype IN ('c', 'x')
             UNION ALL SELECT 'has a foreign key', conname
@@ -332,17 +348,28 @@ TABLES: Final = """
             CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
             JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
             WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid ORDER BY k.place)
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
+    FROM pg_class AS r CROSS JOIN LATERAL (
+        WITH RECURSIVE found(oid, link) AS (
+            SELECT r.oid, ''
+            UNION SELECT inhrelid, concat_ws(' ', inhrelid, inhparent, i.xmin)
+            FROM found JOIN pg_inherits AS i ON inhparent = found.oid WHERE r.relkind = 'p')
+        SELECT oid, (SELECT sha256(string_agg(link, ',' ORDER BY oid)::bytea)::text FROM found) FROM found
+    ) AS part(oid, tree)
+    JOIN pg_class AS c ON c.oid = part.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
 
 
 class Row(NamedTuple):
-    """The catalog entries of one table."""
+    """The catalog entries of one table, or of a partition."""
 
     name: str
+    root: str  # the table that a saver names; itself unless it is a partition
     schema: str
     schema_oid: int
     oid: int
+    root_oid: int
     schema_version: str  # differs after each change of the schema, such as a new name
+    tree: str  # differs after each change of which partitions are attached
+    is_partitioned: bool
     flaws: list[tuple[str, str | None]] | None  # what it must not have: a sentence, and a name
     policies: list[str] | None  # an empty name if policies are on
     # name, type if it is built in or that of vectors, whether it is generated, whether it has a collation
@@ -360,11 +387,11 @@ def require_tables(rows: Sequence[Row]) -> set[str]:
     for row in rows:
         require_plain(row)
         if row.policies is not None:  # it would hide rows, or refuse new ones
-            raise refuse_schema(f"table {row.name!r} has a policy{_named(max(row.policies))}")
+            raise refuse_schema(f"table {excerpt(row.name)} has a policy{_named(max(row.policies))}")
         layout_of(row)
     if len({row.schema for row in rows}) > 1:
         raise refuse_schema("the search path leads to tables in several schemas")
-    return {row.name for row in rows}
+    return {row.root for row in rows}
 
 
 def require_plain(row: Row) -> None:
@@ -373,7 +400,7 @@ def require_plain(row: Row) -> None:
     Policies are not looked at: maintenance reads with ``row_security`` off.
     """
     for what, name in row.flaws or ():
-        raise refuse_schema(f"table {row.name!r} {what}{_named(name)}")
+        raise refuse_schema(f"table {excerpt(row.name)} {what}{_named(name)}")
 
 
 def layout_of(row: Row) -> Layout:
@@ -381,9 +408,9 @@ def layout_of(row: Row) -> Layout:
     for column, _, acts, collated in row.columns:
         if acts or collated:
             flaw = "a generated column" if acts else "a collation on"
-            raise refuse_schema(f"table {row.name!r} has {flaw} {excerpt(column)}")
+            raise refuse_schema(f"table {excerpt(row.name)} has {flaw} {excerpt(column)}")
     columns = {column: kind or "" for column, kind, *_ in row.columns}
-    forms = [layout for layout in LAYOUTS if layout.name == row.name]
+    forms = [layout for layout in LAYOUTS if layout.name == row.root]
     for layout in forms:
         given = {name: layout.columns[name] for name in layout.optional} | columns
         if given == layout.columns and tuple(row.primary) == layout.primary:
@@ -391,7 +418,7 @@ def layout_of(row: Row) -> Layout:
     known = {item for layout in forms for item in layout.columns.items()}
     others = ", ".join(excerpt(name) for name, kind in columns.items() if (name, kind) not in known)
     raise refuse_schema(
-        f"table {row.name!r} does not have the columns and the primary key that LangGraph gives it"
+        f"table {excerpt(row.name)} does not have the columns and the primary key that LangGraph gives it"
         + (f": {others}" if others else "")
     )
 

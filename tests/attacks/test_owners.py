@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import product
@@ -30,6 +30,7 @@ from tests.attacks.owners import (
     ATTACKS,
     OPERATOR,
     OWNER,
+    Attack,
     Owner,
     attacking,
     between_statements,
@@ -194,11 +195,19 @@ COMMANDS: Final[dict[str, Callable[[Operator, str, Counter[str]], tuple[Exit, bo
 }
 
 
-def attack(owner: Owner, operator: Operator, command: str, name: str, begin: int, end: int) -> Exit:
+def attack(
+    owner: Owner,
+    operator: Operator,
+    command: str,
+    name: str,
+    begin: int,
+    end: int,
+    attacks: Mapping[str, Attack] = ATTACKS,
+) -> Exit:
     """Run a command that calls nothing, loses nothing and says nothing wrong; return its code."""
     tags = operator.tags()
     ring = operator.ring(k2="active", k1="decrypt-only")
-    with between_statements(attacking(owner, ATTACKS[name], begin, end)) as calls:
+    with between_statements(attacking(owner, attacks[name], begin, end)) as calls:
         code, true = COMMANDS[command](operator, ring, tags)
     owner.settle()
     told = f"{command}: {name}, from statement {begin} to {end}: ended with {code}"

@@ -51,14 +51,20 @@ class Seen:
 
 def look(text: str, folder: Path, width: int) -> Seen:
     """Open a page in a window of this width, from a server of its own."""
+    with _serving(text) as (address, asked):
+        seen = visit(address, folder, width)
+    return Seen(seen.console, [*asked, *seen.asked], seen.image)
+
+
+def visit(address: str, folder: Path, width: int, *flags: str) -> Seen:
+    """Open the page at an address; of what it asks for, only what is elsewhere is returned."""
     folder.mkdir()
     log, image = folder / "net.json", folder / "page.png"
-    with _serving(text) as (address, asked):
-        done = _run(
-            folder, f"--log-net-log={log}", f"--window-size={width},2000", f"--screenshot={image}", address
-        )
-    elsewhere = [url for url in _asked_by_pages(log) if not url.startswith(address)]
-    return Seen(_CONSOLE.findall(done), [*asked, *elsewhere], image.read_bytes())
+    words = (f"--log-net-log={log}", f"--window-size={width},2000", f"--screenshot={image}", *flags, address)
+    done = _run(folder, *words)
+    server = "/".join(address.split("/", 3)[:3])
+    elsewhere = [url for url in _asked_by_pages(log) if not url.startswith(f"{server}/")]
+    return Seen(_CONSOLE.findall(done), elsewhere, image.read_bytes())
 
 
 def print_page(text: str, folder: Path) -> bytes:

@@ -10,15 +10,15 @@ OUT_OF_ROW: Final = 20_000
 """So many sealed bytes are not kept in their row, but in the TOAST table beside it."""
 
 
-def lose_values(url: str, where: str, of: str = "blob") -> None:
-    """Take away what `checkpoint_blobs` keeps of some rows in its TOAST table; they point to it still.
+def lose_values(url: str, where: str, of: str = "blob", table: str = "checkpoint_blobs") -> None:
+    """Take away what a table, or a partition, keeps of some rows in its TOAST table; they point to it still.
 
     ``of`` is a column, as bytes.
     """
     _lose(
         url,
-        "checkpoint_blobs",
-        "chunk_id IN (SELECT chunk_id FROM {0} JOIN checkpoint_blobs"
+        table,
+        f"chunk_id IN (SELECT chunk_id FROM {{0}} JOIN {table}"
         f" ON chunk_seq = 0 AND chunk_data = substr({of}, 1, length(chunk_data)) WHERE {where})",
     )
 

@@ -43,7 +43,7 @@ def keys(tmp_path: Path) -> str:
 
 def granted(page: str, name: str) -> str:
     """The statements of a page, for a role of another name."""
-    (made,) = re.findall(r"```sql\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    made, *_ = re.findall(r"```sql\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     return re.sub(r"\bsealpoint\b", name, made)
 
 

@@ -58,7 +58,7 @@ REFUSED: Final = {
     "'checkpoint_blobs' is not a real table": (
         "ALTER TABLE checkpoint_blobs RENAME TO b; CREATE VIEW checkpoint_blobs AS SELECT * FROM b"
     ),
-    "'checkpoint_writes' is not a real table": (
+    "'checkpoint_writes' is not partitioned by hash or range": (
         "DROP TABLE checkpoint_writes; CREATE TABLE checkpoint_writes (a int) PARTITION BY RANGE (a)"
     ),
     "'checkpoint_blobs' is not a real": (

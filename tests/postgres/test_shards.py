@@ -30,6 +30,7 @@ from sealpoint.errors import HeldError
 from tests.cli.conftest import Ended
 from tests.cli.test_recording import TABLE
 from tests.postgres.test_schema import alter, schema_of
+from tests.support.databases.partitions import partition
 from tests.support.databases.postgres import (
     K1,
     blobs,
@@ -122,12 +123,15 @@ def test_ranges_of_hostile_ids_are_pasted_into_a_shell(url: str, run: Run, tmp_p
         ((*files[1:], "--vkey", vkey), "ranges-missing"),
         ((*files, files[2], "--vkey", vkey), "ranges-overlap"),
         ((*files, vkey, "--vkey", vkey), "not-a-result"),
-        ((*files, tmp_path / "none", "--vkey", vkey), "not-a-result"),
         (files, "signer-not-given"),
     ):
         merged = run("merge", *words, "--json")
         assert (merged.code, merged.document["ok"]) == (Exit.FOUND, None)
         assert reason in merged.document["reasons"]
+    assert run("merge", *files, tmp_path / "none", "--vkey", vkey).code == Exit.USAGE
+    entries = (tmp_path / "ledger" / "entries.jsonl").read_bytes().splitlines()
+    recorded = [json.loads(entry)["subject"].keys() & {"run", "result"} for entry in entries]
+    assert (recorded.count({"run"}), recorded.count({"run", "result"})) == (5, 5)
     ledger = b"".join(file.read_bytes() for file in (tmp_path / "ledger").rglob("*") if file.is_file())
     assert b"threads_from" not in ledger
     for thread in HOSTILE:
@@ -177,7 +181,10 @@ def test_each_thread_is_in_one_range(url: str, threads: list[str], number: int, 
         assert found == [cell.where.key for cell in store.read(store.columns[0], None).cells]
 
 
-def test_ranges_are_about_equal(url: str) -> None:
+@pytest.mark.parametrize("partitioning", [None, "hash of thread_id", "range of thread_id"])
+def test_ranges_are_about_equal(url: str, partitioning: str | None) -> None:
+    if partitioning is not None:
+        partition(url, partitioning)
     put(url, [f"{number:04}" for number in range(1000) for _ in range(1 + number % 3)])
     with closing(PostgresRows(url)) as store:
         bounds = find_bounds(store, 8)

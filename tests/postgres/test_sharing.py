@@ -62,7 +62,7 @@ def test_what_another_has_locked_is_left_out(open_store: Open, url: str) -> None
         if value.where.key[3] == "1":
             done = second.rewrite(BLOBS, None, other, Selection("k2"), Batch(rows=6))
             assert (done.seen, done.changed, done.raced) == (3, 3, 0)
-            assert done.last == ("t", "", "n", "5")
+            assert done.last == (BLOBS.table, ("t", "", "n", "5"))
         return reseal(value)
 
     assert first.rewrite(BLOBS, None, change, Selection("k2"), Batch(rows=3)).changed == 3
@@ -77,7 +77,7 @@ def test_a_batch_that_is_all_locked_is_passed_over(open_store: Open, url: str) -
 
     def change(value: Cell) -> tuple[str, bytes]:
         done = second.rewrite(BLOBS, None, reseal, batch=Batch(rows=3))
-        assert done == (0, 0, 0, 0, 0.0, ("t", "", "n", "2"))
+        assert done == (0, 0, 0, 0, 0.0, (BLOBS.table, ("t", "", "n", "2")))
         return reseal(value)
 
     assert first.rewrite(BLOBS, None, change, batch=Batch(rows=3)).changed == 3

@@ -23,9 +23,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -41,10 +39,10 @@ from sealpoint.admin.maintenance.result import Reason
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write
+from tests.support.pages import FENCE, Block, blocks, commands, require_shown
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py|sh))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 NAMED_PAGE = re.compile(r"(docs/[\w-]+\.md)(?:#([\w-]+))?")
@@ -54,39 +52,7 @@ EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
 
 # These make environments of their own, or need a cluster; test_demo.py and tests/deploy run what they show.
 NOT_HERE = ("make ", "pip install ", "kubectl ", "sudo ")
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block.
-
-    Attributes:
-        kind: What it says after the fence.
-        text: What is between the fences.
-        line: Number of the first line of that.
-        shown: The block right below with what it prints, if there is one.
-    """
-
-    kind: str
-    text: str
-    line: int
-    shown: str | None
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    """All fenced blocks of a page."""
-    text = page.read_text(encoding="utf-8")
-    found = list(FENCE.finditer(text))
-    for fence, below in zip(found, [*found[1:], None], strict=True):
-        adjacent = below and below[1] in {"text", "output"} and not text[fence.end() : below.start()].strip()
-        shown = below[2] if below and adjacent else None
-        yield Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
-
-
-def require_shown(shown: str, printed: str, where: str) -> None:
-    """Compare what a page shows with what was printed."""
-    pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
-    assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{where} shows\n{shown}\nand not\n{printed}"
+ELSEWHERE = {"verify-a-release.md"}  # tests/release/test_verify.py
 
 
 def run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
@@ -98,13 +64,6 @@ def run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
         exec(compile(padded, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102 -- our own pages
     if block.shown is not None:
         require_shown(block.shown, printed.getvalue(), where)
-
-
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a block, each with what it is shown to print."""
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, _, shown = part.partition("\n")
-        yield command, shown
 
 
 def run_console(page: Path, block: Block, exported: dict[str, str]) -> None:
@@ -187,7 +146,9 @@ def as_a_script(
 
 @pytest.mark.broad(every=2)
 @pytest.mark.usefixtures("as_a_script")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in ELSEWHERE], ids=lambda page: page.name
+)
 def test_page_runs_and_shows_what_it_prints(page: Path, request: pytest.FixtureRequest) -> None:
     text = page.read_text(encoding="utf-8")
     if "service=agents" in text:
@@ -262,8 +223,43 @@ def test_extras_exist() -> None:
     assert {name for extras in named for name in extras.split(",")} <= project["optional-dependencies"].keys()
 
 
+def test_install_page_has_every_extra_and_what_it_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = rows_below((ROOT / "docs" / "install.md").read_text(encoding="utf-8"), "Extras")
+    named = {extra: rest for cell, rest in rows.items() for extra in re.findall(r"\w+", cell)}
+    extras = project["optional-dependencies"]
+    assert named.keys() - {"extra"} == extras.keys()
+    for extra in extras.keys() - {"all"}:
+        brought = {re.split(r"[^\w.-]", need)[0] for need in extras[extra]}
+        assert [name for name in brought if f"`{name}`" not in named[extra]] == []
+
+
+def test_support_page_has_the_versions_that_are_declared_and_tested() -> None:
+    row = rows_below((ROOT / "docs" / "support.md").read_text(encoding="utf-8"), "What is supported")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = re.findall(r":: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert row["Python"].startswith(f"{pythons[0]} to {pythons[-1]};")
+    assert re.findall(r"\((?:.*?)\)", row["Python"])[0].count(": October") == len(pythons)
+    oldest = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8")
+    tested = re.findall(r"^(langgraph(?:-checkpoint[a-z-]*)?)==(\S+)$", oldest, re.MULTILINE)
+    assert re.findall(r"`([\w-]+)` ([\d.]+)", row["LangGraph"]) == tested
+
+
 def test_command_page_is_what_help_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run: make commands"
+
+
+def test_threat_model_has_each_flow_and_element_of_its_picture() -> None:
+    """A reader without the picture finds all of it: in its description, and in the page."""
+    page = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    picture = (ROOT / "docs" / "threat-model.svg").read_text(encoding="utf-8")
+    assert re.search(r"!\[.{100,}\]\(threat-model\.svg\)", page)
+    assert 'role="img" aria-labelledby="title desc"' in picture
+    assert not re.search(r"href|url\((?!#)|<script|@import", picture)
+    numbers = {*re.findall(r'class="number"[^>]*>(\d+)<', picture)}
+    assert {name for name in rows_below(page, "What crosses a boundary") if name.isdecimal()} == numbers
+    (described,) = re.findall(r'<desc id="desc">(.*)</desc>', picture)
+    assert {*re.findall(r"\((\d+)\)", described)} == numbers
 
 
 def test_page_shows_entries_that_a_ring_takes(tmp_path: Path) -> None:

@@ -163,7 +163,15 @@ class Checkpoint(TypedDict):
 
 
 class CheckpointTuple(NamedTuple):
-    """A checkpoint with the data stored with it."""
+    """A checkpoint with the data stored with it.
+
+    Attributes:
+        config: Names the checkpoint.
+        checkpoint: The checkpoint.
+        metadata: Its metadata.
+        parent_config: Names the checkpoint before it, if there is one.
+        pending_writes: What tasks wrote to it: task, channel and value of each.
+    """
 
     config: RunnableConfig
     checkpoint: Checkpoint
@@ -213,7 +221,13 @@ def _now() -> str:
 
 
 def empty_checkpoint() -> Checkpoint:
-    """Return the checkpoint of a graph that has not begun."""
+    """Return the checkpoint of a graph that has not begun.
+
+    Example:
+        >>> from sealpoint.base import empty_checkpoint
+        >>> empty_checkpoint()["channel_values"]
+        {}
+    """
     return _checkpoint(
         v=LATEST_VERSION,
         id=str(uuid6(clock_seq=-2)),
@@ -288,7 +302,13 @@ def _checkpoint(**fields: Any) -> Checkpoint:
 
 
 def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[str, str, int]:
-    """Return the sort key of the writes of one step: the order in which a run applies them."""
+    """Return the sort key of the writes of one step: the order in which a run applies them.
+
+    Args:
+        task_path: Place of the task in the graph.
+        task_id: The task.
+        idx: Number of the write among those of the task.
+    """
     return task_path, task_id, idx
 
 

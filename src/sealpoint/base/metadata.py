@@ -49,6 +49,10 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
     and values that are not str, int, float or bool are omitted. NUL characters, which PostgreSQL cannot
     store, are removed from text, with a warning.
 
+    Args:
+        config: The config of the run.
+        metadata: The metadata of the checkpoint.
+
     Raises:
         MetadataError: If text has a NUL character and ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
@@ -72,7 +76,14 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
 def get_serializable_checkpoint_metadata(
     config: RunnableConfig, metadata: CheckpointMetadata
 ) -> CheckpointMetadata:
-    """Return the same without ``writes``, which older graphs put there and JSON may not support."""
+    """Return the metadata as `get_checkpoint_metadata` does, without ``writes``.
+
+    Older graphs put ``writes`` there, and JSON may not support what is in it.
+
+    Args:
+        config: The config of the run.
+        metadata: The metadata of the checkpoint.
+    """
     merged = get_checkpoint_metadata(config, metadata)
     merged.pop("writes", None)  # type: ignore[typeddict-item]
     return merged

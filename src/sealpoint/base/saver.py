@@ -149,19 +149,39 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store the writes of a task to a checkpoint, as (channel, value) pairs."""
+        """Store the writes of a task to a checkpoint.
+
+        Args:
+            config: Names the thread, the namespace and the checkpoint.
+            writes: Pairs of a channel and a value.
+            task_id: The task that wrote them.
+            task_path: Its place in the graph.
+        """
         raise NotImplementedError
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints and writes of a thread."""
+        """Delete all checkpoints and writes of a thread.
+
+        Args:
+            thread_id: The thread.
+        """
         raise NotImplementedError
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints of the runs, and the writes to them."""
+        """Delete the checkpoints of the runs, and the writes to them.
+
+        Args:
+            run_ids: What ``run_id`` in the metadata of the checkpoints is.
+        """
         raise NotImplementedError
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints and writes of a thread to another thread."""
+        """Copy all checkpoints and writes of a thread to another thread.
+
+        Args:
+            source_thread_id: The thread to copy.
+            target_thread_id: The thread to write to.
+        """
         raise NotImplementedError
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:

@@ -164,6 +164,13 @@ def require_sealing(
     Raises:
         SealingCheckError: If a value does not reach ``saver.serde``, or the serializer does not seal, or the
             saver does not return what was sealed, or one of its methods raises.
+
+    Example:
+        >>> from langgraph.checkpoint.memory import InMemorySaver
+        >>> from sealpoint.langgraph import require_sealing
+        >>> require_sealing(InMemorySaver())
+        Traceback (most recent call last):
+        sealpoint.errors.SealingCheckError: ...
     """
     check = _Check(saver, configurable, thread_id, awaited=False)
     with watched(check.serde):

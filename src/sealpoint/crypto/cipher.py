@@ -282,6 +282,17 @@ class RingCipher(NeverPickled):
     Attributes:
         suite: The suite to seal with.
         tally: Its counters; serializers and savers that use it add theirs. `stats` shows them.
+
+    Example:
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> cipher = RingCipher(KeyRing.load("keys.toml"))
+        >>> tag, blob = cipher.seal("bytes", b"a secret")
+        >>> tag
+        'bytes+cobblestone256@k1'
+        >>> cipher.open(tag, blob).data
+        b'a secret'
+        >>> cipher.stats().opened
+        {'k1': 1}
     """
 
     def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:
@@ -437,6 +448,9 @@ class RingCipher(NeverPickled):
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Seal bytes without a type, for code that uses LangGraph's ``CipherProtocol``.
 
+        Args:
+            plaintext: Any bytes.
+
         Returns:
             ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before the name is not
             authenticated; `EncryptedSerializer` authenticates it.
@@ -445,7 +459,12 @@ class RingCipher(NeverPickled):
         return tag[1:], blob
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        """Open what `encrypt` sealed. Raises as `open` does."""
+        """Open what `encrypt` sealed. Raises as `open` does.
+
+        Args:
+            ciphername: ``<suite>@<key id>``, as `encrypt` returned it.
+            ciphertext: The sealed bytes.
+        """
         return self.open(f"+{ciphername}", ciphertext).data
 
     def _look(self) -> None:

@@ -56,6 +56,12 @@ class Tag:
         flags: ``dek`` if a secret is mixed into the key, ``zst`` if the value was compressed, ``row`` if
             it is bound to its row; in the order of `FLAGS`.
         key_id: Public name of the key, safe to log; ``None`` for LangGraph's own rows.
+
+    Example:
+        >>> from sealpoint import Tag
+        >>> tag = Tag.parse("msgpack+cobblestone256.row@k1")
+        >>> tag.flags, tag.key_id
+        (('row',), 'k1')
     """
 
     inner: str
@@ -66,6 +72,9 @@ class Tag:
     @classmethod
     def parse(cls, text: str) -> Tag:
         """Read a tag from a `type` column.
+
+        Args:
+            text: What the column contains.
 
         Raises:
             TagError: If it is not a string of at most 64 ASCII characters in the form above, its suite is not

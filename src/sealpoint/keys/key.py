@@ -254,7 +254,16 @@ class KeyedHash:
 
 
 def check_value(key: bytes) -> str:
-    """Return eight hex digits that identify a key and reveal nothing else about it."""
+    """Return eight hex digits that identify a key and reveal nothing else about it.
+
+    Args:
+        key: Its bytes.
+
+    Example:
+        >>> from sealpoint.crypto import check_value
+        >>> check_value(bytes(32))
+        '229a393f'
+    """
     # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
     return expand(key, "check")[:4].hex()
 
@@ -284,6 +293,13 @@ class Key(NeverPickled):
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
         compromised: When it was marked as compromised, if that is known.
         lazy_material: The key's bytes, or what loads them; ``None`` for a key without material.
+
+    Example:
+        >>> import secrets
+        >>> from sealpoint import Key, KeyRing, KeyState
+        >>> key = Key("k1", secrets.token_bytes(32), KeyState.ACTIVE)
+        >>> KeyRing([key]).active_id
+        'k1'
     """
 
     id: str
@@ -353,7 +369,12 @@ class Key(NeverPickled):
         return self.state is KeyState.COMPROMISED or self.compromised is not None
 
     def with_state(self, state: KeyState, compromised: datetime | None = None) -> Key:
-        """Return the key with the same material in another state."""
+        """Return the key with the same material in another state.
+
+        Args:
+            state: The new state.
+            compromised: When it was marked as compromised; ``None`` leaves what the key says.
+        """
         material = b"" if self.lazy_material is None else self.lazy_material
         compromised = compromised or self.compromised
         return Key(self.id, material, state, self.created, self.destroyed, self.suite, compromised)

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
 
 class KeyRing(NeverPickled):
-    """The keys that a process may use: at most one seals, the others only open. Immutable."""
+    """The keys that a process may use: at most one seals, the others only open. Immutable.
+
+    Example:
+        >>> from sealpoint import KeyRing
+        >>> ring = KeyRing.load("keys.toml")
+        >>> ring
+        KeyRing(k1 active)
+        >>> ring.active_id
+        'k1'
+    """
 
     __slots__ = ("_by_id", "index", "keys", "origin")
 
@@ -177,11 +186,18 @@ class KeyRing(NeverPickled):
         return self
 
     def with_keys(self, keys: Iterable[Key]) -> KeyRing:
-        """Return a ring with other keys, and the same file and index key."""
+        """Return a ring with other keys, and the same file and index key.
+
+        Args:
+            keys: All keys of the new ring.
+        """
         return KeyRing(keys, index=self.index, origin=self.origin)
 
     def index_key(self, purpose: str) -> bytes:
         """Derive 32 bytes for a blind index from the index key, which never rotates.
+
+        Args:
+            purpose: What the index is for: two purposes have two keys.
 
         Raises:
             UnknownKeyError: If the ring has no index entry.

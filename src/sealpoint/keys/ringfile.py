@@ -134,7 +134,19 @@ _RING_FIELDS: Final = frozenset(
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
-    """Return the path of the ring file: the argument, or the first default location."""
+    """Return the path of the ring file.
+
+    Args:
+        path: Its path; by default as for `KeyRing.load`.
+
+    Raises:
+        RingFileMissingError: If there is no file, or this account may not enter its folder.
+
+    Example:
+        >>> from sealpoint.keys.ringfile import find_ring_file
+        >>> find_ring_file("keys.toml").name
+        'keys.toml'
+    """
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if path is not None:
@@ -164,6 +176,11 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
     Raises:
         KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
+
+    Example:
+        >>> from sealpoint.keys.ringfile import read_ring_entries
+        >>> [(entry.id, entry.state.value) for entry in read_ring_entries("keys.toml")]
+        [('k1', 'active')]
     """
     return RingFile(path).entries
 

@@ -33,7 +33,15 @@ def require_key_id(key_id: object) -> str:
 
 
 class KeyState(Enum):
-    """What may be done with a key."""
+    """What may be done with a key.
+
+    Example:
+        >>> from sealpoint import KeyState
+        >>> KeyState("decrypt-only").opens
+        True
+        >>> [state.value for state in KeyState.ACTIVE.transitions]
+        ['decrypt-only']
+    """
 
     STAGED = "staged"
     ACTIVE = "active"

@@ -99,5 +99,11 @@ tally: Final = Tally()  # of this process: a source is read once for all ciphers
 
 
 def source_stats() -> SourceStats:
-    """Return the counts of this process."""
+    """Return the counts of this process.
+
+    Example:
+        >>> from sealpoint.keys.stats import source_stats
+        >>> source_stats().failed
+        {}
+    """
     return SourceStats(tally.read(READ).get("", 0), tally.read(FAILED))

@@ -109,6 +109,13 @@ def encryption(
         ImportError: If langgraph-sdk is not installed, or has no `Encryption`.
         ConfigError: If an argument is invalid, or the installed Agent Server does not say which keys it
             stores readable.
+
+    Example:
+        >>> from sealpoint import KeyRing
+        >>> from sealpoint.langgraph import encryption
+        >>> my_encryption = encryption(KeyRing.load("keys.toml"))
+
+        In ``langgraph.json``: ``"encryption": {"path": "./my_module.py:my_encryption"}``.
     """
     try:
         import langgraph_sdk

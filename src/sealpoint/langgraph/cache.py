@@ -51,6 +51,15 @@ class SealedCache(BaseCache[ValueT]):
     Attributes:
         inner: The wrapped cache. It has no key, and cannot be used alone any more.
         serde: The serializer that seals.
+
+    Example:
+        >>> from langgraph.cache.memory import InMemoryCache
+        >>> from sealpoint.langgraph import EncryptedSerializer, SealedCache
+        >>> cache = SealedCache(InMemoryCache(), serde=EncryptedSerializer.from_key_file("keys.toml"))
+        >>> key = (("nodes", "search"), "tea")
+        >>> cache.set({key: (["green", "black"], 60)})
+        >>> cache.get([key])[key]
+        ['green', 'black']
     """
 
     inner: Any
@@ -92,6 +101,9 @@ class SealedCache(BaseCache[ValueT]):
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """Return the cached values of those keys that have one.
 
+        Args:
+            keys: Pairs of a namespace and a key.
+
         Raises:
             PlaintextError: If a value is not sealed.
             UnboundValueError: If a value is sealed, and not to its key.
@@ -106,7 +118,10 @@ class SealedCache(BaseCache[ValueT]):
         return await shared.run(self._open, keys, found) if found else {}
 
     def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
-        """Store values, each with the seconds after which it expires, or ``None``.
+        """Store values.
+
+        Args:
+            pairs: By namespace and key: the value, and the seconds after which it expires, or ``None``.
 
         Raises:
             ConfigError: If a namespace is not a tuple of labels without NUL, or a key is not text.
@@ -119,7 +134,11 @@ class SealedCache(BaseCache[ValueT]):
         await self.inner.aset(await shared.run(self._seal, pairs))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        """Remove the values of some namespaces, or all."""
+        """Remove the values of some namespaces, or all.
+
+        Args:
+            namespaces: Those to clear; ``None`` for all.
+        """
         self.inner.clear(namespaces)
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:

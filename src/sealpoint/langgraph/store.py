@@ -111,6 +111,15 @@ class SealedStore(BaseStore):
 
     Attributes:
         inner: The wrapped store.
+
+    Example:
+        >>> from langgraph.store.memory import InMemoryStore
+        >>> from sealpoint.langgraph import EncryptedSerializer, SealedStore
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> store = SealedStore(InMemoryStore(), serde=serde)
+        >>> store.put(("users", "ada"), "profile", {"likes": "tea"})
+        >>> store.get(("users", "ada"), "profile").value
+        {'likes': 'tea'}
     """
 
     inner: Any
@@ -227,6 +236,9 @@ class SealedStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations: first what reads, then what writes; of two writes to a key the last one.
+
+        Args:
+            ops: Operations of LangGraph's: get, put, search and list namespaces.
 
         Returns:
             The result of each operation.

@@ -25,6 +25,9 @@ class Sealable:
 
     Every other way to turn it into bytes raises `SealingError` or TypeError: a saver that goes around its
     serializer fails, and stores nothing readable.
+
+    Args:
+        dump: Serializes and seals the value: its tag and its bytes.
     """
 
     __slots__ = ("dump",)

@@ -99,6 +99,15 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     Attributes:
         inner: The copy of the wrapped saver.
+
+    Example:
+        >>> from langgraph.checkpoint.memory import InMemorySaver
+        >>> from sealpoint.langgraph import EncryptedSerializer, SealedSaver, require_sealing
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> saver = SealedSaver(InMemorySaver(), serde=serde)
+        >>> require_sealing(saver)  # raises if a value would not be sealed
+
+        A graph takes it as any other saver: ``builder.compile(checkpointer=saver)``.
     """
 
     # The class whose methods stand for those that a saver does not have

@@ -73,7 +73,7 @@ def _run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
 _RESOLVE: Final = "SELECT pg_catalog.current_schemas(true), ARRAY[{}]"
 _OID: Final = "pg_catalog.to_regclass('{}')::pg_catalog.oid"
 _SETTLE: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-_FOUND: Final = f"{TABLES} c.oid = ANY(%s::oid[])"
+_FOUND: Final = f"{TABLES} r.oid = ANY(%s::oid[])"
 # The statements of the saver would call one whose types fit better, though pg_catalog is searched first.
 _SHADOWS: Final = """
     SELECT what, name FROM (

@@ -31,7 +31,11 @@ class SerializerProtocol(Protocol):
         """Return the type name and the bytes of ``obj``."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value of a type name and bytes."""
+        """Return the value of a type name and bytes.
+
+        Args:
+            data: The type name and the bytes, as `dumps_typed` returned them.
+        """
 
 
 @runtime_checkable
@@ -43,6 +47,10 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
         """Return the value of bytes whose type and content a key has authenticated.
+
+        Args:
+            kind: The type name.
+            content: The bytes.
 
         Raises:
             SerdeError: If they are not what ``kind`` says, or name a type that is not allowed.
@@ -94,14 +102,27 @@ class CipherProtocol(Protocol):
     """Encrypts bytes without a type, as LangGraph's ciphers do."""
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-        """Return the cipher's name and the ciphertext."""
+        """Return the cipher's name and the ciphertext.
+
+        Args:
+            plaintext: Any bytes.
+        """
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        """Return the plaintext."""
+        """Return the plaintext.
+
+        Args:
+            ciphername: What `encrypt` returned as the name.
+            ciphertext: What it returned as bytes.
+        """
 
 
 class SerializerCompat(SerializerProtocol):
-    """An untyped serializer with the two typed methods; its class name is the type."""
+    """An untyped serializer with the two typed methods; its class name is the type.
+
+    Args:
+        serde: Has ``dumps`` and ``loads``.
+    """
 
     def __init__(self, serde: UntypedSerializerProtocol) -> None:
         self.serde = serde
@@ -111,7 +132,11 @@ class SerializerCompat(SerializerProtocol):
         return type(obj).__name__, self.serde.dumps(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value of the bytes, whatever their type name."""
+        """Return the value of the bytes, whatever their type name.
+
+        Args:
+            data: A type name, which is ignored, and the bytes.
+        """
         return self.serde.loads(data[1])
 
 

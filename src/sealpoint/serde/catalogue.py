@@ -354,6 +354,11 @@ class Allowlist:
     Attributes:
         types: The allowed (module, name) pairs.
         permissive: Whether other types are rebuilt too, with one warning per type.
+
+    Example:
+        >>> from sealpoint import Allowlist
+        >>> ("shop.state", "Order") in Allowlist.of([("shop.state", "Order")]).types
+        True
     """
 
     types: frozenset[tuple[str, str]] = SAFE_TYPES

@@ -118,10 +118,18 @@ class ChannelProtocol(Protocol[Value, Update, C]):
         """Return what to store, or raise `EmptyChannelError`."""
 
     def from_checkpoint(self, checkpoint: C | None) -> Self:
-        """Return a channel that holds what was stored."""
+        """Return a channel that holds what was stored.
+
+        Args:
+            checkpoint: What `checkpoint` returned; ``None`` for an empty channel.
+        """
 
     def update(self, values: Sequence[Update]) -> bool:
-        """Apply updates; return whether the value changed."""
+        """Apply updates; return whether the value changed.
+
+        Args:
+            values: All updates of one step.
+        """
 
     def get(self) -> Value:
         """Return the value, or raise `EmptyChannelError`."""

@@ -74,6 +74,18 @@ class EncryptedSerializer:
 
     Attributes:
         tally: The counters of its cipher, to which it adds; `RingCipher.stats` shows them.
+
+    Example:
+        >>> from sealpoint import EncryptedSerializer
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> tag, blob = serde.dumps_typed({"name": "Ada"})
+        >>> tag
+        'msgpack+cobblestone256@k1'
+        >>> serde.loads_typed((tag, blob))
+        {'name': 'Ada'}
+        >>> serde.loads_typed(("msgpack", blob))
+        Traceback (most recent call last):
+        sealpoint.errors.PlaintextError: ...
     """
 
     from_pycryptodome_aes: Final = Omitted(
@@ -152,7 +164,16 @@ class EncryptedSerializer:
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> Self:
-        """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
+        """Create a serializer from a key.
+
+        Args:
+            key: 32 bytes.
+            key_id: Its public name, which is in every tag.
+            serde: As for the class.
+            plaintext: As for the class.
+            allow_unauthenticated_types: As for the class.
+            allowed_msgpack_modules: As for the class.
+            compress: As for the class.
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
@@ -179,9 +200,15 @@ class EncryptedSerializer:
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> Self:
-        """Create a serializer from a ring file; see `KeyRing.load` for the default locations.
+        """Create a serializer from a ring file.
 
-        The other arguments are as for the class.
+        Args:
+            path: The ring file; see `KeyRing.load` for the default locations.
+            serde: As for the class.
+            plaintext: As for the class.
+            allow_unauthenticated_types: As for the class.
+            allowed_msgpack_modules: As for the class.
+            compress: As for the class.
 
         Raises:
             KeyRingError: One of its subclasses, each for one cause.
@@ -224,7 +251,11 @@ class EncryptedSerializer:
         return f"{type(self).__name__}({self._cipher!r}, plaintext={self._plaintext!r})"
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Serialize and seal: return the tag for the `type` column, and the sealed bytes."""
+        """Serialize and seal: return the tag for the `type` column, and the sealed bytes.
+
+        Args:
+            obj: Any value that ``serde`` serializes.
+        """
         try:
             inner, data = self._serde.dumps_typed(obj)
             return self._seal(inner, data)
@@ -234,6 +265,12 @@ class EncryptedSerializer:
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Open and deserialize.
+
+        Args:
+            data: The tag and the sealed bytes, as `dumps_typed` returned them.
+
+        Returns:
+            The value.
 
         Raises:
             PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
@@ -258,11 +295,26 @@ class EncryptedSerializer:
             raise
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
-        """Serialize without sealing."""
+        """Serialize without sealing.
+
+        Args:
+            obj: Any value that ``serde`` serializes.
+
+        Returns:
+            Its type name and its readable bytes.
+        """
         return self._serde.dumps_typed(obj)
 
     def decode(self, inner: str, data: bytes) -> Any:
-        """Deserialize authenticated bytes, without the check of unauthenticated ones."""
+        """Deserialize authenticated bytes, without the check of unauthenticated ones.
+
+        Args:
+            inner: The type name.
+            data: The bytes, which a key has authenticated.
+
+        Returns:
+            The value.
+        """
         return self._decode(inner, data)
 
     def _decode_unauthenticated(self, opened: Opened, *, allow_any_type: bool) -> Any:

@@ -59,6 +59,12 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
         DecodeError: If they are malformed or ambiguous, see `sealpoint.serde.scan`.
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
         UnknownTypeError: If ``kind`` is not one of these.
+
+    Example:
+        >>> from sealpoint import JsonPlusSerializer
+        >>> from sealpoint.serde.inert import decode_inert
+        >>> decode_inert(*JsonPlusSerializer().dumps_typed({"items": [1, 2]}))
+        {'items': [1, 2]}
     """
     _require_bytes(data)
     if kind == MSGPACK:
@@ -83,6 +89,14 @@ def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS)
         SealedValueError: If ``data`` is not bytes.
         DecodeError: If they are malformed or ambiguous, see `sealpoint.serde.scan`.
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
+
+    Example:
+        >>> from datetime import date
+        >>> from sealpoint import JsonPlusSerializer
+        >>> from sealpoint.serde.inert import inventory
+        >>> kind, data = JsonPlusSerializer().dumps_typed([date(2026, 1, 1), date(2026, 1, 2)])
+        >>> inventory(data, kind)
+        Counter({('datetime', 'date'): 2})
     """
     _require_bytes(data)
     if kind == MSGPACK:

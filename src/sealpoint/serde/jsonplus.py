@@ -38,6 +38,14 @@ class JsonPlusSerializer:
 
     Values are rebuilt completely or not at all: a type that is not allowed raises `BlockedTypeError`, a
     type that refuses its arguments raises `UnbuildableValueError`.
+
+    Example:
+        A strict serializer, which builds the safe types and those of the list:
+
+        >>> from sealpoint import JsonPlusSerializer
+        >>> serde = JsonPlusSerializer(allowed_msgpack_modules=[("shop.state", "Order")])
+        >>> serde.loads_typed(serde.dumps_typed({"items": [1, 2]}))
+        {'items': [1, 2]}
     """
 
     def __init__(
@@ -153,6 +161,9 @@ class JsonPlusSerializer:
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of a type name and bytes. A strict serializer checks the bytes first.
 
+        Args:
+            data: The type name and the bytes, as `dumps_typed` returned them.
+
         Raises:
             UnknownTypeError: If the type name is unknown, or is ``pickle`` and pickle is not enabled or the
                 serializer is strict.
@@ -170,6 +181,10 @@ class JsonPlusSerializer:
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
         """Return the value of authenticated bytes: their writer holds the key.
+
+        Args:
+            kind: The type name.
+            content: The bytes, which a key has authenticated.
 
         Raises:
             SerdeError: As `loads_typed`.

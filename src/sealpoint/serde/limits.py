@@ -21,6 +21,11 @@ class Limits:
         records: Extensions: each becomes an object, at up to 50 us and 3 kB.
         patterns: Regular expressions: each may take 20 ms to compile.
         chunks: Streamed messages of LangChain: each may take 1 ms to complete.
+
+    Example:
+        >>> from sealpoint import JsonPlusSerializer
+        >>> from sealpoint.serde.limits import Limits
+        >>> roomy = JsonPlusSerializer(limits=Limits(elements=10_000_000))
     """
 
     size_bytes: int = 128 * 1024 * 1024

@@ -31,6 +31,16 @@ class AsyncSqliteSaver(SqliteSaver):
 
     Attributes:
         loop: The event loop on which the saver was made, or ``None`` if none was running.
+
+    Example:
+        >>> import asyncio
+        >>> from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer
+        >>> async def main():
+        ...     serde = EncryptedSerializer.from_key_file("keys.toml")
+        ...     async with AsyncSqliteSaver.from_conn_string("state.db", serde=serde) as saver:
+        ...         print(await saver.aget_tuple({"configurable": {"thread_id": "1"}}))
+        >>> asyncio.run(main())
+        None
     """
 
     def __init__(self, conn: Any, *, serde: SerializerProtocol | None = None) -> None:
@@ -61,7 +71,7 @@ class AsyncSqliteSaver(SqliteSaver):
     async def from_conn_string(  # type: ignore[override]  # asynchronous, as LangGraph's is
         cls, conn_string: str, *, serde: SerializerProtocol | None = None
     ) -> AsyncIterator[Self]:
-        """Open a database, and close it at the end of the block.
+        """Open a database for an ``async with`` block, and close it at the end of the block.
 
         Args:
             conn_string: Path of the file, or ``:memory:``.

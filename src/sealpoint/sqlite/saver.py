@@ -83,6 +83,13 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     Attributes:
         conn: The connection.
+
+    Example:
+        >>> from sealpoint.langgraph import EncryptedSerializer, SqliteSaver
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> with SqliteSaver.from_conn_string("state.db", serde=serde) as saver:
+        ...     print(saver.get_tuple({"configurable": {"thread_id": "1"}}))
+        None
     """
 
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
@@ -100,7 +107,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str, *, serde: SerializerProtocol | None = None) -> Iterator[Self]:
-        """Open a database, and close it at the end of the block.
+        """Open a database for a ``with`` block, and close it at the end of the block.
 
         Args:
             conn_string: Path of the file, or ``:memory:``.

@@ -279,6 +279,10 @@ class PostgresThreadStore(DatabaseStore):
 
     Attributes:
         identity: Names this store in what is sealed: 32 hex digits.
+
+    Example:
+        >>> from sealpoint.threads import PostgresThreadStore
+        >>> threads = PostgresThreadStore("service=threads", create=True)  # doctest: +SKIP
     """
 
     _statements, _names, _encoded = statements, (bytes, bytes, bytes), staticmethod(encoded)

@@ -158,6 +158,15 @@ class SqliteThreadStore(DatabaseStore):
 
     Attributes:
         identity: Names this store in what is sealed: 32 hex digits.
+
+    Example:
+        >>> from langgraph.checkpoint.memory import InMemorySaver
+        >>> from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+        >>> from sealpoint.threads import SqliteThreadStore
+        >>> threads = SqliteThreadStore("threads.db", create=True)
+        >>> serde = EncryptedSerializer.from_key_file("keys.toml")
+        >>> saver = SealedSaver(InMemorySaver(), serde=serde, threads=threads)
+        >>> threads.close()
     """
 
     _statements, _names = statements, (str, str, str)
@@ -372,6 +381,11 @@ class MemoryThreadStore(SqliteThreadStore):
     """A thread store in the memory of this process; a child of a fork has a copy. See `ThreadStore`.
 
     It remembers nothing that a restart could compare with: it is for tests.
+
+    Example:
+        >>> from sealpoint.threads import MemoryThreadStore
+        >>> list(MemoryThreadStore().heads())
+        []
     """
 
     def __init__(self) -> None:
@@ -400,6 +414,11 @@ def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEO
     Raises:
         ThreadStoreError: If it cannot be opened, or is not a store.
         MissingExtraError: If psycopg is not installed, and a Postgres database is named.
+
+    Example:
+        >>> from sealpoint.threads import open_thread_store
+        >>> threads = open_thread_store("threads.db", create=True)  # or "service=threads"
+        >>> threads.close()
     """
     if is_url(name) or name.startswith("service="):
         return PostgresThreadStore(name, create=create, timeout=timeout)

@@ -192,7 +192,12 @@ class ThreadStore(Protocol):
         """See the class."""
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        """Return the head with the greatest id of those whose kind is PUT, or none. One round trip."""
+        """Return the head with the greatest id of those whose kind is PUT, or none. One round trip.
+
+        Args:
+            thread_id: The thread, as the database has it: a pseudonym, if there are any.
+            checkpoint_ns: The namespace.
+        """
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one, in any order. One round trip.
@@ -213,16 +218,28 @@ class ThreadStore(Protocol):
         """
 
     def has_live(self, thread_id: str) -> bool:
-        """Whether a thread has a head whose kind is not DELETED. One round trip."""
+        """Whether a thread has a head whose kind is not DELETED. One round trip.
+
+        Args:
+            thread_id: The thread, as the database has it: a pseudonym, if there are any.
+        """
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
-        """Return the MACs of the earlier contents of a checkpoint: at most the last `REPLACED`."""
+        """Return the MACs of the earlier contents of a checkpoint: at most the last `REPLACED`.
+
+        Args:
+            spot: The checkpoint.
+        """
 
     def require_writable(self) -> None:
         """Check that heads can be appended now."""
 
     def append(self, heads: Sequence[Head]) -> None:
-        """Append events in one transaction, and update `claim`."""
+        """Append events in one transaction, and update `claim`.
+
+        Args:
+            heads: What the events say, in their order.
+        """
 
     def last_special(self) -> int:
         """Return the number of the last event of a special write, or 0. One round trip.
@@ -232,13 +249,22 @@ class ThreadStore(Protocol):
         """
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        """Append events of special writes to a checkpoint, in one transaction. Their numbers are not used."""
+        """Append events of special writes to a checkpoint, in one transaction. Their numbers are not used.
+
+        Args:
+            spot: The checkpoint.
+            specials: The writes.
+        """
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
         """Yield the events of special writes by checkpoint, in the order of `heads`."""
 
     def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another."""
+        """Append DELETED for each checkpoint of a thread whose last event is another.
+
+        Args:
+            thread_id: The thread, as the database has it: a pseudonym, if there are any.
+        """
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id, in the order of their bytes."""
@@ -247,7 +273,11 @@ class ThreadStore(Protocol):
         """Return the number of the last event: events with a smaller number that come later are excluded."""
 
     def events(self, until: int) -> Iterator[Event]:
-        """Yield the events up to a number, in their order."""
+        """Yield the events up to a number, in their order.
+
+        Args:
+            until: The number of the last one.
+        """
 
     def adopt(
         self,
@@ -268,9 +298,12 @@ class ThreadStore(Protocol):
         """
 
     def trim(self, before: int) -> int:
-        """Remove the events of checkpoints that were deleted before a time, in seconds since 1970.
+        """Remove the events of checkpoints that were deleted before a time.
 
         The last event of the log is kept, so that numbers are not used again.
+
+        Args:
+            before: The time, in seconds since 1970.
 
         Returns:
             How many checkpoints are forgotten.

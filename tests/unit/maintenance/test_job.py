@@ -124,7 +124,7 @@ def test_no_more_rows_than_the_rate_allows(sizes: list[int], rate: float) -> Non
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace_module, "monotonic", lambda: clock.now)
-        pace = Pace(clock, rows_per_second=rate)
+        pace = Pace(clock, Options(rows_per_second=rate))
         done = list(accumulate(sizes))
         for before, _ in zip([0, *done], pace.limit(noting(map(progress, done), [])), strict=False):
             assert clock.now == pytest.approx(before / rate)
@@ -133,7 +133,7 @@ def test_no_more_rows_than_the_rate_allows(sizes: list[int], rate: float) -> Non
 
 
 def test_a_run_without_a_rate_comes_to_its_end(clock: Clock) -> None:
-    pace, closed = Pace(clock, max_seconds=10), list[str]()
+    pace, closed = Pace(clock, Options(max_seconds=10)), list[str]()
     events = pace.limit(noting(map(progress, range(9)), closed))
     assert (len(list(events)), clock.now, pace.stopped, closed) == (9, 0.0, False, ["closed"])
     events = pace.limit(noting(map(progress, range(9)), closed))
@@ -161,11 +161,11 @@ FAILURE = Failure("checkpoints", {}, "tag", IntegrityError("x"))
     ids=["time is up", "asked to stop", "after a batch"],
 )
 def test_a_run_ends_early(
-    clock: Clock, set_at: float, options: dict[str, float], events: list[Event], passed: int, end: float
+    clock: Clock, set_at: float, options: dict[str, Any], events: list[Event], passed: int, end: float
 ) -> None:
     """It waits no longer than it may, and a failure comes before the progress of its batch."""
     clock.set_at, closed = set_at, list[str]()
-    pace = Pace(clock, **options)
+    pace = Pace(clock, Options(**options))
     assert list(pace.limit(noting(events, closed))) == events[:passed]
     assert (clock.now, pace.stopped, pace.is_over, closed) == (end, True, True, ["closed"])
 

@@ -26,6 +26,7 @@ from sealpoint.admin.cli.status import show_status
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
+from sealpoint.admin.databases.rows import Table
 from sealpoint.admin.keys import edit
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.status import UNKNOWN_STATE
@@ -105,8 +106,10 @@ def init(
         say(f"{file} is there already, and is used: its active key is {active}.")
     listed = str(allowlist) if allowed else None
     # In a name with line breaks a line may stand that runs.
-    has_rights = not found.is_file and found.schema.isprintable()
-    rights = "" if not has_rights else grants(found.schema, found.tables, rebinds=found.kind is not None)
+    parts = [table for table in found.tables if table.root]
+    has_rights = not found.is_file and "".join([found.schema, *(part.name for part in parts)]).isprintable()
+    names, rebinds = [table.name for table in found.tables], found.kind is not None
+    rights = grants(found.schema, names, parts, rebinds=rebinds) if has_rights else ""
     members = {
         "ring_file": str(file),
         "is_new_ring": ring is None,
@@ -140,7 +143,7 @@ class _Found:
     lacks_key: bool = False  # LANGGRAPH_AES_KEY
     has_saver: bool = True
     has_store: bool = False
-    tables: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
     plain_items: bool = False  # whether items of the Store are not sealed
 
     @property
@@ -167,7 +170,7 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
         if ring is None and (sealed := [share for share in shares if share.kind is Kind.SEALED]):
             hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
             raise UnknownKeyError(str(sealed[0].key_id), (), hint=hint)
-        found.tables = tuple(table.name for table in store.tables() if table.may_be_theirs)
+        found.tables = tuple(table for table in store.tables() if table.may_be_theirs)
         found.has_store = ITEMS in store.columns
         found.has_saver = any(column != ITEMS for column in store.columns)
         found.plain_items = any(share.is_plain_item for share in shares)

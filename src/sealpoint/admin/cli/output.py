@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.databases.rows import Event, Failure, Failures
+from sealpoint.admin.databases.rows import WAITING, Event, Failure, Failures
 from sealpoint.admin.maintenance.inspect import plain
 from sealpoint.admin.maintenance.result import REFUTING, Reason, Result, failure_reasons
 from sealpoint.errors import EXCERPT_CHARS, SealpointError, excerpt
@@ -222,10 +222,10 @@ class Watch:
         total: How many there are, as far as is known.
         changed: How many it has changed.
         is_complete: Whether it came to its end.
-        move: Moves the bar: how many of how many are done.
+        move: Moves the bar: how many of how many are done, and if it is given, whether the run waits.
     """
 
-    def __init__(self, move: Callable[[int, int], None], failed: Callable[[Failure], object]) -> None:
+    def __init__(self, move: Callable[..., None], failed: Callable[[Failure], object]) -> None:
         self.rows = self.changed = 0
         self.total: int | None = None
         self.is_complete = False
@@ -237,7 +237,7 @@ class Watch:
             self._failed(event)
         else:
             self.rows, self.total, self.changed = event.rows, event.total, event.changed
-            self.move(event.rows, event.total)
+            self.move(event.rows, event.total, event.table == WAITING)
 
     def take_all(self, events: Iterable[Event]) -> None:
         """Follow a run to its end."""
@@ -263,7 +263,12 @@ def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -
     # Data keeps its own stream while the bar is on the other.
     with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=None)
-        yield Watch(lambda done, total: bar.update(task, completed=done, total=total), failed)
+
+        def move(done: int, total: int, waits: bool = False) -> None:
+            words = title + " waits for replicas" * waits
+            bar.update(task, completed=done, total=total, description=words)
+
+        yield Watch(move, failed)
 
 
 def show_verdict(document: Mapping[str, Any]) -> None:

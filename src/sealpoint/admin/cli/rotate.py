@@ -27,6 +27,8 @@ from sealpoint.admin.cli.options import (
     MaxSecondsOption,
     NoKeyCheckOption,
     RateOption,
+    ReplicaLagOption,
+    ScrubOption,
     SuiteOption,
     VariableOption,
     WorkersOption,
@@ -319,9 +321,6 @@ def _reporting(command: str, failures: ShownFailures) -> Iterator[Report]:
         yield report
 
 
-ScrubOption = Annotated[
-    bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
-]
 _NOTICED_SECONDS: Final = 1.0
 _NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
 _RESEAL: Final = "put {it} again sealed, or delete {threads}"
@@ -346,6 +345,7 @@ def rotate(
     scrub: ScrubOption = False,
     batch: BatchOption = BATCH.rows,
     rate: RateOption = None,
+    max_replica_lag: ReplicaLagOption = None,
     max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
     max_seconds: MaxSecondsOption = None,
     workers: WorkersOption = 1,
@@ -366,6 +366,7 @@ def rotate(
         max_lock_seconds=max_lock_ms / 1000,
         rows_per_second=rate,
         max_seconds=max_seconds,
+        max_lag_bytes=max_replica_lag,
         workers=workers,
         check=verify,
         scrub=scrub,
@@ -438,19 +439,15 @@ def scrub(
         run.finds({Reason.NO_ROWS: not rows, **scrub_reasons(found)})
     else:
         run.result.add(Reason.NOT_APPLIED)
-    run.end(
-        {"applied": apply, "estimate": estimate, "scrubbed": found and _scrubbed_object(found)},
-        lambda _: _show_scrub(estimate, found),
-    )
+    members = {"applied": apply, "estimate": estimate, "scrubbed": found and _scrubbed_object(found)}
+    run.end(members, lambda _: _show_scrub(estimate, found))
     if not (apply or run.as_json):
         say("--apply carries it out")
 
 
 def _show_scrub(estimate: dict[str, Any], found: Scrubbed | None) -> None:
-    show_table(
-        ("bytes to write", "free bytes on disk", "lock, about s", "used by"),
-        [[", ".join(cell) if isinstance(cell, list) else cell for cell in estimate.values()]],
-    )
+    columns = ("bytes to write", "free bytes on disk", "lock, about s", "used by")
+    show_table(columns, [[", ".join(cell) if isinstance(cell, list) else cell for cell in estimate.values()]])
     if found is not None:
         put(_search_result(found))
 
@@ -521,6 +518,7 @@ def rebind(
     scrub: ScrubOption = False,
     batch: BatchOption = BATCH.rows,
     rate: RateOption = None,
+    max_replica_lag: ReplicaLagOption = None,
     max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
     max_seconds: MaxSecondsOption = None,
     workers: WorkersOption = 1,
@@ -551,6 +549,7 @@ def rebind(
         max_lock_seconds=max_lock_ms / 1000,
         rows_per_second=rate,
         max_seconds=max_seconds,
+        max_lag_bytes=max_replica_lag,
         workers=workers,
         check=verify,
         scrub=scrub,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -73,6 +73,7 @@ class Column:
         in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.place`); otherwise
             the column contains the value, and ``type`` its tag.
         beside: Other columns that are read with each value.
+        part: The partition of the table that is meant; empty for all of it.
     """
 
     table: str
@@ -81,6 +82,7 @@ class Column:
     coordinates: Coordinates
     in_json: bool = False
     beside: tuple[str, ...] = ()
+    part: str = field(default="", compare=False)
 
     @property
     def label(self) -> str:

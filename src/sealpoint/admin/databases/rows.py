@@ -98,7 +98,14 @@ class Failures:
 
 
 class TagCount(NamedTuple):
-    """The number of values of a column with one tag, and their size as stored."""
+    """The number of values of a column with one tag, and their size as stored.
+
+    Attributes:
+        table: The column.
+        tag: The tag.
+        rows: How many values.
+        size_bytes: Their size.
+    """
 
     table: str  # `Column.label`
     tag: Any
@@ -122,6 +129,7 @@ class Table(NamedTuple):
     name: str  # with that of its schema if the saver's tables are in another
     is_read: bool
     may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
+    root: str = ""  # of a partition, the table that LangGraph names
 
 
 class Need(NamedTuple):
@@ -174,7 +182,12 @@ class Vectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Size of a read, or of a transaction: at most ``rows``, and about ``size_bytes``."""
+    """Size of a read, or of a transaction.
+
+    Attributes:
+        rows: How many values, at most.
+        size_bytes: About how many bytes; one value is read regardless of its size.
+    """
 
     rows: int = 1000
     size_bytes: int = 8 * 1024 * 1024
@@ -246,9 +259,15 @@ class RowStore(Protocol):
     def read(
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
-        """Return the selected values after the position ``after``, which is ``None`` at the start.
+        """Return the selected values after a position.
 
         At least one value is read, regardless of its size.
+
+        Args:
+            column: The column with the values.
+            after: The position, as the page before it gives it; ``None`` at the start.
+            selection: Which values to read.
+            batch: How much to read, at most.
         """
 
     def rewrite(
@@ -259,9 +278,16 @@ class RowStore(Protocol):
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Pass the selected values after ``after`` to ``change``, and store the results.
+        """Pass the selected values after a position to a function, and store the results.
 
         In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
+
+        Args:
+            column: The column with the values.
+            after: The position, as the result before it gives it; ``None`` at the start.
+            change: Returns the new value of a cell, or ``None`` to leave it.
+            selection: Which values to read.
+            batch: How much to read, at most.
         """
 
     def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
@@ -286,11 +312,20 @@ class RowStore(Protocol):
     def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
         """Yield the rows of some threads, or of some namespaces and all below them, which may be deleted.
 
-        Of namespaces the names are prefixes. The order is that of the table.
+        The order is that of the table.
+
+        Args:
+            table: One of `owned_tables`.
+            names: Thread ids, or prefixes of namespaces.
         """
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
-        """Delete rows in one transaction, except those that other sessions have locked; return how many."""
+        """Delete rows in one transaction, except those that other sessions have locked; return how many.
+
+        Args:
+            table: One of `owned_tables`.
+            rows: What `owned` gave.
+        """
 
     def cached(self) -> list[TagCount]:
         """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""
@@ -299,7 +334,11 @@ class RowStore(Protocol):
         """Return how many embeddings there are; ``None`` if there is no table of them."""
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
-        """Return those of the values that are not there, though their checkpoints are."""
+        """Return those of the values that are not there, though their checkpoints are.
+
+        Args:
+            needs: The values that checkpoints name.
+        """
 
     def one_state(self) -> AbstractContextManager[None]:
         """Read one state of the database within the context, whatever writers do meanwhile.
@@ -352,6 +391,8 @@ class Progress(NamedTuple):
     legacy: int = 0
 
 
+# In the place of a table: the run waits until replicas have caught up.
+WAITING: Final = "replicas"
 Event = Progress | Failure
 # A run: it continues while its events are consumed, and ends when it is closed.
 Events = Generator[Event, None, None]

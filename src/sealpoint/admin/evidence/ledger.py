@@ -72,7 +72,12 @@ _MAX_PENDING: Final = 1 << 20
 
 
 class Ledger:
-    """A ledger that this account signs for."""
+    """A ledger that this account signs for.
+
+    Args:
+        folder: Its folder, which `create` has made.
+        signer: Signs each new head.
+    """
 
     def __init__(self, folder: Path, signer: Signer) -> None:
         self.folder: Final = Folder(folder)
@@ -187,13 +192,22 @@ class State:
 
 
 class Writer:
-    """Adds entries to a ledger that is locked."""
+    """Adds entries to a ledger that is locked.
+
+    `Ledger.writing` makes it.
+    """
 
     def __init__(self, folder: Folder, signer: Signer, entries: int, state: State | None) -> None:
         """Read the head, and check that it is one of the signer, over these entries.
 
         A command adds an entry when it begins and one when it ends. If head and size are still those of
         ``state``, nothing is read or verified again, which would take a third of the time.
+
+        Args:
+            folder: Folder of the ledger.
+            signer: Signs each new head.
+            entries: The open file of entries.
+            state: What the last writer of this process has left, if there was one.
         """
         require_unshared(folder.path)
         self._folder, self._signer, self._entries = folder, signer, entries
@@ -204,6 +218,12 @@ class Writer:
         """Add an entry, which gets the next number. When this returns, it is on the disk.
 
         If it cannot be written, it is not part of the ledger, or will be completed by the next writer.
+
+        Args:
+            entry: The entry; its number is replaced.
+
+        Returns:
+            The signed head.
         """
         tree = self.state.tree.copy()
         entry = replace(entry, seq=tree.size)
@@ -221,7 +241,14 @@ class Writer:
         return head
 
     def add_document(self, data: bytes) -> str:
-        """Write a document, and return the name by which an entry refers to it."""
+        """Write a document, and return the name by which an entry refers to it.
+
+        Args:
+            data: The document.
+
+        Raises:
+            MaintenanceError: If it has too many bytes.
+        """
         if len(data) > MAX_DOCUMENT_BYTES:
             raise MaintenanceError(
                 f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}"
@@ -234,7 +261,11 @@ class Writer:
         return digest
 
     def record_recovery(self, template: Entry) -> None:
-        """Record the rest of an interrupted entry that a recovery has set aside, if there is one."""
+        """Record the rest of an interrupted entry that a recovery has set aside, if there is one.
+
+        Args:
+            template: The entry to record, without what was recovered.
+        """
         if self._torn is None:
             return
         subject, last = {"torn": digest_of(self._torn)}, self.state.last

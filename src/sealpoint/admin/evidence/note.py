@@ -92,6 +92,9 @@ class VerifierKey:
     def parse(cls, text: str) -> VerifierKey:
         """Parse a verifier key.
 
+        Args:
+            text: One line: ``<name>+<key id>+<key>``.
+
         Raises:
             NoteError: If it is none, or its parts do not belong together.
         """
@@ -157,6 +160,10 @@ class KeySigner(SigningKey):
 
     Attributes:
         key: The key that verifies its signatures.
+
+    Args:
+        origin: Names the ledger.
+        seed: The private key: 32 bytes.
     """
 
     def __init__(self, origin: str, seed: bytes) -> None:
@@ -169,6 +176,10 @@ class CommandSigner:
 
     Attributes:
         key: The key that verifies its signatures.
+
+    Args:
+        argv: The command and its arguments.
+        key: The key that its signatures are checked with.
     """
 
     def __init__(self, argv: Sequence[str], key: VerifierKey) -> None:
@@ -176,7 +187,12 @@ class CommandSigner:
         self.key: Final = key
 
     def sign(self, text: bytes, /) -> bytes:
-        """Return a signature over ``text``, 64 bytes."""
+        """Return a signature over ``text``, 64 bytes.
+
+        Raises:
+            LedgerSignerError: If the command prints no signature of the key.
+            KeyRingError: If the command fails.
+        """
         signature = run_command(self._argv, text=text)
         if len(signature) != SIGNATURE_BYTES:
             with suppress(ValueError):
@@ -239,7 +255,12 @@ class Checkpoint:
 
     @classmethod
     def of(cls, origin: str, tree: Tree) -> Checkpoint:
-        """Return the head of a ledger with these entries."""
+        """Return the head of a ledger with these entries.
+
+        Args:
+            origin: Names the ledger.
+            tree: The hash tree over its entries.
+        """
         return cls(origin, tree.size, tree.root())
 
     @property
@@ -256,6 +277,9 @@ class Checkpoint:
     def parse(cls, text: str) -> Checkpoint:
         """Parse the text of a checkpoint. Lines below the three are ignored, as its specification says.
 
+        Args:
+            text: The lines, without signatures.
+
         Raises:
             NoteError: If it is not the text of a checkpoint.
         """
@@ -266,6 +290,9 @@ class Checkpoint:
 
     def sign(self, signer: Signer) -> bytes:
         """Return the checkpoint as a signed note.
+
+        Args:
+            signer: Has the key of the ledger.
 
         Raises:
             LedgerSignerError: If the signature is not one of the signer's key.

@@ -62,6 +62,8 @@ class Verdict:
         pins: How many pins it agrees with.
         documents: How many documents are unchanged.
         unended: Runs that have begun and are not recorded to have ended.
+
+    `verify_ledger` makes it of ``files``, a verifier ``key``, and the heads ``pins``.
     """
 
     def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
@@ -216,6 +218,9 @@ class Proof:
     @classmethod
     def parse(cls, data: bytes) -> Proof:
         """Parse a proof. Nothing is verified; extra data of other tools is ignored.
+
+        Args:
+            data: The file.
 
         Raises:
             NoteError: If it is no proof.

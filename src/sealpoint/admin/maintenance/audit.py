@@ -161,6 +161,14 @@ def audit(
         allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`;
             fields of items with `FIELD` before the name.
         entries: What a ring says about its keys, for their states.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.audit import audit
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print(audit(store).is_sealed)
+        True
     """
     inline, other_inline = _inline(store)
     names = (table.name for table in store.tables() if table.may_be_theirs and not table.is_read)

@@ -42,13 +42,20 @@ MAX_BYTES: Final = 64
 
 
 class Readable(NamedTuple):
-    """A value that was opened."""
+    """A value that was opened.
+
+    Attributes:
+        table: The column.
+        place: The row: thread, namespace, checkpoint and so on.
+        tag: The type tag.
+        value: The value, as plain data.
+        sealed_with: What `SealedSaver` has sealed with it; ``None`` if there is nothing.
+    """
 
     table: str
     place: dict[str, Any]
     tag: str
     value: Any
-    # What `SealedSaver` has sealed with it; ``None`` if there is nothing.
     sealed_with: Any = None
 
 
@@ -74,7 +81,25 @@ def inspect(
     limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
 ) -> Iterator[Readable | Failure]:
-    """Yield the values of a thread, column by column in the order of the store."""
+    """Yield the values of a thread, column by column in the order of the store.
+
+    Args:
+        store: A database.
+        cipher: Opens sealed values; without it they are failures.
+        thread_id: The thread, as the agent knows it.
+        limits: What a value may be.
+        batch: How much to read at a time.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.inspect import inspect
+        >>> cipher = RingCipher(KeyRing.load("keys.toml"))
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print(len(list(inspect(store, cipher, "1"))))
+        2
+    """
     opener = opener_of(cipher)
     for column, stored_id in product(store.columns, stored_ids(opener.cipher.ring, thread_id)):
         for cell in cells_of(store, [column], Selection(thread_id=stored_id), batch):
@@ -210,18 +235,31 @@ class Constructor:
 
 @dataclass(slots=True)
 class Inventory:
-    """The results."""
+    """The types that values name, and how many values were read.
+
+    Attributes:
+        constructors: The types, by module and name.
+        other_records: How often types beyond `MAX_TYPES` were named.
+        values: How many values were read.
+        not_opened: Sealed values that were skipped because there is no cipher.
+        failures: How many values could not be read.
+    """
 
     constructors: dict[tuple[str, str], Constructor] = field(default_factory=dict)
-    # Of types beyond `MAX_TYPES`.
     other_records: int = 0
     values: int = 0
-    # Sealed values that were skipped for lack of a cipher.
     not_opened: int = 0
     failures: int = 0
 
     def add(self, cell: Cell, module: str, name: str, records: int) -> None:
-        """Count a type that a value names."""
+        """Count a type that a value names.
+
+        Args:
+            cell: The value.
+            module: Module of the type.
+            name: Its name.
+            records: How often the value names it.
+        """
         pair = (_cut(module), _cut(name))
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
             self.other_records += records
@@ -239,7 +277,24 @@ def inventory(
     batch: Batch = BATCH,
     report: Callable[[Event], None] | None = None,
 ) -> Inventory:
-    """Count the types that are named in the values of a database. Nothing is imported or built."""
+    """Count the types that are named in the values of a database. Nothing is imported or built.
+
+    Args:
+        store: A database.
+        cipher: Opens sealed values; without it they are counted as not opened.
+        limits: What a value may be.
+        batch: How much to read at a time.
+        report: Called with progress, and with a failure for each value that cannot be read.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.inspect import inventory
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print(inventory(store, RingCipher(KeyRing.load("keys.toml"))).failures)
+        0
+    """
     found, opener = Inventory(), opener_of(cipher)
 
     def look(cell: Cell) -> None:

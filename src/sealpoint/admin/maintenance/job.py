@@ -33,7 +33,7 @@ from sealpoint.admin.maintenance.workers import (
 )
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import PICKLE, Kind
-from sealpoint.errors import LockedError, ScrubError, SealpointError, StoppedError
+from sealpoint.errors import LockedError, MaintenanceError, ScrubError, SealpointError, StoppedError
 from sealpoint.keys.state import LEGACY
 
 SAMPLE_EVERY: Final = 100
@@ -186,7 +186,9 @@ class Job:
         """Rotate, verify and scrub, while the store is held."""
         options, outcome = self._options, self._outcome
         self._stop, self._report = stop, report
-        self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+        if options.max_lag_bytes is not None and isinstance(self._changed, SqliteRows):
+            raise MaintenanceError("a SQLite file has no replicas", hint="leave out --max-replica-lag")
+        self._pace = Pace(stop, options, self._url)
         with self._store.hold():
             self._report(Phase.CHECK)
             self.require_fitting()

@@ -303,6 +303,10 @@ class Compress(StrEnum):
     NONE = "none"
 
 
+# An UPDATE may write whole pages of the table, of its two indexes, and of TOAST.
+_WAL_OF_ROW: Final = 5 * 8192
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What a job does."""
@@ -315,6 +319,8 @@ class Options:
     # At most; of all workers together.
     rows_per_second: float | None = None
     max_seconds: float | None = None
+    # Of WAL that replicas have not replayed, before the next batch.
+    max_lag_bytes: int | None = None
     # Processes; more than one only for Postgres.
     workers: int = 1
     check: Check = Check.ALL
@@ -328,7 +334,7 @@ class Options:
 
     @property
     def paced_batch(self) -> Batch:
-        """The batch, with no more rows than one second may change."""
-        if self.rows_per_second is None:
-            return self.batch
-        return replace(self.batch, rows=min(self.batch.rows, max(1, int(self.rows_per_second))))
+        """The batch, with no more rows than one second may change, and no more WAL than replicas may lack."""
+        rate, lag = self.rows_per_second or self.batch.rows, (self.max_lag_bytes or 2**63) // self.workers
+        rows, size = min(self.batch.rows, int(rate), lag // _WAL_OF_ROW), min(self.batch.size_bytes, lag // 4)
+        return replace(self.batch, rows=max(1, rows), size_bytes=max(1, size))

@@ -148,6 +148,17 @@ def rotate(
         WrongRingError: If the database is sealed under other keys. Nothing has been changed.
         LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.rotate import rotate
+        >>> cipher = RingCipher(KeyRing.load("keys.toml"))
+        >>> with closing(SqliteRows("agent.db", writable=True)) as store, store.hold():
+        ...     events = list(rotate(store, cipher))
+        >>> sum(event.changed for event in events)  # all values are under the active key
+        0
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     key_id = cipher.ring.require_active().id

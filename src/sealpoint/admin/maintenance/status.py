@@ -21,21 +21,30 @@ UNKNOWN_STATE: Final = "not in the ring"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Values of one column with the same protection."""
+    """Values of one column with the same protection.
+
+    Attributes:
+        table: The column.
+        kind: Whether the values are sealed, plaintext, legacy or of an unknown tag.
+        suite: The encryption suite; ``None`` if they are not sealed.
+        flags: Flags of the tags, such as ``row``.
+        key_id: The key; ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
+        state: Of the key in the ring; ``None`` without a ring or a key.
+        rows: How many values.
+        size_bytes: Their size as stored.
+        types: Inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
+        tags: How many different ones.
+    """
 
     table: str
     kind: Kind
     suite: str | None
     flags: tuple[str, ...]
-    # ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
     key_id: str | None
-    # In the ring; ``None`` without a ring or a key.
     state: str | None
     rows: int
     size_bytes: int
-    # Inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
     types: tuple[str, ...]
-    # How many different ones.
     tags: int
 
     @property
@@ -64,7 +73,19 @@ def status(
 ) -> list[Share]:
     """Return how many values of each column are under which key, with the states of the keys in a ring.
 
-    ``damage``: see `RowStore.count`. ``more`` are values of other tables.
+    Args:
+        store: A database.
+        entries: What a ring says about its keys, for their states.
+        damage: Receives the error of a damaged part, see `RowStore.count`; without it the error is raised.
+        more: Counts of values of other tables, such as `RowStore.cached`.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint.admin.maintenance import SqliteRows
+        >>> from sealpoint.admin.maintenance.status import status
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     print({share.key_id for share in status(store)})
+        {'k1'}
     """
     shares = _bounded([_share(members) for members in _grouped([*store.count(damage), *more])])
     if entries is None:

@@ -82,6 +82,16 @@ def verify(
 
     Raises:
         DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
+
+    Example:
+        >>> from contextlib import closing
+        >>> from sealpoint import KeyRing, RingCipher
+        >>> from sealpoint.admin.maintenance import Failure, SqliteRows
+        >>> from sealpoint.admin.maintenance.verify import verify
+        >>> with closing(SqliteRows("agent.db")) as store:
+        ...     events = list(verify(store, RingCipher(KeyRing.load("keys.toml"))))
+        >>> [event for event in events if isinstance(event, Failure)]
+        []
     """
     total, damage = 0, None
     try:

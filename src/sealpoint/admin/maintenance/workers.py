@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
@@ -14,13 +14,14 @@ from time import monotonic, sleep
 from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sealpoint.admin.databases.rows import Event, Events, Failure, Failures, Progress, RowStore
+from sealpoint.admin.databases.rows import WAITING, Event, Events, Failure, Failures, Progress, RowStore
 from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, rotate
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import DatabaseMissingError, HaltedError, LockedError, SealpointError, StoppedError
 
 _PAUSE_LOOK_SECONDS: Final = 0.05
+_UNLIMITED: Final = Options()
 
 
 class Stop:
@@ -51,14 +52,11 @@ class Stop:
 class Pace:
     """Slows a run down, and ends it where it can be continued later."""
 
-    def __init__(
-        self, stop: Stop, *, rows_per_second: float | None = None, max_seconds: float | None = None
-    ) -> None:
+    def __init__(self, stop: Stop, options: Options = _UNLIMITED, url: str = "") -> None:
         self.stopped = False
-        self._stop = stop
-        self._rate = rows_per_second
+        self._stop, self._options, self._url = stop, options, url
         self._start = monotonic()
-        self._deadline = None if max_seconds is None else self._start + max_seconds
+        self._deadline = None if options.max_seconds is None else self._start + options.max_seconds
 
     @property
     def is_over(self) -> bool:
@@ -66,16 +64,24 @@ class Pace:
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
     def limit(self, events: Events) -> Events:
-        """Pass events on; after each batch wait for the rate limit, or end the run.
+        """Pass events on; after each batch wait for the rate limit and the replicas, or end the run.
 
         If the store calls `is_over` during a statement, the run can end there.
         """
-        with closing(events):
+        with closing(events), ExitStack() as stack:
+            if (most := self._options.max_lag_bytes) is not None:
+                from sealpoint.admin.databases.postgres.connection import Replicas
+
+                replicas = stack.enter_context(closing(Replicas(self._url)))
+                replicas.lag_bytes()  # before anything is changed
             try:
                 for event in events:
                     yield event
                     if isinstance(event, Progress):
                         self._wait(event.changed + event.raced)
+                        while most is not None and not self.is_over and replicas.lag_bytes() > most:
+                            yield event._replace(table=WAITING)
+                            self._stop.wait(_LOOK_SECONDS)
                         if self.is_over:
                             self.stopped = True
                             return
@@ -83,8 +89,8 @@ class Pace:
                 self.stopped = True
 
     def _wait(self, rows: int) -> None:
-        if self._rate is not None:
-            due = self._start + rows / self._rate
+        if (rate := self._options.rows_per_second) is not None:
+            due = self._start + rows / rate
             end = due if self._deadline is None else min(due, self._deadline)
             self._stop.wait(max(0.0, end - monotonic()))
 
@@ -291,7 +297,7 @@ def _work(assignment: Assignment, line: Line) -> None:
         try:
             options = assignment.options
             cipher = RingCipher(_load(assignment), assignment.suite, follow=False)
-            pace = Pace(_Halt(line), rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+            pace = Pace(_Halt(line), options, assignment.url)
             for event in pace.limit(assignment.work(assignment, cipher)):
                 line.send(event)
         except DatabaseMissingError as error:  # the parent process has a connection

@@ -12,19 +12,17 @@ _PAGES: Final = 3000  # of all tables
 _SIZE: Final = "SELECT pg_relation_size(tableoid) / 8192.0::float8 FROM ONLY {} LIMIT 1"
 # A bound need not be the id of a thread: its first characters, of at most 4 bytes each, are enough.
 _SAMPLE: Final = "SELECT left(thread_id, %s) FROM ONLY {} TABLESAMPLE SYSTEM (%s) WHERE thread_id <> ''"
-_BOUNDS: Final = (
-    "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FROM unnest(%s::text[]) AS id"
-)
+_AT: Final = "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FROM unnest(%s::text[]) AS id"
 
 
 def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
     """Return what separates ranges, in the server's order; less than asked for if there are few threads."""
-    tables = [column.table for column in store.columns if column != ITEMS]
+    tables = [part for column in store.columns if column != ITEMS for part in store.parts(column)]
     pages = sum(size for table in tables for (size,) in store.select(table, _SIZE, ()))
     sampled = MAX_BOUND_BYTES // 4, min(100.0, 100 * _PAGES / max(pages, 1))
     sample = [row[0] for table in tables for row in store.select(table, _SAMPLE, sampled)]
     if not sample:
         return []
     parts = [(part * len(sample) // ranges + 0.5) / len(sample) for part in range(ranges)]
-    ((found,),) = store.select(tables[0], _BOUNDS, (parts, sample))
+    ((found,),) = store.select(tables[0], _AT, (parts, sample))
     return [*dict.fromkeys(found)][1:]  # nothing is below the first

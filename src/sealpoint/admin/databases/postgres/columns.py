@@ -120,7 +120,7 @@ class Access:
                 value = stored.encode()
             beside = dict(zip(self.beside, others, strict=True))
             where = Where(self.column, row[:end], stored if self.is_text else None, beside)
-            if self.column is CHECKPOINTS and tag == UNSEALED_ROW:
+            if self.column == CHECKPOINTS and tag == UNSEALED_ROW:
                 tag = None
             yield Cell(value, tag, where)
 
@@ -129,7 +129,7 @@ class Access:
     ) -> tuple[Any, ...]:
         """Return a row of ``new``: what is stored, the key, and what must be unchanged."""
         key, old, beside = cell.where.key, cell.where.locator, cell.where.beside
-        if self.column is CHECKPOINTS:  # tag and value stand in the metadata
+        if self.column == CHECKPOINTS:  # tag and value stand in the metadata
             same = _digest(beside["document"]), _digest(beside["metadata"]), beside["parent"]
             return document, metadata, parent, *key, *same
         if "value" in beside:  # a whole item
@@ -140,7 +140,7 @@ class Access:
 
     def update(self, layout: Layout) -> str:
         """Return the UPDATE of rows of ``new`` whose key, tag and value have not changed."""
-        if self.column is CHECKPOINTS:
+        if self.column == CHECKPOINTS:
             return _UPDATE_CHECKPOINTS
         if "value" in self.beside:
             return _UPDATE_ITEMS
@@ -222,7 +222,7 @@ def access_among(column: Column, of_thread: str) -> Access:
 def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Access:
     """Return how whole rows with the cells of a column are found, read and replaced."""
     found = access_among(column, of_thread)
-    if column is CHECKPOINTS:
+    if column == CHECKPOINTS:
         return replace(
             found,
             holds=of_thread,
@@ -230,9 +230,9 @@ def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Ac
             size="octet_length(checkpoint::text) + octet_length(metadata::text)",
             beside=_BESIDE_CHECKPOINTS,
         )
-    if column is ITEMS:
+    if column == ITEMS:
         return replace(found, beside={"value": "value::text"})
-    beside = {"task_path": "task_path" if has_task_path else "''"} if column is WRITES else {}
+    beside = {"task_path": "task_path" if has_task_path else "''"} if column == WRITES else {}
     return replace(found, beside=beside)
 
 
@@ -308,7 +308,7 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
 
 def size_of(access: Access) -> str:
     """Return the number of bytes sent for a row, in SQL; key and tag may be forged and large."""
-    beside = () if access.column is CHECKPOINTS else access.beside.values()  # its size has them
+    beside = () if access.column == CHECKPOINTS else access.beside.values()  # its size has them
     texts = [access.tag, *(column for column in access.column.key if column != "idx"), *beside]
     excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
     return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])

@@ -253,6 +253,34 @@ def _parts(url: str) -> dict[str, Any]:
     return parts
 
 
+# A replica that has not answered yet counts as one without any data; a role without rights sees no state.
+_REPLICAS: Final = """
+    SELECT count(*), count(state), max(pg_current_wal_lsn() - coalesce(replay_lsn, flush_lsn, '0/0'))::bigint
+    FROM pg_stat_replication WHERE state IS DISTINCT FROM 'backup'"""
+_MONITOR: Final = "let a superuser GRANT pg_read_all_stats to it"
+
+
+class Replicas:
+    """The streaming replicas of a server, in a session of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._connection, _ = connect(url, writable=False)
+        self._number, self.close = 0, self._connection.close
+
+    def lag_bytes(self) -> int:
+        """Return how many bytes of WAL the slowest one has not replayed."""
+        with translate_errors():
+            number, shown, lag = self._connection.execute(_REPLICAS).fetchone() or (0, 0, 0)
+        if shown < number:
+            raise AccessError("the role may not see how far replicas are behind", hint=_MONITOR)
+        if not number and not self._number:
+            raise MaintenanceError("no replica is connected", hint="leave out --max-replica-lag")
+        if number < self._number:
+            raise StoppedError("a replica has lost its connection", hint="run the same command again later")
+        self._number = number
+        return int(lag)
+
+
 _HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
 _REGISTER: Final = 0x5EA2  # the same for a lock that a session has while it takes the other
 _SESSIONS: Final = """

@@ -47,25 +47,28 @@ class Snapshot:
 
     def count(self) -> int:
         """Return the number of values."""
-        return sum(rows for table in self._found.oids for (rows,) in self._fetch("count", table, 1))
+        parts = (part for table in self._found.layouts for part in self._found.parts(table))
+        return sum(rows for part in parts for (rows,) in self._fetch("count", part, 1))
 
     def pseudonyms(self) -> Iterator[Cell]:
         """Yield one value in JSON of each thread that seems to have a pseudonym."""
         for table, layout in self._found.layouts.items():
-            while _has_pseudonyms(layout) and (rows := self._fetch("pseudonyms", table, 1)):
-                yield from access_to(column_of(layout)).cells(rows)
+            for part in self._found.parts(table):
+                while _has_pseudonyms(layout) and (rows := self._fetch("pseudonyms", part, 1)):
+                    yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
         """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
         columns = self._found.columns[table]
-        while sizes := self._fetch("sizes", table, batch.rows):
-            if max(sizes) > (MAX_VALUE_BYTES,):
-                raise oversized()
-            for rows in _groups([size for (size,) in sizes], batch.size_bytes):
-                yield [dict(zip(columns, row, strict=True)) for row in self._fetch("rows", table, rows)]
+        for part in self._found.parts(table):
+            while sizes := self._fetch("sizes", part, batch.rows):
+                if max(sizes) > (MAX_VALUE_BYTES,):
+                    raise oversized()
+                for rows in _groups([size for (size,) in sizes], batch.size_bytes):
+                    yield [dict(zip(columns, row, strict=True)) for row in self._fetch("rows", part, rows)]
 
-    def _fetch(self, cursor: str, table: str, rows: int) -> list[tuple[Any, ...]]:
-        statement = f"FETCH {rows:d} FROM sealpoint_{cursor}_{table}".encode()
+    def _fetch(self, cursor: str, part: str, rows: int) -> list[tuple[Any, ...]]:
+        statement = f"FETCH {rows:d} FROM sealpoint_{cursor}_{self._found.tables[part].oid:d}".encode()
         with translate_errors(), self._connection.cursor(binary=True) as fetching:
             return fetching.execute(statement).fetchall()
 

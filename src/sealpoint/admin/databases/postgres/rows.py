@@ -6,6 +6,7 @@ can share the rows, and no worker waits for a writer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from time import perf_counter
@@ -101,7 +102,7 @@ _INLINE: Final = f"""
 
 _VECTORS: Final = """
     SELECT count(*), count(*) FILTER (WHERE item.key IS NULL) FROM ONLY {} AS found
-    LEFT JOIN ONLY {store} AS item ON item.prefix = found.prefix AND item.key = found.key"""
+    LEFT JOIN {store} AS item ON item.prefix = found.prefix AND item.key = found.key"""
 
 Result = TypeVar("Result")
 
@@ -177,7 +178,7 @@ class PostgresRows(CheckedTables):
         return access_among(column, self._of_thread)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
-        return self.transaction(column.table, mode)
+        return self.transaction(column.part, mode)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -212,13 +213,18 @@ class PostgresRows(CheckedTables):
 
     def tables(self) -> list[Table]:
         """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""
-        read, own = {*self._found.oids.values()}, self._found.schema
+        read, own = {row.oid for row in self._found.tables.values()}, self._found.schema
+        roots = {row.oid: row.root for row in self._found.tables.values() if row.oid != row.root_oid}
         with translate_errors():
             found = self.connection.execute(_EVERY, (own,)).fetchall()
         return [
-            Table(name if schema == own else f"{schema}.{name}", oid in read, is_theirs)
+            Table(name if schema == own else f"{schema}.{name}", oid in read, is_theirs, roots.get(oid, ""))
             for schema, name, oid, is_theirs in found
         ]
+
+    def parts(self, column: Column) -> list[str]:
+        """Return the names of the tables that hold a column: the partitions of its table, or that alone."""
+        return self._found.parts(column.table)
 
     def residue(self) -> None:
         """Return nothing: where Postgres keeps old rows is not asked."""
@@ -227,8 +233,9 @@ class PostgresRows(CheckedTables):
     def snapshot(self) -> Iterator[Snapshot]:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
         cursors = {
-            f"sealpoint_{cursor}_{table}": (table, statement)
-            for table in self._found.oids
+            f"sealpoint_{cursor}_{self._found.tables[part].oid:d}": (part, statement)
+            for table in self._found.layouts
+            for part in self._found.parts(table)
             for cursor, statement in select_statements(self._found, table).items()
         }
         with self._declared(cursors):
@@ -244,17 +251,14 @@ class PostgresRows(CheckedTables):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it.
-
-        That of a shard is of a session that only holds.
-        """
+        """Exclude other runs on this schema, by a lock of a session; workers of one run do not take it."""
         own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
         with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
             yield
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
-        counts = []
+        counts = list[TagCount]()
         for column in self.columns:
             access = self._access(column)
             statement = f"""
@@ -263,21 +267,34 @@ class PostgresRows(CheckedTables):
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
             try:
-                found = self.select(column.table, statement, ())
-                require_few_tags(column.label, found)
+                found = dict[Any, TagCount]()
+                for part in self.parts(column):
+                    for tag, rows, size in self.select(part, statement, ()):
+                        before = found.get(tag, TagCount(column.label, tag, 0, 0))
+                        found[tag] = before._replace(
+                            rows=before.rows + rows, size_bytes=before.size_bytes + size
+                        )
+                    require_few_tags(column.label, [*found])
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
                     raise
                 damage.append(error)
             else:
-                counts += [TagCount(column.label, *row) for row in found]
+                counts += found.values()
         return counts
 
     def read(
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
-        """Return the selected cells after a primary key. See `RowStore.read`."""
+        """Return the selected cells after a position. See `RowStore.read`."""
+        while True:
+            column, key = self._found.place(column, after)
+            page = self._page(column, key, selection, batch)
+            # The first page has a cell if there is one: some callers look no further.
+            if page.cells or (after := page.last) is None:
+                return page
 
+    def _page(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Page:
         def cells(bound: Bound) -> list[Cell]:
             if bound.is_oversized:
                 return self._unread(column, bound.key, oversized())
@@ -286,7 +303,7 @@ class PostgresRows(CheckedTables):
         bound, found = self._batch(
             column, READ, after, selection, batch, cells, lambda bound: self._alone(column, bound.key)
         )
-        return Page(found or (), bound.next if bound else None)
+        return Page(found or (), self._found.position(column, bound and bound.next))
 
     def _batch(
         self,
@@ -354,25 +371,27 @@ class PostgresRows(CheckedTables):
 
     def inline(self) -> Iterator[InlineValue]:
         """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
-        if "checkpoints" in self._found.layouts:
-            found = self.select("checkpoints", _INLINE, ())
+        found = Counter[tuple[str, str]]()
+        for part in self._found.parts("checkpoints") if "checkpoints" in self._found.layouts else ():
+            for channel, kind, rows in self.select(part, _INLINE, ()):
+                found[channel, kind] += rows
             if len(found) > _MAX_INLINE:
                 raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
-            yield from (InlineValue(*row) for row in found)
+        yield from (InlineValue(*each, rows) for each, rows in found.items())
 
     def _scan(
         self, table: str, columns: str, key: str, rows: int, which: str = "true", *parameters: Any
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
-        after: tuple[Any, ...] = ()
-        while True:
-            where = f"{which} AND ({key}) > ({places(after)})" if after else which
-            statement = f"SELECT {columns} FROM ONLY {{}} WHERE {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self.select(table, statement, (*parameters, *after))
-            yield from found
-            if len(found) < rows:
-                return
-            after = found[-1][: key.count(",") + 1]
+        """Yield ``columns``, which begin with ``key``, in the order of ``key`` of each part, in batches."""
+        for part in self._found.parts(table):
+            after: tuple[Any, ...] = ()
+            found: list[tuple[Any, ...]] | None = None
+            while found is None or len(found) == rows:
+                where = f"{which} AND ({key}) > ({places(after)})" if after else which
+                statement = f"SELECT {columns} FROM ONLY {{}} WHERE {where} ORDER BY {key} LIMIT {rows:d}"
+                found = self.select(part, statement, (*parameters, *after))
+                yield from found
+                after = found[-1][: key.count(",") + 1] if found else ()
 
     @property
     def owned_tables(self) -> tuple[str, ...]:
@@ -405,10 +424,13 @@ class PostgresRows(CheckedTables):
             DELETE FROM ONLY {{}} AS old
             USING unnest({", ".join(f"%b::{kind}[]" for kind in kinds)}) AS gone({primary})
             WHERE {" AND ".join(f"old.{name} = gone.{name}" for name in layout.primary)}"""
-        with self.transaction(table, CHANGE, *more):
-            keys = [*map(list, zip(*(row.key for row in rows), strict=True))]
-            held = self.select(table, locking, keys)
-            return self.execute(table, deleting, held).rowcount if held else 0
+        keys = [*map(list, zip(*(row.key for row in rows), strict=True))]
+        deleted = 0
+        for part in self._found.parts(table):
+            with self.transaction(part, CHANGE, *more):
+                if held := self.select(part, locking, keys):
+                    deleted += self.execute(part, deleting, held).rowcount
+        return deleted
 
     def cached(self) -> list[TagCount]:
         """Return nothing: LangGraph has no cache on Postgres."""
@@ -449,7 +471,8 @@ class PostgresRows(CheckedTables):
         statement = (
             f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
         )
-        return set(self.select(table, statement, [*map(list, zip(*set(keys), strict=True))]))
+        values = [*map(list, zip(*set(keys), strict=True))]
+        return {row for part in self._found.parts(table) for row in self.select(part, statement, values)}
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with an error in place of lost bytes."""
@@ -488,6 +511,7 @@ class PostgresRows(CheckedTables):
         if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
             # Only databases with sealed metadata need the right to change it.
             return self._end_pass(column, selection)
+        column, key = self._found.place(column, after)
         start = 0.0
 
         def work(bound: Bound) -> Rewritten:
@@ -496,7 +520,7 @@ class PostgresRows(CheckedTables):
             if bound.is_oversized:
                 refused = [change(cell) for cell in self._unread(column, bound.key, oversized())]
                 return Rewritten(len(refused), last=bound.next)
-            return self._change(column, after, bound, change, selection)
+            return self._change(column, key, bound, change, selection)
 
         def alone(bound: Bound) -> Rewritten:
             for cell in self._alone(column, bound.key):
@@ -507,11 +531,12 @@ class PostgresRows(CheckedTables):
             with self._locked(column, CHANGE):
                 return work(bound)
 
-        bound, done = self._batch(column, CHANGE, after, selection, batch, work, alone)
+        bound, done = self._batch(column, CHANGE, key, selection, batch, work, alone)
         if bound is None or done is None:
-            return self._end_pass(column, selection)
+            last = self._found.position(column, None)
+            return Rewritten(0, last=last) if last else self._end_pass(column, selection)
         self._pass.add(bound.rows, done)
-        last = bound.key if self._pass.is_stuck else done.last
+        last = self._found.position(column, bound.key if self._pass.is_stuck else done.last)
         return done._replace(lock_seconds=perf_counter() - start if done.seen else 0.0, last=last)
 
     def _end_pass(self, column: Column, selection: Selection) -> Rewritten:
@@ -519,7 +544,8 @@ class PostgresRows(CheckedTables):
         if self._pass.is_stuck and column == self.columns[-1]:
             left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
             if left > 0:
-                raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
+                oids = [row.oid for row in self._found.tables.values()]
+                raise locked(self.connection, oids, min(left, self._pass.locked))
         return Rewritten(0)
 
     def _change(
@@ -533,7 +559,7 @@ class PostgresRows(CheckedTables):
         changed_rows = 0
         if updates:
             statement = access.update(self._found.layouts[column.table])
-            changed_rows = self.execute(column.table, statement, updates).rowcount
+            changed_rows = self.execute(column.part, statement, updates).rowcount
         size = sum(len(cell.value) for cell in cells if cell.value is not None)
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, last=bound.next)
 
@@ -549,7 +575,7 @@ class PostgresRows(CheckedTables):
             SELECT {size_of(access)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
         return bound_of(
-            self.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
+            self.select(column.part, statement, parameters, is_last=False), rows, batch.size_bytes
         )
 
     def _cells(
@@ -563,7 +589,7 @@ class PostgresRows(CheckedTables):
         return self._fetch(column, statement, (*parameters, *bound.key))
 
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
-        return list(self._access(column).cells(self.select(column.table, statement, parameters)))
+        return list(self._access(column).cells(self.select(column.part, statement, parameters)))
 
     def _primary(self, column: Column) -> str:
         return ", ".join(self._found.layouts[column.table].primary)

@@ -15,6 +15,9 @@ The last mode conflicts with itself, and with VACUUM. It is taken for a superuse
 an expression would run: by a second session, the guard, until the first one's last SELECT is planned,
 and for an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains
 nothing.
+
+A partition is worked on like a table, by its own name. Which ones a table has is compared with what they were
+when the database was opened, and they cannot be locked with the table: in between one could be exchanged.
 """
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
@@ -23,11 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS
+from sealpoint.admin.databases.cells import ITEMS, Column
 from sealpoint.admin.databases.postgres.connection import (
     WAIT_FOR_OTHER,
     SearchPath,
@@ -35,7 +38,7 @@ from sealpoint.admin.databases.postgres.connection import (
     is_superuser,
     translate_errors,
 )
-from sealpoint.admin.databases.rows import VECTORS
+from sealpoint.admin.databases.rows import VECTORS, Table
 from sealpoint.errors import SchemaError, TablesMissingError, excerpt
 from sealpoint.postgres import (
     TABLES,
@@ -58,14 +61,18 @@ IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribut
     WHERE attrelid = c.oid AND attname IN ('prefix', 'key', 'value') AND NOT attisdropped) = 3)"""
 
 
-def grants(schema: str, tables: Collection[str] = (), *, rebinds: bool = False) -> str:
+def grants(
+    schema: str, tables: Collection[str] = (), parts: Collection[Table] = (), *, rebinds: bool = False
+) -> str:
     """Return the statements for a role of maintenance, as docs/postgres.md has them.
 
-    It has the ``tables`` that there are, or those of a saver if there are none yet.
+    It has the ``tables`` that there are, or those of a saver if there are none yet, and their partitions.
     """
-    quoted = schema if schema == "public" else '"{}"'.format(schema.replace('"', '""'))
+    quoted = schema if schema == "public" else _quoted(schema)
+    start = "" if schema == "public" else f"{quoted}."
     checkpoints, blobs, writes, store, vectors = (
-        name if schema == "public" else f"{quoted}.{name}" for name in (*NAMES, VECTORS)
+        start + f", {start}".join([name, *(_quoted(part.name) for part in parts if part.root == name)])
+        for name in (*NAMES, VECTORS)
     )
     made = f"""\
 CREATE ROLE sealpoint LOGIN;
@@ -87,8 +94,15 @@ GRANT UPDATE ON {checkpoints} TO sealpoint;  -- leave this out if no agent uses 
     return made
 
 
-_ALL: Final = f"{TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s) AND {IS_THEIRS}"
-_ONE: Final = f"{TABLES} n.nspname = %s AND c.relname = %s"
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+_ALL: Final = f"""{TABLES} r.oid IN (
+    SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = ANY(%s) AND c.relname = ANY(%s) AND {IS_THEIRS})"""
+_SOME: Final = f"""{TABLES} n.nspname = %s AND c.relname = ANY(%s)
+    AND r.relnamespace = n.oid AND r.relname = ANY(%s)"""
 _ELSEWHERE: Final = f"""
     SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relname = ANY(%s) AND {IS_THEIRS}
@@ -96,18 +110,40 @@ _ELSEWHERE: Final = f"""
     AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
 
 _SAY_WHICH: Final = "say in the URL which is meant: ?options=-csearch_path%3DNAME"
+_AGAIN: Final = "if that was you, run the same command again when it has ended"
 _VERSION: Final = "SELECT xmin::text FROM pg_namespace WHERE oid = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tables of one saver, of a Store, or of both in one schema."""
+    """The tables of one saver, of a Store, or of both in one schema, by their names."""
 
     schema: str
     schema_oid: int
-    oids: dict[str, int]
+    tables: dict[str, Row]  # and their partitions
     layouts: dict[str, Layout]
     columns: dict[str, tuple[str, ...]]
+
+    def tree(self, table: str) -> list[str]:
+        """Return a table and all its partitions."""
+        return [name for name, row in self.tables.items() if row.root == table]
+
+    def parts(self, table: str) -> list[str]:
+        """Return what holds the rows of a table: its partitions, or itself if it has none."""
+        return [name for name in self.tree(table) if not self.tables[name].is_partitioned] or [table]
+
+    def place(self, column: Column, after: Any) -> tuple[Column, Any]:
+        """Return the column in the part of its table in which a position is, and the primary key there."""
+        part, key = after or (self.parts(column.table)[0], None)
+        return replace(column, part=part), key
+
+    def position(self, column: Column, key: Any) -> Any:
+        """Return the position of a primary key in a part, or of the next part; ``None`` after the last."""
+        if key is not None:
+            return column.part, key
+        parts = self.parts(column.table)
+        later = parts[parts.index(column.part) + 1 :]
+        return (later[0], None) if later else None
 
 
 def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[str] = NAMES) -> Found:
@@ -119,10 +155,13 @@ def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[s
     first: dict[str, Row] = {}
     with translate_errors():
         found = [Row(*row) for row in connection.execute(_ALL, (path.schemas, list(names)))]
-        for row in sorted(found, key=lambda row: (names.index(row.name), path.schemas.index(row.schema))):
-            if row.name not in first:
-                require_plain(row)
-                first[row.name] = row
+        roots = [row for row in found if row.oid == row.root_oid]
+        for row in sorted(roots, key=lambda row: (names.index(row.name), path.schemas.index(row.schema))):
+            first.setdefault(row.name, row)
+        parts = [row for row in found if row.root_oid == first[row.root].oid]
+        for row in sorted(parts):  # before a partition in another schema hides one of the same name
+            require_plain(row)
+        tables = first | {row.name: row for row in sorted(parts)}
         if not first.keys() - {"checkpoints"}:
             refuse = refuse_schema if first else TablesMissingError
             raise refuse(
@@ -142,24 +181,26 @@ def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[s
             )
     return Found(
         *place,
-        {name: row.oid for name, row in first.items()},
-        {name: layout_of(row) for name, row in first.items()},
+        tables,
+        {row.root: layout_of(row) for row in tables.values()},
         {name: tuple(column for column, *_ in row.columns) for name, row in first.items()},
     )
 
 
-def check_table(connection: Connection[Any], found: Found, name: str) -> str:
-    """Check a table again after this session has locked it by name."""
-    for row in map(Row._make, connection.execute(_ONE, (found.schema, name))):
+def check_tables(connection: Connection[Any], found: Found, *names: str) -> str:
+    """Check tables again after this session has locked them by name; return the version of the schema."""
+    before = [found.tables[name] for name in names]
+    named = (found.schema, [*names], [row.root for row in before])
+    rows = [Row(*row) for row in connection.execute(_SOME, named)]
+    for row in rows:
         require_plain(row)
-        same = (row.schema_oid, row.oid, layout_of(row)) == (
-            found.schema_oid,
-            found.oids[name],
-            found.layouts[name],
-        )
-        if same:
-            return row.schema_version
-    raise refuse_schema("the tables are not what they were when the database was opened")
+    wanted = {row.name: (row.oid, row.root_oid, row.schema_oid, found.layouts[row.root]) for row in before}
+    if {row.name: (row.oid, row.root_oid, row.schema_oid, layout_of(row)) for row in rows} != wanted:
+        raise refuse_schema("the tables are not what they were when the database was opened")
+    for row in rows:
+        if row.tree != found.tables[row.name].tree:
+            raise SchemaError(f"partitions of table {row.root!r} were attached or detached", hint=_AGAIN)
+    return rows[0].schema_version
 
 
 READ: Final = "ACCESS SHARE"
@@ -199,8 +240,9 @@ class CheckedTables:
     def transaction(self, table: str, mode: str, *more: str) -> Iterator[None]:
         """Begin a transaction with a table locked in ``mode`` and checked; the first statement follows.
 
-        Tables in ``more`` are locked and checked too, and until the end.
+        Tables in ``more``, with their partitions, are locked and checked too, and until the end.
         """
+        more = tuple(name for each in more for name in self._found.tree(each))
         with translate_errors(self._rights(mode, table, *more)):
             try:
                 if self._has_state:
@@ -220,9 +262,9 @@ class CheckedTables:
 
     @contextmanager
     def _state(self) -> Iterator[None]:
-        with translate_errors(self._rights(READ, *self._found.oids)):
+        with translate_errors(self._rights(READ, *self._found.tables)):
             try:
-                self._begin([*self._found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._begin([*self._found.tables], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 self.connection.execute(WAIT_FOR_OTHER)
                 yield
             finally:
@@ -264,6 +306,8 @@ class CheckedTables:
 
         When the last SELECT of a transaction is planned, changes of the table are allowed again.
         """
+        if table not in self._found.parts(self._found.tables[table].root):
+            raise ValueError(f"the rows of {table} are in its partitions")
         is_open = nullcontext() if self._is_open else self.transaction(table, READ)
         with is_open, self.connection.cursor(binary=True) as cursor:
             if self._guard is None or not is_last or self._has_state:
@@ -279,11 +323,14 @@ class CheckedTables:
 
         Its parameters are arrays: the columns of ``rows``.
         """
-        if self._guard is not None:
+        routing = [name for name in self._found.tree(table) if self._found.tables[name].is_partitioned]
+        if self._guard is not None or routing:  # to no partition that is attached meanwhile
             # A session that waits for this session's first lock does not delay its second lock.
-            self.connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self._found, table))
-            self._hold(self._guard)
-            check_table(self.connection, self._found, table)
+            locking = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE"
+            self.connection.execute(_named(locking, self._found, *(routing or [table])))
+            if self._guard is not None:
+                self._hold(self._guard)
+            check_tables(self.connection, self._found, table)
         arrays = [*map(list, zip(*rows, strict=True))]
         return self.connection.execute(_named(statement, self._found, table), arrays)
 
@@ -308,8 +355,7 @@ class CheckedTables:
                 if self._guard is None or monotonic() > end:
                     raise
                 self._end()
-        for table in (*more, *tables):
-            self._schema_version = check_table(self.connection, self._found, table)
+        self._schema_version = check_tables(self.connection, self._found, *more, *tables)
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
         """Let the guard exclude changes of the schema's name, and of the tables after current changes."""
@@ -348,11 +394,17 @@ class CheckedTables:
 
 
 def _named(statement: str, found: Found, *tables: str, only: str = "ONLY ", role: str = "") -> Composed:
-    """Return a statement with tables for ``ONLY {}``: without those that inherit from them."""
+    """Return a statement with tables for ``ONLY {}``: without those that inherit from them.
+
+    Other tables, which are only read, stand for themselves or for all of their partitions.
+    """
     from psycopg.sql import SQL, Identifier
 
     named = {"blobs": "checkpoint_blobs", "checkpoints": "checkpoints", "store": ITEMS.table}
-    others = {name: Identifier(found.schema, other) for name, other in named.items()}
+    others = {
+        name: SQL("ONLY " * (found.parts(other) == [other])) + Identifier(found.schema, other)
+        for name, other in named.items()
+    }
     listed = SQL(f", {only}").join(Identifier(found.schema, table) for table in tables)
     return SQL(statement).format(listed, **others, role=Identifier(role))
 

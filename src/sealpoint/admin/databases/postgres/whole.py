@@ -42,7 +42,7 @@ _CHANNELS: Final = f"""
     JOIN ONLY {{}} AS found USING (thread_id, checkpoint_ns, checkpoint_id)
     CROSS JOIN LATERAL {_VERSIONS}
     CROSS JOIN LATERAL (
-        SELECT channel FROM ONLY {{blobs}} AS one
+        SELECT channel FROM {{blobs}} AS one
         WHERE one.thread_id = found.thread_id AND one.checkpoint_ns = found.checkpoint_ns
         AND one.channel = each.key AND one.version = each.value AND one.type IS DISTINCT FROM 'empty' LIMIT 1
     ) AS bl
@@ -63,7 +63,7 @@ _SOME_SENTINEL: Final = f"SELECT FROM ONLY {{{{}}}} WHERE {{}} AND {_IS_SENTINEL
 _REMOVE_UNNAMED: Final = f"""
     DELETE FROM ONLY {{{{}}}} AS old
     WHERE {{}} AND {_IS_SENTINEL} AND NOT EXISTS (
-        SELECT FROM ONLY {{{{checkpoints}}}} AS c
+        SELECT FROM {{{{checkpoints}}}} AS c
         WHERE c.thread_id = old.thread_id AND c.checkpoint_ns = old.checkpoint_ns
         AND jsonb_exists(c.checkpoint -> 'channel_versions', '{SENTINEL}'))"""
 
@@ -102,15 +102,15 @@ class PostgresWholeRows(PostgresRows):
         return access_to_rows(column, self._of_thread, has_task_path=has_task_path)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
-        more = [BLOBS.table] if column is CHECKPOINTS else []
-        return self.transaction(column.table, mode, *more)
+        more = [BLOBS.table] if column == CHECKPOINTS else []
+        return self.transaction(column.part, mode, *more)
 
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        if column is not CHECKPOINTS or self.sentinel is None:
+        if column != CHECKPOINTS or self.sentinel is None:
             return super()._change(column, after, bound, change, selection)
-        added = self._add_sentinels(self.sentinel, after, bound, selection)
+        added = self._add_sentinels(self.sentinel, column, after, bound, selection)
         used = set[tuple[Any, ...]]()
 
         def noting(cell: Cell) -> tuple[Any, ...] | None:
@@ -121,28 +121,29 @@ class PostgresWholeRows(PostgresRows):
 
         done = super()._change(column, after, bound, noting, selection)
         if unused := sorted(added - used):  # its rows were refused, or are locked or deleted
-            self.execute(BLOBS.table, _REMOVE_SENTINELS, unused)
+            for part in self._found.parts(BLOBS.table):
+                self.execute(part, _REMOVE_SENTINELS, unused)
         return done
 
     def _add_sentinels(
-        self, sentinel: Sentinel, after: Any, bound: Bound, selection: Selection
+        self, sentinel: Sentinel, column: Column, after: Any, bound: Bound, selection: Selection
     ) -> set[tuple[Any, ...]]:
         """Add the sentinels that the rows of a batch need; return for which thread and namespace."""
-        where, parameters = condition(self._access(CHECKPOINTS), _KEY, after, selection)
+        where, parameters = condition(self._access(column), _KEY, after, selection)
         statement = f"""
             SELECT DISTINCT thread_id, checkpoint_ns FROM ONLY {{}}
             WHERE {where} AND ({_KEY}) <= ({places(bound.key)})"""
-        found = self.select(CHECKPOINTS.table, statement, (*parameters, *bound.key), is_last=False)
+        found = self.select(column.part, statement, (*parameters, *bound.key), is_last=False)
         rows = [(*key, *sentinel(*key)) for key in sorted(found)]
         return set(self.execute(BLOBS.table, _ADD_SENTINELS, rows) if rows else ())
 
     def _fetch(self, column: Column, statement: str, parameters: Sequence[Any]) -> list[Cell]:
-        if column is not CHECKPOINTS:
+        if column != CHECKPOINTS:
             return super()._fetch(column, statement, parameters)
-        cells = [*self._access(column).cells(self.select(column.table, statement, parameters, is_last=False))]
+        cells = [*self._access(column).cells(self.select(column.part, statement, parameters, is_last=False))]
         # By a statement of its own: it sees what was committed before the rows were locked.
         keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
-        stored = {tuple(key): names for *key, names in self.select(column.table, _CHANNELS, keys)}
+        stored = {tuple(key): names for *key, names in self.select(column.part, _CHANNELS, keys)}
         return [
             cell._replace(where=where._replace(beside={**where.beside, "channels": frozenset(channels)}))
             for cell, where in ((cell, cell.where) for cell in cells)
@@ -153,7 +154,10 @@ class PostgresWholeRows(PostgresRows):
         """Remove the sentinels of threads and namespaces in which no checkpoint names one."""
         if BLOBS.table not in self._found.layouts:  # a database with a Store alone
             return 0
-        with self.transaction(BLOBS.table, CHANGE, CHECKPOINTS.table):
-            if not self.select(BLOBS.table, _SOME_SENTINEL.format(self._of_thread), ()):
-                return 0  # it takes the right to delete only where something is to be deleted
-            return self.execute(BLOBS.table, _REMOVE_UNNAMED.format(self._of_thread)).rowcount
+        removed = 0
+        for part in self._found.parts(BLOBS.table):
+            with self.transaction(part, CHANGE, CHECKPOINTS.table):
+                # It takes the right to delete only where something is to be deleted.
+                if self.select(part, _SOME_SENTINEL.format(self._of_thread), ()):
+                    removed += self.execute(part, _REMOVE_UNNAMED.format(self._of_thread)).rowcount
+        return removed
