@@ -22,7 +22,7 @@ ENTER = 'set -eu; folder=$SEALPOINT_RUNS/$AIRFLOW_CTX_DAG_RUN_ID; mkdir -p "$fol
 with DAG("sealpoint_rotate", schedule=None, catchup=False, max_active_runs=1) as dag:
     plan = BashOperator(
         task_id="plan",
-        bash_command=f"{ENTER}sealpoint shards --db-env DATABASE_URL --count {COUNT} > ranges.new;"
+        bash_command=f'{ENTER}: "$VKEY"; sealpoint shards --db-env DATABASE_URL --count {COUNT} > ranges.new;'
         " mv ranges.new ranges; wc -l < ranges",
         append_env=True,
         output_processor=lambda lines: [{"NUMBER": str(number)} for number in range(1, int(lines) + 1)],

@@ -4,6 +4,7 @@
 # `sealpoint merge`. After a crash, the same command continues with what has not ended; after an error that you
 # have corrected, use a new folder.
 set -eu
+: "$VKEY" # now, and not when all is done
 range=$(cd "$(dirname "$0")" && pwd)/range.sh
 export range PARALLEL_SHELL=/bin/sh
 mkdir -p "$1"
