@@ -122,6 +122,7 @@ def stored(url: str) -> Any:
     return keys, sorted(map(repr, rows))
 
 
+@pytest.mark.costly
 @pytest.mark.broad(every=5)
 @pytest.mark.parametrize("name", PARTITIONINGS)
 def test_every_command_answers_as_on_plain_tables(
@@ -197,6 +198,7 @@ def test_locked_rows_of_a_partition_are_left_and_named(url: str) -> None:
             rewrite_all(store, reseal, selection, Batch(rows=2))
 
 
+@pytest.mark.costly
 def test_values_that_a_partition_has_lost_are_named(url: str) -> None:
     put_blobs(url, blobs(9, size=OUT_OF_ROW))
     partition(url, "hash of thread_id")
@@ -571,6 +573,7 @@ NOTED: Final = f"""
     CREATE TRIGGER t BEFORE INSERT ON checkpoint_blobs_odd FOR EACH ROW EXECUTE FUNCTION note();"""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ROUTED)
 @pytest.mark.parametrize("is_role", [True, False])
 def test_new_rows_go_to_no_partition_that_was_not_checked(

@@ -27,8 +27,9 @@ WRITERS = ("030 writer", "170 writer")  # in the middle of ranges
 VALUES_OF_A_KILL = 60
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.soak)])
 def test_killed_shards_are_run_again(
     url: str, tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
