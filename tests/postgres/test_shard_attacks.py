@@ -17,7 +17,7 @@ from tests.cli.conftest import Ended
 from tests.postgres.test_schema import alter
 from tests.postgres.test_shards import keys, lines, put, run
 from tests.support.databases.postgres import K1, contents, put_blobs, saver_at
-from tests.support.keys.rings import states_text, write
+from tests.support.keys.rings import material_of, states_text, write
 
 __all__ = ["keys", "run"]
 Run = Callable[..., Ended]
@@ -125,3 +125,20 @@ def test_checkpoints_are_not_bound_under_the_keys_of_another_database(url: str, 
     keys.write_text(right)
     assert run("rebind", "--apply", *options, "--json").document["ok"] is True
     assert contents(url) != before
+
+
+def test_hosts_with_other_material_of_one_id_are_not_merged(
+    url: str, run: Run, keys: Path, tmp_path: Path
+) -> None:
+    """No range has a value by which the other's key shows, and the ring file has no check values."""
+    put(url, ["a", "b"])
+    own, files = keys.read_text(encoding="utf-8"), list[Path]()
+    other = own.replace(material_of("k2").hex(), material_of("kX").hex())
+    for ring, options in zip((own, other), lines(run("shards", "--count", 2)), strict=True):
+        keys.write_text(ring, encoding="utf-8")
+        ended = run("rotate", "--apply", *options, "--json")
+        assert ended.document["ok"] is True
+        files.append(tmp_path / f"{len(files)}.json")
+        files[-1].write_text(ended.out, encoding="utf-8")
+    merged = run("merge", *files, "--vkey", tmp_path / "ledger" / "vkey", "--json").document
+    assert (merged["ok"], merged["reasons"]) == (None, ["rings-differ"])

@@ -51,7 +51,7 @@ def parse_part(data: bytes) -> Part | None:
                 [database["kind"], database["identity"], database["identity"]["system"] or digest_of(data)],
                 sort_keys=True,
             ),
-            json.dumps(found["ring"] and [found["ring"]["digest"], found["ring"]["active"]]),
+            json.dumps(found["ring"] and [*map(found["ring"].get, ("digest", "active", "check"))]),
             began + CLOCK_SECONDS < shard.time(),
             bool(found.get("bound")),
             bool(found.get("unbound")),
