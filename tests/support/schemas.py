@@ -32,6 +32,7 @@ from sealpoint.keys.state import KeyState
 
 BY_HAND: Final = (
     "",
+    "/properties/ring/anyOf/0",
     "/$defs/key",
     "/$defs/inspect/allOf/1",
     "/$defs/rotate/allOf/1",
