@@ -165,6 +165,7 @@ def postgres_service(
         lines = [f"{part}={value}\n" for part, value in parts.items()]
         file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
         monkeypatch.setenv("PGSERVICEFILE", str(file))
+        monkeypatch.setenv("DATABASE_URL", "postgresql:///?service=agents")  # as pages export it, for Python
         yield
         connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
