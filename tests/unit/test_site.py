@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli import browser
-from tests.support.site import ROOT, sidebar
+from tests.support.site import INDEX, ROOT, project_links, sidebar
 
 SVG: Final = {"svg": "http://www.w3.org/2000/svg"}
 # What the picture on docs/concepts.md leaves out: other savers and servers, and what the others stand on.
@@ -123,6 +124,26 @@ def test_site_is_whole_asks_no_other_host_and_fits_a_narrow_window(tmp_path: Pat
     assert {path.name: found for path, page in pages.items() if (found := outward(page))} == {}
     assert {path.name: found for path in pages if (found := list(dead(path, pages)))} == {}
     assert sum(len(page.links) for page in pages.values()) > 5000
+    assert len(project_links()) == 3
+    assert [
+        path.name for path, page in pages.items() if not {*project_links().values()} <= {*page.links}
+    ] == []
+    index = json.loads((site / "searchindex.js").read_text(encoding="utf-8")[len("Search.setIndex(") : -1])
+    found = {
+        (index["docnames"][at], word)
+        for word, ats in index["indexentries"].items()
+        for at, _, first in ats
+        if first
+    }
+    texts = {f"docs/{page.stem}": page.read_text(encoding="utf-8") for page in ROOT.glob("docs/*.md")}
+    wanted = {
+        (name, word)
+        for name, text in texts.items()
+        for each in INDEX.findall(text)
+        for word in each.split(", ")
+    }
+    assert wanted
+    assert wanted <= found
     styles = [*site.rglob("*.css"), *site.rglob("*.js")]
     assert len(styles) > 5
     assert [path.name for path in styles if OUTWARD.search(path.read_text(encoding="utf-8"))] == []
