@@ -154,8 +154,10 @@ def test_image_has_what_the_manifests_ask_for_and_no_keys() -> None:
 
 def test_image_has_all_files_that_the_build_needs() -> None:
     """What pyproject.toml names is copied before `pip install`."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, hooks = settings["project"], settings["tool"]["hatch"]["metadata"]["hooks"]
+    readme = {part["path"] for part in hooks["fancy-pypi-readme"]["fragments"]}
     copied = {word for kind, words in instructions() if kind == "COPY" for word in words.split()[:-1]}
-    assert {"pyproject.toml", "src", project["readme"], *project["license-files"]} <= copied
+    assert {"pyproject.toml", "src", *readme, *project["license-files"]} <= copied
     (extras,) = re.findall(r"/src\[([\w,]+)\]", dict(instructions())["RUN"])
     assert set(extras.split(",")) <= set(project["optional-dependencies"])

@@ -17,9 +17,10 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.deploy.running import running
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import own_role, schema, server
 
 ROOT = Path(__file__).parents[2]
 CANARY = "CANARY: my knee hurts"
@@ -131,9 +132,17 @@ def url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.mark.costly
 def test_pool_of_postgres(place: Place, url: str) -> None:
-    place.env["DATABASE_URL"] = url
-    for count in (1, 2):
-        assert place.run(sys.executable, "pool.py", "t1", CANARY) == f"{CANARY}\n" * count
+    """As a role that may create tables only until they are there."""
+    with own_role(url) as place.env["DATABASE_URL"], psycopg.connect(url, autocommit=True) as admin:
+        place.run(sys.executable, "tables.py")
+        name = conninfo_to_dict(place.env["DATABASE_URL"])["user"]
+        admin.execute(f"REVOKE CREATE ON SCHEMA {name} FROM {name}".encode())
+        for count in (1, 2):
+            assert place.run(sys.executable, "pool.py", "t1", CANARY) == f"{CANARY}\n" * count
+        require_sealed_tables(url)
+
+
+def require_sealed_tables(url: str) -> None:
     with psycopg.connect(url) as connection:
         tags = {tag for (tag,) in connection.execute("SELECT type FROM checkpoint_blobs")}
         assert {tag.rpartition("@")[2] for tag in tags if tag != "empty"} == {"k1"}

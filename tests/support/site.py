@@ -2,8 +2,8 @@
 
 The pages are Markdown that also reads well where the repository is hosted. This copies them to build/pages,
 README.md as the start page, with the groups of its table "Documentation" and links to the project as the
-sidebar, and adds a page for each module of docs/api.md. What a reader may search a page for, and it does not say, is in a comment of the
-page: ``<!-- index: WORDS, WORDS -->``.
+sidebar, and adds a page for each module of docs/api.md. Words that readers search a page for, and that it
+does not say, are in a comment of the page: ``<!-- index: WORDS, WORDS -->``.
 """
 
 from __future__ import annotations

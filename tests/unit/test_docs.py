@@ -43,7 +43,7 @@ from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write
 from tests.support.pages import FENCE, Block, blocks, commands, require_shown
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import own_role, schema, server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -153,21 +153,16 @@ def postgres_service(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
-    with schema(server(pytestconfig)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
-        (name,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
-        parts = conninfo_to_dict(dsn) | {"user": name}
-        database = connection.info.dbname
-        connection.execute(
-            f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name};"
-            f' GRANT CREATE ON DATABASE "{database}" TO {name}'.encode()
-        )
+    with schema(server(pytestconfig)) as dsn, own_role(dsn) as own:
+        parts = conninfo_to_dict(own)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(f'GRANT CREATE ON DATABASE "{admin.info.dbname}" TO {parts["user"]}'.encode())
         file = tmp_path_factory.mktemp("service") / "pg_service.conf"
         lines = [f"{part}={value}\n" for part, value in parts.items()]
         file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
         monkeypatch.setenv("PGSERVICEFILE", str(file))
         monkeypatch.setenv("DATABASE_URL", "postgresql:///?service=agents")  # as pages export it, for Python
         yield
-        connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
 
 @pytest.mark.broad(every=2)
