@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.cli.browser import CHROMIUM, MISSING
 from tests.support.runs.extent import VARIABLE, by_extent, is_sample, sample
 from tests.support.runs.forked import forked_program
 from tests.support.servers import containers
+from tests.support.servers.postgres import own_role, schema, server
 from tests.wrap import programs, softhsm
 
 FIRST = ("test_demo.py", "test_attacks.py")
@@ -45,6 +49,23 @@ def script_path(forked: Path) -> str:
     """A PATH for scripts, with that command, and the Python of these tests."""
     python = str(Path(sys.executable).parent)
     return os.pathsep.join([str(forked.parent), python, os.environ.get("PATH", os.defpath)])
+
+
+@pytest.fixture
+def postgres_service(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
+    with schema(server(pytestconfig)) as dsn, own_role(dsn) as own:
+        parts = conninfo_to_dict(own)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(f'GRANT CREATE ON DATABASE "{admin.info.dbname}" TO {parts["user"]}'.encode())
+        file = tmp_path_factory.mktemp("service") / "pg_service.conf"
+        lines = [f"{part}={value}\n" for part, value in parts.items()]
+        file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
+        monkeypatch.setenv("PGSERVICEFILE", str(file))
+        monkeypatch.setenv("DATABASE_URL", "postgresql:///?service=agents")  # as pages export it, for Python
+        yield
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
@@ -82,6 +103,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"the page of a report was opened in no browser: {MISSING}")
     for lack in filter(None, [softhsm.MISSING, *map(programs.missing, programs.NEEDED)]):
         terminalreporter.write_line(f"a wrapper of keys was not tested: {lack}")
+    if not shutil.which("parallel"):
+        terminalreporter.write_line("examples/scale/parallel.sh was not run: no program parallel")
     if containers.MISSING is not None:
         terminalreporter.write_line(
             f"the pages on Kubernetes and systemd were not followed as other accounts: {containers.MISSING}"

@@ -270,7 +270,7 @@ def test_every_database_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         def close(self) -> None:
             closed.append(self.name)
 
-    def open_store(name: str, *_: object) -> Any:
+    def open_store(name: str) -> Any:
         if name == "no":
             raise DatabaseMissingError(name)
         return Store(name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 import shlex
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -27,6 +30,7 @@ from sealpoint.errors import HeldError
 from tests.cli.conftest import Ended
 from tests.cli.test_recording import TABLE
 from tests.postgres.test_schema import alter, schema_of
+from tests.support.databases.partitions import partition
 from tests.support.databases.postgres import (
     K1,
     blobs,
@@ -40,7 +44,6 @@ from tests.support.databases.postgres import (
 )
 from tests.support.keys.rings import states_text, write
 from tests.support.runs.extent import by_extent
-from tests.support.runs.results import require_valid
 
 VALUE = K1.seal("msgpack", b"\x01")
 HOSTILE = (
@@ -83,8 +86,8 @@ def run(url: str, keys: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     return call
 
 
-def put(url: str, threads: list[str]) -> None:
-    put_blobs(url, [(thread, "", "c", f"{place}", *VALUE) for place, thread in enumerate(threads)])
+def put(url: str, threads: list[str], channel: str = "c") -> None:
+    put_blobs(url, [(thread, "", channel, f"{place}", *VALUE) for place, thread in enumerate(threads)])
 
 
 def lines(ended: Ended) -> list[list[str]]:
@@ -105,8 +108,10 @@ def test_ranges_of_hostile_ids_are_pasted_into_a_shell(url: str, run: Run, tmp_p
     assert all(line.isprintable() and len(line) < 1000 for line in shown.out.splitlines())
     files = list[Path]()
     for options in reversed(lines(shown)):
-        ended = run("rotate", "--apply", *options, "--json")
+        processes = 1 if files else 2
+        ended = run("rotate", "--apply", "--workers", processes, *options, "--json")
         assert (ended.code, ended.document["ok"], ended.document["left"]) == (Exit.DONE, True, 0)
+        assert 0 < ended.document["resealed"] < 5
         files.append(tmp_path / f"{len(files)}.json")
         files[-1].write_text(ended.out, encoding="utf-8")
     assert (len(files), opened(url)) == (5, values)
@@ -118,12 +123,15 @@ def test_ranges_of_hostile_ids_are_pasted_into_a_shell(url: str, run: Run, tmp_p
         ((*files[1:], "--vkey", vkey), "ranges-missing"),
         ((*files, files[2], "--vkey", vkey), "ranges-overlap"),
         ((*files, vkey, "--vkey", vkey), "not-a-result"),
-        ((*files, tmp_path / "none", "--vkey", vkey), "not-a-result"),
         (files, "signer-not-given"),
     ):
         merged = run("merge", *words, "--json")
         assert (merged.code, merged.document["ok"]) == (Exit.FOUND, None)
         assert reason in merged.document["reasons"]
+    assert run("merge", *files, tmp_path / "none", "--vkey", vkey).code == Exit.USAGE
+    entries = (tmp_path / "ledger" / "entries.jsonl").read_bytes().splitlines()
+    recorded = [json.loads(entry)["subject"].keys() & {"run", "result"} for entry in entries]
+    assert (recorded.count({"run"}), recorded.count({"run", "result"})) == (5, 5)
     ledger = b"".join(file.read_bytes() for file in (tmp_path / "ledger").rglob("*") if file.is_file())
     assert b"threads_from" not in ledger
     for thread in HOSTILE:
@@ -162,7 +170,7 @@ def test_each_thread_is_in_one_range(url: str, threads: list[str], number: int, 
     with closing(PostgresRows(url)) as store:
         bounds = find_bounds(store, number)
     assert len(bounds) < min(number, len({*threads}) + 1)
-    put(url, [f"{other}{place}" for place, other in enumerate(others)])
+    put(url, others, "later")
     found = list[tuple[Any, ...]]()
     for start, below in zip([None, *bounds], [*bounds, None], strict=True):
         with closing(PostgresRows(url, shard=Shard(new_run(), "status", start, below))) as store:
@@ -173,7 +181,10 @@ def test_each_thread_is_in_one_range(url: str, threads: list[str], number: int, 
         assert found == [cell.where.key for cell in store.read(store.columns[0], None).cells]
 
 
-def test_ranges_are_about_equal(url: str) -> None:
+@pytest.mark.parametrize("partitioning", [None, "hash of thread_id", "range of thread_id"])
+def test_ranges_are_about_equal(url: str, partitioning: str | None) -> None:
+    if partitioning is not None:
+        partition(url, partitioning)
     put(url, [f"{number:04}" for number in range(1000) for _ in range(1 + number % 3)])
     with closing(PostgresRows(url)) as store:
         bounds = find_bounds(store, 8)
@@ -212,7 +223,12 @@ def test_a_range_of_whole_threads(url: str, run: Run, checks: str) -> None:
     parts = lines(run("shards", "--count", 3))
     assert len(parts) == 3
     if checks == "verify":
-        assert [run("verify", *options, "--json").document["rows"] for options in parts] == [2, 2, 2]
+        alter(
+            url,
+            "UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{id}', '2') WHERE thread_id = 'c'",
+        )
+        found = [run("verify", *options, "--json").document for options in parts]
+        assert [(each["rows"], each["failed"]) for each in found] == [(2, 0), (2, 0), (2, 1)]
         return
     assert run("rebind", "--apply", *parts[1], "--json").document["ok"] is True
     assert {place[1] for place, (tag, _) in contents(url).items() if ".row" in tag} == {"b"}
@@ -224,7 +240,7 @@ def test_a_range_of_whole_threads(url: str, run: Run, checks: str) -> None:
 # --- holds ------------------------------------------------------------------------------------------
 
 
-@contextmanager
+@contextlib.contextmanager
 def held(url: str, *shard: str | None, command: str = "rotate") -> Iterator[None]:
     """Hold a database, or a range: its run, start and end."""
     named = Shard(str(shard[0]), command, *shard[1:]) if shard else None
@@ -255,9 +271,12 @@ def test_ranges_of_one_run_are_held_side_by_side(url: str) -> None:
             assert "threads_below 'b'" in said or "threads_from 'b', threads_below 'c'" in said
         with held(url, this, "c", None):
             pass
-    for shard in ((), (other, None, "x")):  # all are released
-        with held(url, *shard):
-            pass
+    with closing(PostgresRows(url)) as store:
+        for shard in ((), (other, None, "x")):  # all are released, also by a session that stays
+            with held(url, *shard), contextlib.suppress(HeldError), store.hold():
+                pass
+            with store.hold():
+                pass
     with held(url):
         assert re.search(r"session \d+ of 'sealpoint'$", refusal(url, this, None, "b"))
 
@@ -307,8 +326,27 @@ def test_a_range_is_refused_where_there_is_none(url: str, run: Run, tmp_path: Pa
 
 
 def test_status_of_ranges_is_that_of_the_whole(url: str, run: Run) -> None:
+    """Beside a writer it is between what there was before and what there is after."""
     put_blobs(url, blobs(99))
     parts = lines(run("shards", "--count", 3))
-    whole = run("status", "--json")
-    assert sum(rows(run("status", *options, "--json")) for options in parts) == rows(whole) == 99
-    require_valid(json.loads(whole.out))
+
+    def count() -> int:
+        return sum(rows(run("status", *options, "--json")) for options in parts)
+
+    assert count() == rows(run("status", "--json")) == 99
+    end = threading.Event()
+
+    def write_on() -> None:
+        for number in itertools.takewhile(lambda _: not end.is_set(), itertools.count()):
+            put_blobs(url, [(f"thread {number % 3}", "", "new", f"{number}", *VALUE)])
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        for _ in range(3):
+            before, between, after = rows(run("status", "--json")), count(), rows(run("status", "--json"))
+            assert 99 <= before <= between <= after
+    finally:
+        end.set()
+        writer.join()
+    assert count() == rows(run("status", "--json")) > 99

@@ -29,7 +29,7 @@ VALUES_OF_A_KILL = 60
 
 @pytest.mark.costly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.soak)])
 def test_killed_shards_are_run_again(
     url: str, tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,15 +23,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
-import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint import KeyState, errors
 from sealpoint.admin.cli.app import run as program
@@ -43,7 +40,6 @@ from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write
 from tests.support.pages import FENCE, Block, blocks, commands, require_shown
-from tests.support.servers.postgres import own_role, schema, server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -148,31 +144,19 @@ def as_a_script(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where Postgres keeps a lock
 
 
-@pytest.fixture
-def postgres_service(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
-    with schema(server(pytestconfig)) as dsn, own_role(dsn) as own:
-        parts = conninfo_to_dict(own)
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute(f'GRANT CREATE ON DATABASE "{admin.info.dbname}" TO {parts["user"]}'.encode())
-        file = tmp_path_factory.mktemp("service") / "pg_service.conf"
-        lines = [f"{part}={value}\n" for part, value in parts.items()]
-        file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
-        monkeypatch.setenv("PGSERVICEFILE", str(file))
-        monkeypatch.setenv("DATABASE_URL", "postgresql:///?service=agents")  # as pages export it, for Python
-        yield
-
-
 @pytest.mark.broad(every=2)
 @pytest.mark.usefixtures("as_a_script")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in ELSEWHERE], ids=lambda page: page.name
 )
 def test_page_runs_and_shows_what_it_prints(page: Path, request: pytest.FixtureRequest) -> None:
-    if "service=agents" in page.read_text(encoding="utf-8"):
+    text = page.read_text(encoding="utf-8")
+    if "service=agents" in text:
         request.getfixturevalue("postgres_service")
+    if " sh examples/" in text:
+        Path("examples").symlink_to(ROOT / "examples")
+    if "parallel.sh" in text and not shutil.which("parallel"):
+        pytest.skip("no program parallel (Debian: parallel)")
     run_page(page)
 
 

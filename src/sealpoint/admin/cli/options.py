@@ -244,9 +244,9 @@ RANGE: Final[dict[str, Any]] = {
 
 def shard_of(command: str, of_run: str | None, *bounds: str | None) -> Shard | None:
     """Return the range that a command line names by the options of `RANGE`, in their order."""
-    if not any(given is not None for given in (of_run, *bounds)):
-        return None
     shard = Shard(of_run or "", command, *bounds)
+    if (of_run, *bounds) == (None, None, None):
+        return None
     try:
         shard.time()
     except ValueError:
@@ -406,13 +406,9 @@ def _has_header(file: Path) -> bool:
 
 @contextmanager
 def opened(
-    databases: Sequence[str],
-    run: Run | None = None,
-    *,
-    ring_file: Path | None = None,
-    others: Sequence[RowStore] = (),
+    databases: Sequence[str], *, ring_file: Path | None = None, others: Sequence[RowStore] = (), **more: Any
 ) -> Iterator[list[RowStore]]:
-    """Open several databases, each once, or the range that a run works on, and close them at the end.
+    """Open several databases, each once, and close them at the end; ``more`` is of `open_store`.
 
     Those of ``others`` are open already, and are not opened again under another name. ``ring_file`` is the
     ring file that lists the databases, for the hint of an error.
@@ -422,7 +418,7 @@ def opened(
         stores: list[RowStore] = []
         for database in databases:
             try:
-                store = stack.enter_context(closing(open_store(database, run)))
+                store = stack.enter_context(closing(open_store(database, **more)))
             except SealpointError as error:
                 if ring_file is not None:
                     listed = (
@@ -438,7 +434,7 @@ def opened(
 @contextmanager
 def opened_database(run: Run, argument: str | None, variable: str | None) -> Iterator[RowStore]:
     """Open the one database of a command line, and close it at the end; the command's object has it."""
-    with opened([one_database(run, argument, variable)], run) as (store,):
+    with opened([one_database(run, argument, variable)], run=run) as (store,):
         run.looks_at(store)
         yield store
 

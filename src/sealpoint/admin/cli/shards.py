@@ -64,7 +64,7 @@ def merge(
     They must be of the same options, keys and database. Results are not signed: without a ledger that has the
     digest of each, and its --vkey, it is not proven. Exits with 3 if it is not proven, or refuted.
     """
-    from sealpoint.admin.evidence.merge import Part, merge_reasons, parse_part
+    from sealpoint.admin.evidence.merge import merge_reasons, parse_part
     from sealpoint.admin.evidence.verify import read_verified
 
     ring, recorded = options.find_ring(run) if folder is None else None, set[Any]()
@@ -74,19 +74,16 @@ def merge(
         recorded = {entry["subject"].get("result") for entry in read_verified(path, verdict)}
         run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # an entry needs none after it
         ledger.complain_of(verdict)
-    parts = list[Part | None]()
-    for file in results:
-        try:
-            parts.append(parse_part(file.read_bytes()))
-        except OSError:
-            parts.append(None)
+    parts = [parse_part(file.read_bytes()) for file in results]
     run.result.add(*merge_reasons(parts, recorded))
-    rows = [
-        (str(file), part and part.shard._asdict(), part is not None and part.digest in recorded, reasons)
+    found = [
+        {
+            "file": str(file),
+            "recorded": part is not None and part.digest in recorded,
+            "reasons": [Reason.NOT_A_RESULT] if part is None else part.reasons,
+        }
         for file, part in zip(results, parts, strict=True)
-        for reasons in [part.reasons if part else [Reason.NOT_A_RESULT]]
     ]
-    found = [dict(zip(("file", "shard", "recorded", "reasons"), row, strict=True)) for row in rows]
     run.end({"results": found}, _show_results, allow_unproven=allow_unproven)
 
 

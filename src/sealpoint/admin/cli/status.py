@@ -88,7 +88,7 @@ def status(
         for name, words in zip(names, shown, strict=True):  # a variable may hold a password
             failed = len(run.errors)
             with run.sparing(words) if len(names) > 1 else nullcontext():
-                for store in stack.enter_context(opened([name], run, ring_file=ring_file, others=stores)):
+                for store in stack.enter_context(opened([name], run=run, ring_file=ring_file, others=stores)):
                     stores.append(store)
                     part = run.result.looks_at(store)
                     found.append((part, take_shares(store, entries, damage.setdefault(store.name, []))))

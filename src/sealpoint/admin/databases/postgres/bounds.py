@@ -12,9 +12,7 @@ _PAGES: Final = 3000  # of all tables
 _SIZE: Final = "SELECT pg_relation_size(tableoid) / 8192.0::float8 FROM ONLY {} LIMIT 1"
 # A bound need not be the id of a thread: its first characters, of at most 4 bytes each, are enough.
 _SAMPLE: Final = "SELECT left(thread_id, %s) FROM ONLY {} TABLESAMPLE SYSTEM (%s) WHERE thread_id <> ''"
-_BOUNDS: Final = (
-    "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FROM unnest(%s::text[]) AS id"
-)
+_AT: Final = "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FROM unnest(%s::text[]) AS id"
 
 
 def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
@@ -26,5 +24,5 @@ def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
     if not sample:
         return []
     parts = [(part * len(sample) // ranges + 0.5) / len(sample) for part in range(ranges)]
-    ((found,),) = store.select(tables[0], _BOUNDS, (parts, sample))
+    ((found,),) = store.select(tables[0], _AT, (parts, sample))
     return [*dict.fromkeys(found)][1:]  # nothing is below the first

@@ -251,10 +251,7 @@ class PostgresRows(CheckedTables):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it.
-
-        That of a shard is of a session that only holds.
-        """
+        """Exclude other runs on this schema, by a lock of a session; workers of one run do not take it."""
         own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
         with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
             yield
