@@ -1,8 +1,9 @@
 """``make site``: builds the documentation into build/site. docs/conf.py has the settings of Sphinx.
 
 The pages are Markdown that also reads well where the repository is hosted. This copies them to build/pages,
-README.md as the start page, with the groups of its table "Documentation" as the sidebar, and adds a page for
-each module of docs/api.md.
+README.md as the start page, with the groups of its table "Documentation" and links to the project as the
+sidebar, and adds a page for each module of docs/api.md. Words that readers search a page for, and that it
+does not say, are in a comment of the page: ``<!-- index: WORDS, WORDS -->``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -23,6 +25,7 @@ ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / "build"
 _LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 _PAGE: Final = re.compile(r"(?<!`)\bdocs/([\w-]+)\.md(?:#[\w-]+)?")
+INDEX: Final = re.compile(r"^<!-- index: (.*) -->$", re.MULTILINE)
 _GROUP: Final = re.compile(r"^\| \*\*(.*?)\*\* \| \|$", re.MULTILINE)
 
 
@@ -35,6 +38,17 @@ def sidebar(readme: str) -> Iterator[tuple[str, list[str]]]:
         pages = dict.fromkeys(page for page in _LINK.findall(rows) if page.endswith(".md"))
         yield title, [page.removesuffix(".md") for page in pages if page not in seen]
         seen |= pages.keys()
+
+
+def project_links() -> dict[str, str]:
+    """Return what the package's metadata links to and the site does not have."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {name: url for name, url in project["urls"].items() if name not in {"Documentation", "Changes"}}
+
+
+def index(comment: re.Match[str]) -> str:
+    """Return Sphinx's directive for the words of a comment; the exclamation marks put the page first."""
+    return "```{index} " + ", ".join(f"! {words}" for words in comment[1].split(", ")) + "\n```"
 
 
 def toctree(pages: list[str], *options: str) -> str:
@@ -88,10 +102,13 @@ def stage(folder: Path) -> None:
                 copy = folder / linked.relative_to(ROOT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(linked, copy)
+        text = INDEX.sub(index, text)
         write(folder / page.relative_to(ROOT), re.sub(r"(\]\((?:\.\./)?)README\.md", r"\1index.md", text))
     readme = (folder / "README.md").rename(folder / "index.md")
     text = readme.read_text(encoding="utf-8")
-    write(readme, text + "".join(toctree(pages, f":caption: {title}") for title, pages in sidebar(text)))
+    links = [f"{name} <{url}>" for name, url in project_links().items()]
+    groups = [*sidebar(text), ("Project", links)]
+    write(readme, text + "".join(toctree(pages, f":caption: {title}") for title, pages in groups))
     names = public_names()
     for module, public in names.items():
         write(folder / "docs" / "api" / f"{module}.rst", module_page(module, public))
