@@ -29,6 +29,7 @@ from sealpoint.admin.databases.postgres.columns import BLOBS, CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch, Failure
+from sealpoint.admin.databases.shards import Shard, new_run
 from sealpoint.admin.maintenance.rebind import sealing_sentinels
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.verify import verify
@@ -230,6 +231,9 @@ def test_rows_that_are_in_the_wrong_partition_are_read(url: str) -> None:
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT count(*) FROM checkpoint_blobs WHERE thread_id = 'zzz'").fetchone()
     assert found == (0,)
+    excluding = make_conninfo(url, options=f"-csearch_path={schema_of(url)} -cconstraint_exclusion=on")
+    with closing(PostgresRows(excluding, shard=Shard(new_run(), "status", "zz", None))) as store:
+        assert sum(count.rows for count in store.count()) == 1
     with closing(PostgresRows(url, writable=True)) as store:
         assert sum(count.rows for count in store.count()) == 10
         for rows in (1, 4, 1000):

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.cli.exits import Exit
@@ -82,6 +82,9 @@ class Standby:
 
     def stop(self) -> None:
         self._control("-m", "immediate", "stop")
+
+    def promote(self) -> None:
+        self._control("promote")
 
     def replays(self, *, paused: bool) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -320,3 +323,31 @@ def states(url: str) -> list[str]:
 def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         time.sleep(0.05)
+
+
+@pytest.mark.costly
+def test_a_replica_before_and_after_a_failover_is_another_database() -> None:
+    """What was changed last may be lost by a failover, and its collation may be of another system."""
+    with started() as primary, schema(primary) as url, tempfile.TemporaryDirectory() as folder:
+        set_up(PostgresSaver, url)
+        name = f"{schema_of(url)}_role"
+        alter(url, f"CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {schema_of(url)} TO {name};")
+        alter(url, f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema_of(url)} TO {name};")
+
+        def identity(dsn: str) -> dict[str, object]:
+            with closing(PostgresRows(make_conninfo(dsn, user=name))) as store:
+                return store.identity
+
+        Path(folder).chmod(0o755)
+        standby = Standby(primary, Path(folder))
+        copy, own = make_conninfo(url, host=conninfo_to_dict(standby.url)["host"]), identity(url)
+        try:
+            found = [own.copy(), identity(copy)]
+            standby.promote()
+            found.append(identity(copy))
+        finally:
+            standby.stop()
+    assert [each.pop("timeline") for each in found] == ["00000001", None, "00000002"]
+    del own["timeline"]
+    assert found == [own] * 3
+    assert None not in own.values()

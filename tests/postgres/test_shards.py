@@ -9,7 +9,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -26,7 +26,7 @@ from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.bounds import find_bounds
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.shards import Shard, new_run
-from sealpoint.errors import HeldError
+from sealpoint.errors import HeldError, StoppedError
 from tests.cli.conftest import Ended
 from tests.cli.test_recording import TABLE
 from tests.postgres.test_schema import alter, schema_of
@@ -283,11 +283,14 @@ def test_ranges_of_one_run_are_held_side_by_side(url: str) -> None:
 
 def test_a_holder_that_is_killed_holds_nothing(url: str) -> None:
     shard = (new_run(), "a", "b")
-    with held(url, *shard), psycopg.connect(url) as admin:
+    with ExitStack() as stack, psycopg.connect(url) as admin:
+        stack.enter_context(held(url, *shard))
         pid = refusal(url, *shard).partition("session ")[2].split()[0]
         admin.execute("SELECT pg_terminate_backend(%s::int, 10000)", (pid,))
         with held(url, *shard):
             pass
+        with pytest.raises(StoppedError):
+            stack.close()
 
 
 def test_a_range_that_is_not_shown_is_excluded(url: str) -> None:

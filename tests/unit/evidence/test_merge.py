@@ -21,11 +21,14 @@ from sealpoint.utc import format_utc
 THIS = new_run()
 DATABASE = {"name": "postgresql:///x", "kind": "postgres", "identity": {"system": "1", "oid": 2}}
 
+RING = {"file": "/keys.toml", "digest": "sha256:1", "active": "k2", "check": "0a"}
+NAMELESS = {**DATABASE, "identity": {"system": None, "oid": 2}}
+
 
 def make(start: str | None, below: str | None, *reasons: Reason, run: str = THIS, **members: Any) -> bytes:
     """What a command prints of a range."""
     result = Result("rotate", {"allow_plaintext": False})
-    result.ring = {"file": "/keys.toml", "digest": "sha256:1", "active": "k2"}
+    result.ring = RING
     result.add(*reasons)
     shard = {"run": run, "command": "rotate", "threads_from": start, "threads_below": below, "salt": "x"}
     found = {"shard": shard, "database": DATABASE, **result.document({"applied": True, "resealed": 3})}
@@ -114,12 +117,15 @@ LATE = format_utc(datetime.fromtimestamp(Shard(THIS, "").time(), UTC) - timedelt
             lambda parts: [*parts[:2], make("b", None, database={**DATABASE, "identity": {"system": "2"}})],
             {Reason.DATABASES_DIFFER},
         ),
+        (lambda _: make_all(["a"], database=NAMELESS), {Reason.DATABASES_DIFFER}),
+        (lambda _: make_all([], database=NAMELESS), set()),
         (lambda parts: [*parts[:2], make("b", None, database={**DATABASE, "name": "y"})], set()),
         (
             lambda parts: [*parts[:2], make("b", None, ring={"digest": "2", "active": "k2"})],
             {Reason.RINGS_DIFFER},
         ),
         (lambda parts: [*parts[:2], make("b", None, ring=None)], {Reason.RINGS_DIFFER}),
+        (lambda parts: [*parts[:2], make("b", None, ring={**RING, "check": "0b"})], {Reason.RINGS_DIFFER}),
         (lambda parts: [*parts[:2], make("b", None, began=EARLY)], {Reason.BEGAN_BEFORE}),
         (lambda parts: [*parts[:2], make("b", None, began=LATE)], set()),
         (lambda parts: [*parts[:2], make("b", None, Reason.NO_ROWS)], set()),

@@ -83,6 +83,8 @@ class Run:
 
     def asks(self, **options: Any) -> None:
         """State the question: the options that can weaken what the run shows, with their values."""
+        if self.shard is not None:  # in the ledger's document nothing else says so
+            options["run"] = self.shard.run
         run, self.result = self.result.run, Result(self.command, options)
         self.result.run = run
 

@@ -41,6 +41,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
+from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.postgres import has_password, is_url
 from sealpoint.threads import open_thread_store
@@ -473,6 +474,9 @@ def open_ring(run: Run) -> KeyRing:
     """Load the ring with all its material, report its keys, and record it."""
     ring = KeyRing.load(run.keys).load_material()
     read_entries(run, find_ring_file(ring.path))
+    if run.shard is not None and run.result.ring is not None and ring.active_id is not None:
+        # Hosts may have other material of the same id, and the digest has no check value that no entry has.
+        run.result.ring["check"] = check_value(ring.require_active().material)
     return ring
 
 

@@ -79,6 +79,7 @@ def merge(
     found = [
         {
             "file": str(file),
+            "command": part and part.shard.command,
             "recorded": part is not None and part.digest in recorded,
             "reasons": [Reason.NOT_A_RESULT] if part is None else part.reasons,
         }
@@ -90,4 +91,4 @@ def merge(
 def _show_results(document: Document) -> None:
     for row in document["results"]:
         reasons = row["reasons"] if row["recorded"] else [*row["reasons"], Reason.NOT_RECORDED]
-        put(f"{row['file']}: {', '.join(reasons) or 'ok'}")
+        put(f"{row['file']}: {', '.join(reasons) or row['command'] + ': ok'}")

@@ -119,7 +119,7 @@ def verify(
         def end(failed: int) -> Document:
             run.result.add(*check.reasons(), *(comparison.reasons() if comparison else ()))
             return {
-                **check.counts(),
+                **check.counts(of_range=run.shard is not None),
                 "failed": failed,
                 "heads": comparison and comparison.counts(),
                 "pin": pinned and pinned._asdict(),

@@ -26,6 +26,8 @@ class Part(NamedTuple):
     database: str
     ring: str
     is_early: bool
+    has_bound: bool  # rows, as `verify` counts them
+    has_unbound: bool
     reasons: Sequence[Reason]
 
 
@@ -44,9 +46,15 @@ def parse_part(data: bytes) -> Part | None:
             digest_of(data),
             shard,
             json.dumps([shard[:2], *map(found.get, ("options", "only", "applied"))], sort_keys=True),
-            json.dumps([database["kind"], database["identity"]], sort_keys=True),
-            json.dumps(found["ring"] and [found["ring"]["digest"], found["ring"]["active"]]),
+            # Servers without a number, as they show it to some roles, may have equal oids.
+            json.dumps(
+                [database["kind"], database["identity"], database["identity"]["system"] or digest_of(data)],
+                sort_keys=True,
+            ),
+            json.dumps(found["ring"] and [*map(found["ring"].get, ("digest", "active", "check"))]),
             began + CLOCK_SECONDS < shard.time(),
+            bool(found.get("bound")),
+            bool(found.get("unbound")),
             reasons,
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -75,6 +83,7 @@ def merge_reasons(parts: Sequence[Part | None], recorded: Collection[Any]) -> se
         Reason.RUNS_DIFFER: len({part.question for part in found}) > 1,
         Reason.DATABASES_DIFFER: len({part.database for part in found}) > 1,
         Reason.RINGS_DIFFER: len({part.ring for part in found}) > 1,
+        Reason.UNBOUND: any(part.has_bound for part in found) and any(part.has_unbound for part in found),
         Reason.BEGAN_BEFORE: any(part.is_early for part in found),
         Reason.RANGES_MISSING: reached.isdisjoint(lasts),
         Reason.RANGES_OVERLAP: is_double or (reached.issuperset(lasts) and not reached.issuperset(starts)),

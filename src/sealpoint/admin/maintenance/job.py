@@ -15,10 +15,11 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Selection
+from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Event, Events, Failures, Progress, RowStore
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.result import Check, Options
-from sealpoint.admin.maintenance.rotate import BeforeChange, outstanding, require_own_ring
+from sealpoint.admin.maintenance.rotate import BeforeChange, outstanding, require_own_ring, try_rows
 from sealpoint.admin.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import verify
@@ -143,6 +144,7 @@ class Job:
     """One run over one database, or the plan of it."""
 
     _work: Work = staticmethod(rotating)
+    _seals_rows = False  # that no key has sealed, also without an option that allows it
 
     def __init__(
         self, store: RowStore, cipher: RingCipher, options: Options, url: str = "", *, writable: bool = True
@@ -166,8 +168,13 @@ class Job:
         """Refuse the ring of another environment before any change, unless the check is disabled."""
         options = self._options
         if options.check_keys:
-            seals_unsealed = options.allow_plaintext or options.allow_legacy
-            require_own_ring(self._store, self._cipher.ring, seals_unsealed=seals_unsealed)
+            seals_unsealed = options.allow_plaintext or options.allow_legacy or self._seals_rows
+            is_ours = require_own_ring(self._store, self._cipher.ring, seals_unsealed=seals_unsealed)
+            if options.shard is not None and seals_unsealed and not is_ours:
+                # The range may have no sealed value. The first one of the whole is found without counting.
+                with closing(kind_of(self._url).open(self._url)) as whole:
+                    if try_rows(whole, self._cipher, self._cipher.ring.require_active().id) is not None:
+                        require_own_ring(whole, self._cipher.ring, seals_unsealed=True)
 
     def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
         """Return what the job would do with the values of the database.

@@ -416,6 +416,7 @@ class RebindJob(Job):
         writable: bool = True,
     ) -> None:
         super().__init__(store, cipher, options, url)
+        self._seals_rows = store.kind == "postgres" and not options.unbind
         self._rows = self._changed = _open_rows(url, cipher, options, writable=writable)
         self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 

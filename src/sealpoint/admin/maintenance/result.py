@@ -131,7 +131,7 @@ class Reason(AnyReason):
     RANGES_MISSING = "ranges-missing", "results of ranges are missing"
     RANGES_OVERLAP = "ranges-overlap", "results are of the same threads"
     RUNS_DIFFER = "runs-differ", "results are of several runs, commands or options"
-    DATABASES_DIFFER = "databases-differ", "results are of several databases"
+    DATABASES_DIFFER = "databases-differ", "results are of several databases, or do not say of which server"
     RINGS_DIFFER = "rings-differ", "results are of several rings, or of one that was changed meanwhile"
     BEGAN_BEFORE = "began-before", "results are of before their run"
     NOT_RECORDED = "not-recorded", "no verified ledger has the digests of all results"

@@ -41,8 +41,8 @@ SAMPLE_ROWS: Final = 20
 MAX_DAMAGED: Final = 3
 
 
-def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> None:
-    """Open some rows under each key of a ring.
+def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> bool:
+    """Open some rows under each key of a ring, and return whether one opens.
 
     Damaged and forged rows may be among them, so one that opens is enough for a key. The ring is refused
     if no key opens any; also if another key does, but the active one opens none of more than `MAX_DAMAGED`.
@@ -69,6 +69,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
         )
     if seals_unsealed and named and not named & known:
         raise WrongRingError(f"the ring has none of the keys that {store.name} has rows under")
+    return is_ours
 
 
 def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:

@@ -320,15 +320,16 @@ class Verification:
             yield from self._writes.find_lost()
         self.orphans = yield from check_records(self._store, self._examine_record)
 
-    def counts(self) -> dict[str, Any]:
-        """Return what was counted, as JSON."""
+    def counts(self, *, of_range: bool = False) -> dict[str, Any]:
+        """Return what was counted, as JSON; of a range what is not bound too, as others may be elsewhere."""
+        unbound = self._unbound if of_range else self.unbound
         return {
             "opened": [{"key": key, "values": values} for key, values in sorted(self.opened.items())],
             "accepted": self.accepted,
             "legacy": self.legacy,
             "bound": self.bound,
-            "unbound": self.unbound.rows,
-            "unbound_places": list(self.unbound.places),
+            "unbound": unbound.rows,
+            "unbound_places": list(unbound.places),
             "orphans": self.orphans.rows,
             "orphan_places": list(self.orphans.places),
         }

@@ -30,6 +30,7 @@ from sealpoint.postgres import (
     URL_HINT,
     address_of,
     parts_of,
+    plain_url,
     refusal_of,
     refuse_schema,
     require_psycopg,
@@ -73,6 +74,7 @@ _SETTINGS: Final = {
     "transaction_timeout": "0",
     "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
     "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
+    "constraint_exclusion": "off",  # rows in the wrong partition are read, too
     "synchronize_seqscans": "off",  # two cursors of one snapshot return the rows in the same order
     "standard_conforming_strings": "on",
 }
@@ -141,6 +143,12 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
         connection.close()
         raise
     return connection, path
+
+
+def same_server(url: str, connection: Connection[Any]) -> str:
+    """Return a URL that leads to the server of a connection, if it leads to one of several."""
+    info, make = connection.info, require_psycopg().conninfo.make_conninfo
+    return str(make(plain_url(url), host=info.host, hostaddr=info.hostaddr or None, port=info.port))
 
 
 @cache
@@ -316,6 +324,9 @@ def holding(
                 raise HeldError(f"another run holds {name}{who}", hint=f"wait until it has ended{where}")
             connection.execute(f"SELECT pg_advisory_unlock({register}) {mark}".encode())
         yield
+        if shard:  # nothing else shows that its session has ended, and the hold with it
+            with translate_errors():
+                connection.execute(f"SELECT pg_advisory_unlock_all() {mark}".encode())
     finally:
         with suppress(StoppedError), translate_errors():  # the locks end with the session
             connection.execute("SELECT pg_advisory_unlock_all()")

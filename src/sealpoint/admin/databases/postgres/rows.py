@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -127,7 +127,9 @@ _IN_NAMESPACES: Final = (
 )
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
-_SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
+# After a failover, or in a copy that was restored, it is another timeline; a replica has none.
+_SYSTEM: Final = """SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery()
+    THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM pg_control_system()"""
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
@@ -184,19 +186,18 @@ class PostgresRows(CheckedTables):
     def identity(self) -> dict[str, Any]:
         """The numbers of the server, the database and the schema, with the names of the last two.
 
-        That of the server is left out if the account has no right to read it.
+        That of the server and its timeline are ``None`` without the right to read them.
         """
         from psycopg.errors import InsufficientPrivilege
 
+        numbers: tuple[Any, Any] = None, None
         with translate_errors():
             database, oid = self.connection.execute(_IDENTITY).fetchone() or ("", 0)
-            try:
-                with self.connection.transaction():  # a refusal does not end an open transaction
-                    system = self.connection.execute(_SYSTEM).fetchone()
-            except InsufficientPrivilege:
-                system = None
+            # A refusal does not end an open transaction.
+            with suppress(InsufficientPrivilege), self.connection.transaction():
+                numbers = self.connection.execute(_SYSTEM).fetchone() or numbers
         return {
-            "system": str(system[0]) if system else None,
+            **dict(zip(("system", "timeline"), numbers, strict=True)),
             "database": database,
             "oid": oid,
             "schema": self._found.schema,

@@ -36,6 +36,7 @@ from sealpoint.admin.databases.postgres.connection import (
     SearchPath,
     connect,
     is_superuser,
+    same_server,
     translate_errors,
 )
 from sealpoint.admin.databases.rows import VECTORS, Table
@@ -215,15 +216,16 @@ class CheckedTables:
     """One session's transactions over the tables of a saver."""
 
     def __init__(self, url: str, *, writable: bool, names: Sequence[str] = NAMES) -> None:
-        self._url, self._names = url, names
+        self._names = names
         self._guard: Connection[Any] | None = None
         self._is_open = self._has_state = False
         self.connection, path = connect(url, writable=writable)
+        self._url = same_server(url, self.connection)
         try:
             self.is_superuser = is_superuser(self.connection)
             self._found = find_tables(self.connection, path, names)
             if self.is_superuser:
-                self._guard, _ = connect(url, writable=True)  # a lock on a row is a write
+                self._guard, _ = connect(self._url, writable=True)  # a lock on a row is a write
                 with translate_errors():
                     self._guard.execute("SET ROLE NONE")
         except BaseException:
