@@ -144,9 +144,9 @@ def test_the_hint_cures_a_store_that_the_savers_role_created(roles: Roles) -> No
     database = conninfo_to_dict(roles.root)["dbname"]
     roles.run(f"DROP SCHEMA {{store}} CASCADE; GRANT CREATE ON DATABASE {database} TO {{agent}}")
     url = make_conninfo(roles.agent, options="")
-    with closing(PostgresThreadStore(url, schema=roles.store, create=True)) as old:
-        with roles.connect() as connection, pytest.raises(SharedRoleError) as caught:
-            fill(SealedSaver(PostgresSaver(connection), serde=SEALED, threads=old))
+    opened = closing(PostgresThreadStore(url, schema=roles.store, create=True))
+    with opened as old, roles.connect() as connection, pytest.raises(SharedRoleError) as caught:
+        fill(SealedSaver(PostgresSaver(connection), serde=SEALED, threads=old))
     made, *statements = re.findall(r"(?:CREATE|ALTER) [^;]*;", caught.value.hint)
     assert made == "CREATE ROLE threads LOGIN;"
     alter(roles.root, re.sub(r"\bthreads;", f"{roles.names['keeper']};", " ".join(statements)))
