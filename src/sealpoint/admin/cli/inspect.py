@@ -140,6 +140,9 @@ def inspect(
             _show_values(run, cipher, others, "thread", thread, found, limit)
 
 
+Others = Callable[[Failures], None]
+
+
 def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) -> None:
     """Try values that are not shown, if one that is does not open: the ring may have another key."""
     failures.cipher = cipher
@@ -150,7 +153,7 @@ def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) 
 def _show_values(
     run: Run,
     cipher: RingCipher | None,
-    others: Callable[[Failures], None],
+    others: Others,
     what: str,
     name: str,
     found: Iterator[contents.Readable | Failure],
@@ -205,13 +208,7 @@ def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
 
 
 def _end_state(
-    run: Run,
-    others: Callable[[Failures], None],
-    thread: str,
-    namespace: str,
-    state: State,
-    channel: str | None,
-    limit: int,
+    run: Run, others: Others, thread: str, namespace: str, state: State, channel: str | None, limit: int
 ) -> None:
     failures, cell = ShownFailures(shown=not run.as_json), state.checkpoint
     for failed in state.failures:
@@ -422,6 +419,8 @@ def _show_types(document: Document) -> None:
             for part in types
         ],
     )
+    if not types:
+        put("no value names a type")
     values = f"{{}} of {document['values']} values"
     count(document["not_opened"], f"{values} are sealed and were not opened")
     count(document["failed"], f"{values} could not be read")
