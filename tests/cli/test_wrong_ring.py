@@ -10,9 +10,10 @@ import pytest
 
 from sealpoint.admin.cli import verify
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from tests.cli.conftest import Run
 from tests.support.databases.harm import flip
-from tests.support.databases.sealed import put, values_of, write
+from tests.support.databases.sealed import make_cipher, put, values_of, write
 from tests.support.keys.rings import material_of
 
 pytestmark = pytest.mark.usefixtures("keys")
@@ -106,7 +107,18 @@ def test_what_no_ring_explains_is_damage(run: Run, path: Path) -> None:
 
 
 @pytest.mark.usefixtures("foreign")
-def test_report_names_it(run: Run, path: Path) -> None:
-    ended = run("report", path, "--json")
-    assert ended.code == Exit.KEYS
-    assert "none-opens" in ended.out
+def test_report_names_it_of_each_database(run: Run, path: Path, tmp_path: Path) -> None:
+    """Of several, what opens in one says nothing of another."""
+    other = tmp_path / "own.db"
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(other)) as copy:
+        source.backup(copy)
+    with closing(sqlite3.connect(other)) as connection, connection:
+        cipher = RingCipher(KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)]))
+        for value in values_of(other):
+            inner = str(value.tag).partition("+")[0]
+            put(connection, value, *cipher.seal(inner, make_cipher("k1").open(value.tag, value.value).data))
+    for databases in ([path], [other, path], [path, other]):
+        ended = run("report", *databases, "--json")
+        assert ended.code == Exit.KEYS
+        assert "none-opens" in ended.out
+        assert "values-failed" not in ended.out

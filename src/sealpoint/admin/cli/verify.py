@@ -139,10 +139,8 @@ def _report_all(
 ) -> None:
     """Follow a run, and print each failure as it comes: there may be more than fit into memory.
 
-    As text only the first, while none opens: the ring is another one, or all are damaged.
-
-    At the end, also if that is early, ``end`` takes the number of values and rows that are refused; it
-    records reasons, and returns members of the object.
+    As text only the first, while no value opens. At the end, also if that is early, ``end`` takes the number
+    of values and rows that are refused; it records reasons, and returns members of the object.
     """
     refused, differing = Failures(cipher=cipher), Failures()  # from what a thread store remembers
     separator = ""

@@ -245,9 +245,9 @@ def read_part(
         with _noted(damage):
             part.audit = audit(store, (), known)
         if cipher is not None:
-            part.opening = Opening(
-                Verification(store, cipher, allow_plaintext=allow_plaintext), Failures(cipher=cipher)
-            )
+            own = RingCipher(cipher.ring, follow=False)  # which counts what opens in this database
+            opening = Verification(store, own, allow_plaintext=allow_plaintext)
+            part.opening = Opening(opening, Failures(cipher=own))
             with _noted(damage):
                 _open(part.opening, cipher, move)
         part.damage = sorted({type(error).__name__ for error in damage})
@@ -257,7 +257,7 @@ def read_part(
 
 def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
     """Compare the checkpoints of a database, as they are now, with a thread store."""
-    rows = CheckpointRows(store, cipher)
+    rows, cipher = CheckpointRows(store, cipher), RingCipher(cipher.ring, follow=False)
     heads = Heads(HeadCheck(rows, known), Failures(cipher=cipher), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
     for event in run.events():
