@@ -8,6 +8,7 @@ does not say, are in a comment of the page: ``<!-- index: WORDS, WORDS -->``.
 
 from __future__ import annotations
 
+import builtins
 import re
 import shutil
 import sys
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.sealed import SealedSaver
+from sealpoint.langgraph import SealedSaver, SealedStore
 from tests.support.api import described_by, entries, everything, public_names
 
 ROOT: Final = Path(__file__).parents[2]
@@ -149,8 +150,9 @@ def build(build: Path = BUILD) -> int:
 
 def setup(app: Any) -> dict[str, bool]:
     """Connect to Sphinx."""
-    saver: Any = SealedSaver
-    saver.__new__.__wrapped__ = saver.__init__  # it has that signature; this leads to its source
+    for wrapper in (SealedSaver, SealedStore):
+        new: Any = wrapper.__new__
+        new.__wrapped__ = wrapper.__init__  # it has that signature; this leads to its source
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-docstring", complete)
     app.connect("autodoc-process-signature", name_defaults)
@@ -164,7 +166,8 @@ def complete(_app: Any, what: str, name: str, value: Any, _options: Any, lines: 
     lines[:] = [_PAGE.sub(r":doc:`docs/\1.md </docs/\1>`", line) for line in kept]
     hint: str | None = getattr(value, "hint", None)
     if what == "exception" and hint:
-        lines += ["", f"Hint: ``{hint}``", ""]
+        pages = [f"See :doc:`docs/{page}.md </docs/{page}>`." for page in _PAGE.findall(hint)]
+        lines += ["", f"Hint: ``{hint}``", *pages, ""]
     if twin := _twins().get(name):
         lines += ["", f"Parameters are those of `{twin}`.", ""]
     if what == "module":
@@ -205,6 +208,8 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Resolve a name of the API however it is written; what is not public becomes code without a link."""
     if node.get("refdomain") != "py":
         return None
+    if node.get("reftype") in ("class", "obj") and hasattr(builtins, node["reftarget"]):
+        return content  # `list` of an annotation is no method
     domain = env.domains["py"]
     last = node["reftarget"].lstrip("~.")
     found = [name for name in domain.objects if name == last or name.endswith(f".{last}")]

@@ -139,6 +139,9 @@ def test_site_is_whole_asks_no_other_host_and_fits_a_narrow_window(tmp_path: Pat
     assert len(pages) > 50
     assert {path.name: found for path, page in pages.items() if (found := outward(page))} == {}
     assert {path.name: found for path in pages if (found := list(dead(path, pages)))} == {}
+    reference = "".join(path.read_text(encoding="utf-8") for path in pages if path.parent.name == "api")
+    assert not re.search(r'\.list"[^>]*><span class="pre">list</span>', reference)  # no method, but the type
+    assert re.search(r"See <a [^>]*serializer\.html", reference)  # the page that a hint names
     assert sum(len(page.links) for page in pages.values()) > 5000
     linked = {*project_links().values()}
     assert len(linked) == 3
