@@ -58,7 +58,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
         )
     if seals_unsealed and named and not named & known:
         raise WrongRingError(f"the ring has none of the keys that {store.name} has rows under")
-    return is_ours
+    return None in found.values()
 
 
 def try_keys(store: RowStore, cipher: RingCipher, key_ids: Collection[str]) -> dict[str, int | None]:
