@@ -24,9 +24,7 @@ def make_pool() -> AsyncConnectionPool[AsyncConnection[DictRow]]:
 async def main(thread_id: str, said: str) -> None:
     """Add a note to a thread."""
     async with make_pool() as pool:
-        saver = AsyncPostgresSaver(pool)
-        await saver.setup()  # creates the tables, once
-        sealed = SealedSaver(saver, serde=EncryptedSerializer.from_key_file())
+        sealed = SealedSaver(AsyncPostgresSaver(pool), serde=EncryptedSerializer.from_key_file())
         graph = builder.compile(checkpointer=sealed)
         state = await graph.ainvoke({"said": said}, {"configurable": {"thread_id": thread_id}})
         print(*state["notes"], sep="\n")

@@ -18,7 +18,7 @@ from tests.cli.browser import CHROMIUM, MISSING
 from tests.support.runs.extent import VARIABLE, by_extent, is_sample, sample
 from tests.support.runs.forked import forked_program
 from tests.support.servers import containers
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import own_role, schema, server
 from tests.wrap import programs, softhsm
 
 FIRST = ("test_demo.py", "test_attacks.py")
@@ -56,20 +56,16 @@ def postgres_service(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
-    with schema(server(pytestconfig)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
-        (name,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
-        parts = conninfo_to_dict(dsn) | {"user": name}
-        database = connection.info.dbname
-        connection.execute(
-            f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name};"
-            f' GRANT CREATE ON DATABASE "{database}" TO {name}'.encode()
-        )
+    with schema(server(pytestconfig)) as dsn, own_role(dsn) as own:
+        parts = conninfo_to_dict(own)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(f'GRANT CREATE ON DATABASE "{admin.info.dbname}" TO {parts["user"]}'.encode())
         file = tmp_path_factory.mktemp("service") / "pg_service.conf"
         lines = [f"{part}={value}\n" for part, value in parts.items()]
         file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
         monkeypatch.setenv("PGSERVICEFILE", str(file))
+        monkeypatch.setenv("DATABASE_URL", "postgresql:///?service=agents")  # as pages export it, for Python
         yield
-        connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -170,7 +170,7 @@ class RingFileMissingError(RingFileError, FileNotFoundError):
 
     category: Category = "keys"
     hint = (
-        "name one (--keys FILE or $SEALPOINT_KEYS);"
+        "name one (--keys FILE, from_key_file(PATH) or $SEALPOINT_KEYS);"
         " for a new database, create one: sealpoint keys init --keys keys.toml"
     )
 
@@ -455,8 +455,9 @@ class RolledBackError(SealpointError, LookupError):
     """
 
     hint = (
-        "compare all of it with `sealpoint verify DB`; after a backup that was restored on purpose, "
-        "`sealpoint heads adopt DB --reason TEXT` takes what is there"
+        "compare all of it with `sealpoint verify DB`; if a backup was restored on purpose, or a process"
+        " without threads= wrote or deleted (correct it first), take what is there:"
+        " `sealpoint heads adopt DB --reason TEXT`"
     )
 
     def __init__(self, thread_id: str, have: str | None, want: str, *, hint: str | None = None) -> None:

@@ -137,6 +137,8 @@ def test_what_is_missing_is_named(run: Run, scene: Scene) -> None:
     require_same_text(run, ended, *words)
     shown = run(*words)
     assert shown.out.count(" is missing\n") == len(failures)
+    assert "or a process without threads= wrote or deleted it (correct it first)" in shown.err
+    assert "or a process without threads= wrote or deleted (correct it first)" in RolledBackError.hint
     assert shown.err.count("hint: ") == 1
 
 

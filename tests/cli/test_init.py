@@ -129,6 +129,8 @@ def test_the_ring_is_that_of_keys_init(run: Run, monkeypatch: pytest.MonkeyPatch
     """By --keys or by the variable, with an id of one's own; and then nothing is to be exported."""
     assert run("init", "--keys", "a/keys.toml", "--key-id", "k1").code == Exit.DONE
     assert KeyRing.load("a/keys.toml").active_id == "k1"
+    lines = run("init", "--keys", "a/keys.toml").out
+    assert f'from_key_file("{Path.cwd()}/a/keys.toml")' in lines  # the agent may run elsewhere
     monkeypatch.setenv("SEALPOINT_KEYS", "b/keys.toml")
     found = run("init", "--key-id", "k2", "--json").document
     assert (found["ring_file"], found["is_new_ring"], found["ok"]) == ("b/keys.toml", True, True)

@@ -374,6 +374,14 @@ def test_disable_asks_only_on_a_terminal(program: Run, run: Run, ring: Path, wor
     assert states(ring)["k1"] == "disabled"
 
 
+def test_disable_without_a_terminal_asks_for_the_databases(program: Run, run: Run, ring: Path) -> None:
+    for step in (("generate", "k2"), ("promote", "k2")):
+        run("keys", *step)
+    ended = program("keys", "disable", "k1")
+    assert (ended.code, states(ring)["k1"]) == (Exit.USAGE, "decrypt-only")
+    assert "hint: name its databases: --db DB or --db-env NAME; --yes disables it although none" in ended.err
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "state"),
     [

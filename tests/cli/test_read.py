@@ -27,6 +27,7 @@ from sealpoint.admin.databases.rows import Failure, Failures
 from sealpoint.admin.maintenance.result import Result, failure_reasons
 from sealpoint.errors import IntegrityError
 from tests.support.databases.foreign import GOLDEN, K1, SECRET, insert, write
+from tests.support.databases.sealed import write as write_rows
 from tests.support.runs.results import require_valid
 
 COMMANDS = ["status", "audit", "types", "trial", "inspect", "verify"]
@@ -213,6 +214,12 @@ def test_types_of_plaintext_need_no_ring(plaintext: Path, capsys: pytest.Capture
     )
     assert re.search(rf"^{re.escape(__name__)}.Ticket +1 +t1 +-$", shown.out, re.MULTILINE)
     assert shown.err == ""
+
+
+def test_types_of_values_that_name_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(tmp_path / "x.db", "plain", "a")
+    assert called("types", tmp_path / "x.db") == 0
+    assert "no value names a type" in capsys.readouterr().out
 
 
 def test_types_of_sealed_values(sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:

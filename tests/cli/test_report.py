@@ -123,7 +123,9 @@ def test_all_can_be_shown(run: Run, whole: Path) -> None:
     ]
     events = [(each["event"], each["outcome"]) for each in ended.document["changes"]["entries"]]
     assert events == [("ledger.init", "done"), ("report", "begun")]
-    assert run("report", whole, "--pin", "pin.json", *given).out.splitlines()[-1] == "ok"
+    lines = run("report", whole, "--pin", "pin.json", *given).out.splitlines()
+    assert lines[lines.index("exceptions: 2") + 1 :][:2] == ["- inline-material k2", "- inline-material k1"]
+    assert lines[-1] == "ok"
 
 
 def test_a_store_that_is_accepted_is_an_exception(run: Run, whole: Path) -> None:

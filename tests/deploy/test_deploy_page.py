@@ -26,6 +26,7 @@ from tests.support.servers.containers import MISSING, Container
 PAGE: Final = "deploy.md"
 EXAMPLES: Final = ROOT / "examples"
 UNITS: Final = ("agent.service", "sealpoint-nightly.service", "sealpoint-nightly.timer")
+ON_POSTGRES: Final = "sealpoint-nightly.service.d/postgres.conf"
 BIN: Final = "/srv/agent/.venv/bin"
 AGENT: Final = 10001
 
@@ -64,6 +65,10 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     for name in UNITS:
         text = block(PAGE, name).replace(BIN, str(Path(sys.executable).parent))
         (tmp_path / name).write_text(text, encoding="utf-8")
+    drop_in = tmp_path / ON_POSTGRES
+    drop_in.parent.mkdir()
+    text = block(PAGE, ON_POSTGRES).replace(BIN, str(Path(sys.executable).parent))
+    drop_in.write_text(text, encoding="utf-8")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / name) for name in UNITS)],
         env=os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
@@ -154,8 +159,10 @@ def test_image_has_what_the_manifests_ask_for_and_no_keys() -> None:
 
 def test_image_has_all_files_that_the_build_needs() -> None:
     """What pyproject.toml names is copied before `pip install`."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, hooks = settings["project"], settings["tool"]["hatch"]["metadata"]["hooks"]
+    readme = {part["path"] for part in hooks["fancy-pypi-readme"]["fragments"]}
     copied = {word for kind, words in instructions() if kind == "COPY" for word in words.split()[:-1]}
-    assert {"pyproject.toml", "src", project["readme"], *project["license-files"]} <= copied
+    assert {"pyproject.toml", "src", *readme, *project["license-files"]} <= copied
     (extras,) = re.findall(r"/src\[([\w,]+)\]", dict(instructions())["RUN"])
     assert set(extras.split(",")) <= set(project["optional-dependencies"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -13,15 +14,19 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import httpx
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from tests.deploy.pages import block
 from tests.deploy.running import running
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import own_role, schema, server
 
 ROOT = Path(__file__).parents[2]
+ON_POSTGRES = "sealpoint-nightly.service.d/postgres.conf"
 CANARY = "CANARY: my knee hurts"
 post = partial(httpx.post, timeout=60)
 
@@ -131,9 +136,23 @@ def url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.mark.costly
 def test_pool_of_postgres(place: Place, url: str) -> None:
-    place.env["DATABASE_URL"] = url
-    for count in (1, 2):
-        assert place.run(sys.executable, "pool.py", "t1", CANARY) == f"{CANARY}\n" * count
+    """As a role that may create tables only until they are there."""
+    with own_role(url) as own, psycopg.connect(url, autocommit=True) as admin:
+        parts = conninfo_to_dict(own)
+        place.env["DATABASE_URL"] = f"postgresql:///?{urlencode(parts, quote_via=quote)}"
+        place.run(sys.executable, "tables.py")
+        name = parts["user"]
+        admin.execute(f"REVOKE CREATE ON SCHEMA {name} FROM {name}".encode())
+        for count in (1, 2):
+            assert place.run(sys.executable, "pool.py", "t1", CANARY) == f"{CANARY}\n" * count
+        for command in re.findall(
+            "^ExecStart=/srv/agent/.venv/bin/(.+)$", block("deploy.md", ON_POSTGRES), re.M
+        ):
+            assert place.run(*command.split()).endswith("ok\n")
+        require_sealed_tables(url)
+
+
+def require_sealed_tables(url: str) -> None:
     with psycopg.connect(url) as connection:
         tags = {tag for (tag,) in connection.execute("SELECT type FROM checkpoint_blobs")}
         assert {tag.rpartition("@")[2] for tag in tags if tag != "empty"} == {"k1"}

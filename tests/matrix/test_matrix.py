@@ -370,6 +370,7 @@ REFUTING: Final = {  # what makes ok false, and the code that it ends in
     "damaged": 4,
     "values-failed": 4,
     "keys-missing": 5,
+    "none-opens": 5,
     "wrappers-failing": 5,
     **dict.fromkeys(("values-left", "other-keys", "not-sealed", "readable-tables", "readable-beside"), 3),
     **dict.fromkeys(("types-not-allowed", "old-content-found", "not-bound"), 3),
@@ -387,9 +388,9 @@ def expected_code(words: list[str], ok: bool | None, reasons: list[str]) -> int:
     """The exit code of a run that printed an object."""
     if ok:
         return 0
-    for reason in ("damaged", "values-failed", "keys-missing", "wrappers-failing", "heads-differ"):
-        if reason in reasons:
-            return REFUTING[reason]
+    for reason, code in REFUTING.items():
+        if code != 3 and reason in reasons:
+            return code
     if words[0] == "inspect" and "no-rows" in reasons:
         return 2 if "--thread" in words else 0
     if "ended-early" in reasons:

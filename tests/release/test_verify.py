@@ -89,9 +89,9 @@ def follow(published: Path, tmp_path: Path, authority: Authority) -> Follow:
     shutil.copytree(published, tmp_path, dirs_exist_ok=True)
     trust = tmp_path / "trust.json"
     trust.write_text(json.dumps(authority.trust_config()), encoding="utf-8")
-    programs, tools = tmp_path / "programs", tmp_path / "tools" / "bin"
+    verifier, tools = tmp_path / "verifier" / "bin", tmp_path / "tools" / "bin"
     for name, words in {
-        programs / "sigstore": f"{sys.executable} -m sigstore --trust-config {trust}",
+        verifier / "sigstore": f"{sys.executable} -m sigstore --trust-config {trust}",
         tools / "python": sys.executable,
     }.items():
         name.parent.mkdir(parents=True)
@@ -100,9 +100,7 @@ def follow(published: Path, tmp_path: Path, authority: Authority) -> Follow:
     subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, tmp_path / "source"], check=True)
     # Nothing may leave this machine.
     nowhere = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
-    environment = (
-        os.environ | nowhere | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
-    )
+    environment = os.environ | nowhere | {"COLUMNS": "200"}
 
     def type_all() -> None:
         typed = 0

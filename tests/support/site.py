@@ -1,28 +1,32 @@
 """``make site``: builds the documentation into build/site. docs/conf.py has the settings of Sphinx.
 
 The pages are Markdown that also reads well where the repository is hosted. This copies them to build/pages,
-README.md as the start page, with the groups of its table "Documentation" as the sidebar, and adds a page for
-each module of docs/api.md.
+README.md as the start page, with the groups of its table "Documentation" and links to the project as the
+sidebar, and adds a page for each module of docs/api.md. Words that readers search a page for, and that it
+does not say, are in a comment of the page: ``<!-- index: WORDS, WORDS -->``.
 """
 
 from __future__ import annotations
 
+import builtins
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.sealed import SealedSaver
+from sealpoint.langgraph import SealedSaver, SealedStore
 from tests.support.api import described_by, entries, everything, public_names
 
 ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / "build"
 _LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 _PAGE: Final = re.compile(r"(?<!`)\bdocs/([\w-]+)\.md(?:#[\w-]+)?")
+INDEX: Final = re.compile(r"^<!-- index: (.*) -->$", re.MULTILINE)
 _GROUP: Final = re.compile(r"^\| \*\*(.*?)\*\* \| \|$", re.MULTILINE)
 
 
@@ -35,6 +39,17 @@ def sidebar(readme: str) -> Iterator[tuple[str, list[str]]]:
         pages = dict.fromkeys(page for page in _LINK.findall(rows) if page.endswith(".md"))
         yield title, [page.removesuffix(".md") for page in pages if page not in seen]
         seen |= pages.keys()
+
+
+def project_links() -> dict[str, str]:
+    """Return what the package's metadata links to and the site does not have."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {name: url for name, url in project["urls"].items() if name not in {"Documentation", "Changes"}}
+
+
+def index(comment: re.Match[str]) -> str:
+    """Return Sphinx's directive for the words of a comment; the exclamation marks put the page first."""
+    return "```{index} " + ", ".join(f"! {words}" for words in comment[1].split(", ")) + "\n```"
 
 
 def toctree(pages: list[str], *options: str) -> str:
@@ -88,10 +103,13 @@ def stage(folder: Path) -> None:
                 copy = folder / linked.relative_to(ROOT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(linked, copy)
+        text = INDEX.sub(index, text)
         write(folder / page.relative_to(ROOT), re.sub(r"(\]\((?:\.\./)?)README\.md", r"\1index.md", text))
     readme = (folder / "README.md").rename(folder / "index.md")
     text = readme.read_text(encoding="utf-8")
-    write(readme, text + "".join(toctree(pages, f":caption: {title}") for title, pages in sidebar(text)))
+    links = [f"{name} <{url}>" for name, url in project_links().items()]
+    groups = [*sidebar(text), ("Project", links)]
+    write(readme, text + "".join(toctree(pages, f":caption: {title}") for title, pages in groups))
     names = public_names()
     for module, public in names.items():
         write(folder / "docs" / "api" / f"{module}.rst", module_page(module, public))
@@ -132,8 +150,9 @@ def build(build: Path = BUILD) -> int:
 
 def setup(app: Any) -> dict[str, bool]:
     """Connect to Sphinx."""
-    saver: Any = SealedSaver
-    saver.__new__.__wrapped__ = saver.__init__  # it has that signature; this leads to its source
+    for wrapper in (SealedSaver, SealedStore):
+        new: Any = wrapper.__new__
+        new.__wrapped__ = wrapper.__init__  # it has that signature; this leads to its source
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-docstring", complete)
     app.connect("autodoc-process-signature", name_defaults)
@@ -147,7 +166,8 @@ def complete(_app: Any, what: str, name: str, value: Any, _options: Any, lines: 
     lines[:] = [_PAGE.sub(r":doc:`docs/\1.md </docs/\1>`", line) for line in kept]
     hint: str | None = getattr(value, "hint", None)
     if what == "exception" and hint:
-        lines += ["", f"Hint: ``{hint}``", ""]
+        pages = [f"See :doc:`docs/{page}.md </docs/{page}>`." for page in _PAGE.findall(hint)]
+        lines += ["", f"Hint: ``{hint}``", *pages, ""]
     if twin := _twins().get(name):
         lines += ["", f"Parameters are those of `{twin}`.", ""]
     if what == "module":
@@ -188,6 +208,8 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Resolve a name of the API however it is written; what is not public becomes code without a link."""
     if node.get("refdomain") != "py":
         return None
+    if node.get("reftype") in ("class", "obj") and hasattr(builtins, node["reftarget"]):
+        return content  # `list` of an annotation is no method
     domain = env.domains["py"]
     last = node["reftarget"].lstrip("~.")
     found = [name for name in domain.objects if name == last or name.endswith(f".{last}")]

@@ -55,6 +55,17 @@ def function_of(value: Any) -> Callable[..., Any] | None:
     return value if value is not None and value.__code__.co_filename != "<string>" else None  # of a dataclass
 
 
+def test_signatures_of_classes_name_the_arguments() -> None:
+    """What `help` and the site show: `__new__` may take any."""
+    values = {entry.path: entry.value for entry in everything() if isinstance(entry.value, type)}
+    both = {
+        path: vars(value) for path, value in values.items() if {"__new__", "__init__"} <= vars(value).keys()
+    }
+    assert len(both) > 1
+    hidden = [path for path in both if parameters(values[path]) != parameters(both[path]["__init__"])]
+    assert hidden == []
+
+
 def parameters(function: Callable[..., Any]) -> set[str]:
     return {name for name in inspect.signature(function).parameters if name not in {"self", "cls"}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli import browser
-from tests.support.site import ROOT, sidebar
+from tests.support.site import INDEX, ROOT, project_links, sidebar
 
 SVG: Final = {"svg": "http://www.w3.org/2000/svg"}
 # What the picture on docs/concepts.md leaves out: other savers and servers, and what the others stand on.
@@ -88,6 +89,22 @@ def dead(path: Path, pages: dict[Path, Page]) -> Iterator[str]:
             yield link
 
 
+def searched(page: Path) -> list[str]:
+    """The words that a comment of a page says it is searched for."""
+    return [
+        words for comment in INDEX.findall(page.read_text(encoding="utf-8")) for words in comment.split(", ")
+    ]
+
+
+def first_results(file: Path) -> Iterator[tuple[str, str]]:
+    """The pages that Sphinx's search puts first for some words, each with the words."""
+    index = json.loads(file.read_text(encoding="utf-8").removeprefix("Search.setIndex(").removesuffix(")"))
+    for words, places in index["indexentries"].items():
+        for at, _, is_main in places:
+            if is_main:
+                yield Path(index["docnames"][at]).name, words
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Serve a folder: its address."""
@@ -122,7 +139,16 @@ def test_site_is_whole_asks_no_other_host_and_fits_a_narrow_window(tmp_path: Pat
     assert len(pages) > 50
     assert {path.name: found for path, page in pages.items() if (found := outward(page))} == {}
     assert {path.name: found for path in pages if (found := list(dead(path, pages)))} == {}
+    reference = "".join(path.read_text(encoding="utf-8") for path in pages if path.parent.name == "api")
+    assert not re.search(r'\.list"[^>]*><span class="pre">list</span>', reference)  # no method, but the type
+    assert re.search(r"See <a [^>]*serializer\.html", reference)  # the page that a hint names
     assert sum(len(page.links) for page in pages.values()) > 5000
+    linked = {*project_links().values()}
+    assert len(linked) == 3
+    assert [path.name for path, page in pages.items() if not linked <= {*page.links}] == []
+    wanted = {(file.stem, words) for file in ROOT.glob("docs/*.md") for words in searched(file)}
+    assert wanted
+    assert wanted <= set(first_results(site / "searchindex.js"))
     styles = [*site.rglob("*.css"), *site.rglob("*.js")]
     assert len(styles) > 5
     assert [path.name for path in styles if OUTWARD.search(path.read_text(encoding="utf-8"))] == []

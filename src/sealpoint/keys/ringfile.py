@@ -164,7 +164,8 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
         raise RingFileMissingError(f"this account may not enter the folder of {found}", hint=hint) from None
     except OSError:
         unnamed = "" if path is not None or named else ", and $SEALPOINT_KEYS is not set"
-        raise RingFileMissingError(f"no ring file at {found}{unnamed}") from None
+        relative = "" if found.is_absolute() else f" ({found} in the current folder)"
+        raise RingFileMissingError(f"no ring file at {found.absolute()}{relative}{unnamed}") from None
     return found
 
 

@@ -242,7 +242,11 @@ def require_fields(
     """Refuse a table with an unknown field, or without a required one."""
     for name in table:
         if name not in known:
-            raise RingFileError(f"{where} has an unknown field {excerpt(name)}")
+            from difflib import get_close_matches  # only for this error
+
+            meant = "".join(get_close_matches(name, known, 1))
+            hint = f"did you mean {meant!r}?" if meant else None
+            raise RingFileError(f"{where} has an unknown field {excerpt(name)}", hint=hint)
     for name in sorted(set(needed) - table.keys()):
         raise RingFileError(f"{where} lacks the field '{name}'")
 

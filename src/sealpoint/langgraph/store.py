@@ -17,6 +17,7 @@ Where the results differ from those of the wrapped store alone:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Final, Literal, Self
@@ -450,3 +451,7 @@ def _without_last_time(page: list[Item]) -> list[Item]:
     while count and page[count - 1].updated_at == page[-1].updated_at:
         count -= 1
     return page[:count]
+
+
+# `__new__` hides the arguments, and a subclass with `__init__` of its own has others.
+SealedStore.__new__.__signature__ = inspect.signature(SealedStore.__init__)  # type: ignore[attr-defined]

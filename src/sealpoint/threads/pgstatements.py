@@ -304,10 +304,9 @@ WRITER: Final = """
     ORDER BY r.rolsuper DESC, r.oid <> s.oid, r.rolname, r.oid <> n.nspowner, c.relname LIMIT 1"""
 
 HINT: Final = (
-    "take this right away, and give the store a role that the saver's cannot become: CREATE ROLE threads"
-    " LOGIN; GRANT USAGE ON SCHEMA {schema} TO threads; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO"
-    " threads;"
-    " GRANT INSERT ON {schema}.heads, {schema}.specials TO threads; GRANT UPDATE (gone) ON {schema}.heads TO"
-    " threads; then name it in the URL of the store"
+    "take this right away, and let a role own the store that the saver's cannot become, as a superuser:"
+    " CREATE ROLE threads LOGIN; ALTER SCHEMA {schema} OWNER TO threads; "
+    + "".join(f"ALTER TABLE {{schema}}.{table} OWNER TO threads; " for table in COLUMNS)
+    + "then name it in the URL of the store"
     " (docs/threads.md#two-roles). For development: SealedSaver(..., allow_shared_role=True)"
 )

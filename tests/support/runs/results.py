@@ -69,6 +69,7 @@ def expected_code(document: dict[str, Any], *, allow_unproven: bool = False) -> 
         "heads-differ": 4,
         "pin-differs": 4,
         "keys-missing": 5,
+        "none-opens": 5,
         "wrappers-failing": 5,
     }
     for reason, code in {**codes, "ended-early": 7}.items():

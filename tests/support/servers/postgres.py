@@ -48,6 +48,18 @@ def schema(dsn: str) -> Iterator[str]:
 
 
 @contextmanager
+def own_role(dsn: str) -> Iterator[str]:
+    """DSN of a role that is named like the DSN's schema, may create tables in it, and is no superuser."""
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        (name,) = admin.execute("SELECT current_schema()").fetchone() or ("",)
+        admin.execute(f"CREATE ROLE {name} LOGIN; GRANT USAGE, CREATE ON SCHEMA {name} TO {name}".encode())
+        try:
+            yield make_conninfo(dsn, user=name)
+        finally:
+            admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
+
+
+@contextmanager
 def vector_schema(config: pytest.Config) -> Iterator[str]:
     """As `schema`, with the types of pgvector; without it the test is skipped.
 

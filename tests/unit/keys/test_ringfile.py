@@ -247,6 +247,20 @@ def test_a_named_file_that_is_missing_is_not_passed_over(
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(RingFileMissingError, match=r"keys\.toml, and \$SEALPOINT_KEYS is not set"):
         KeyRing.load()
+    with pytest.raises(RingFileMissingError) as caught:
+        KeyRing.load("of-agent.toml")
+    folder = tmp_path / "here"
+    assert (
+        str(caught.value) == f"no ring file at {folder}/of-agent.toml (of-agent.toml in the current folder)"
+    )
+    assert "from_key_file(PATH)" in caught.value.hint
+
+
+def test_a_misspelt_field_names_the_one_that_was_meant(tmp_path: Path) -> None:
+    for wrong, hint in {"chekc": "did you mean 'check'?", "colour": RingFileError.hint}.items():
+        with pytest.raises(RingFileError, match="unknown field") as caught:
+            read_ring_entries(write_ring(tmp_path, ring_text(f"{wrong} = '01234567'")))
+        assert caught.value.hint == hint
 
 
 def test_a_folder_that_this_account_may_not_enter_is_named() -> None:

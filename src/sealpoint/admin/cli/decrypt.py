@@ -60,6 +60,7 @@ def decrypt(
     is_file = kind_of(database).is_file
     place = _require_file(out, out_schema) if is_file else _require_schema(out, out_schema)
     cipher, failures = RingCipher(open_ring(run), follow=False), ShownFailures(shown=not run.as_json)
+    failures.cipher = cipher
     with ExitStack() as stack:
         if is_file:
             stack.enter_context(naming_other_files(database))

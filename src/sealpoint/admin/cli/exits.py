@@ -52,6 +52,7 @@ _REASONS: Final = {
     Reason.HEADS_DIFFER: Exit.UNOPENED,
     Reason.PIN_DIFFERS: Exit.UNOPENED,
     Reason.KEYS_MISSING: Exit.KEYS,
+    Reason.NONE_OPENS: Exit.KEYS,
     Reason.WRAPPERS_FAILING: Exit.KEYS,
     Reason.ENDED_EARLY: Exit.STOPPED,
     Reason.NOT_OPENED: Exit.KEYS,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sealpoint.admin.evidence.recorder import Recorder
 
 HEAD_LABEL: Final = "ledger head: "
+UNASKED: Final = "use --yes to do it without being asked"
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 _OUTCOMES: Final = {
     Exit.DONE: "done",
@@ -204,16 +205,16 @@ class Run:
         output.complain(text, hint)
         return code
 
-    def confirm(self, what: str, asked: str, answer: str, *, repeat: bool = False) -> None:
+    def confirm(
+        self, what: str, asked: str, answer: str, *, repeat: bool = False, hint: str = UNASKED
+    ) -> None:
         """Ask before something is given up, and end the command unless it is agreed to.
 
         Without a terminal the command fails; the error says ``what`` again, if ``repeat``.
         """
         if not sys.stdin.isatty():
             text = "there is no terminal to ask for confirmation"
-            raise ConfigError(
-                f"{what}: {text}" if repeat else text, hint="use --yes to do it without being asked"
-            )
+            raise ConfigError(f"{what}: {text}" if repeat else text, hint=hint)
         output.say(f"{what}. To confirm, type {asked}:")
         if sys.stdin.readline().strip() != answer:
             output.say("Nothing was done.")

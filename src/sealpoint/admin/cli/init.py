@@ -214,7 +214,8 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
 
 
 def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> list[str]:
-    name = f'"{file}"' if re.fullmatch(r"[\w./ -]+", str(file)) else repr(str(file))
+    path = str(file.absolute())
+    name = f'"{path}"' if re.fullmatch(r"[\w./ -]+", path) else repr(path)
     wrappers = ["SealedSaver"] * found.has_saver + ["SealedStore"] * found.has_store
     lines = [f"from sealpoint.langgraph import {', '.join(['EncryptedSerializer', *wrappers])}", ""]
     plain = ', plaintext="allow"' if found.kind is Kind.PLAINTEXT else ""

@@ -10,8 +10,9 @@ import ast
 import importlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -53,6 +54,7 @@ from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.result import Reason, failure_reasons
+from sealpoint.admin.maintenance.rotate import try_keys
 from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import KeyRing, RingCipher
@@ -121,25 +123,37 @@ def inspect(
     require_storable(named, thread, channel, checkpoint, namespace, key)
     with opened([named]) as (store,):
         run.looks_at(store)
-        if items and namespace is not None:
-            cipher = find_cipher(run, store)
-            found = contents.inspect_items(store, cipher, namespace, key)
-            _show_values(run, cipher, "namespace", namespace, found, limit)
-        elif thread is None:
+        if thread is None and namespace is None:
             _list_names(run, store, "namespace" if items else "thread", limit)
+            return
+        cipher = find_cipher(run, store)
+        others = partial(_try_others, store, cipher)
+        if thread is None:
+            found = contents.inspect_items(store, cipher, namespace or "", key)
+            _show_values(run, cipher, others, "namespace", namespace or "", found, limit)
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
-                place = (namespace or "", checkpoint)
-                state = read_state(rows, find_cipher(run, store), thread, place, channel, limit)
-            _end_state(run, thread, namespace or "", state, channel, limit)
+                state = read_state(rows, cipher, thread, (namespace or "", checkpoint), channel, limit)
+            _end_state(run, others, thread, namespace or "", state, channel, limit)
         else:
-            cipher = find_cipher(run, store)
-            _show_values(run, cipher, "thread", thread, contents.inspect(store, cipher, thread), limit)
+            found = contents.inspect(store, cipher, thread)
+            _show_values(run, cipher, others, "thread", thread, found, limit)
+
+
+Others = Callable[[Failures], None]
+
+
+def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) -> None:
+    """Try values that are not shown, if one that is does not open: the ring may have another key."""
+    failures.cipher = cipher
+    if cipher is not None and failures.unopened:
+        try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts what opens
 
 
 def _show_values(
     run: Run,
     cipher: RingCipher | None,
+    others: Others,
     what: str,
     name: str,
     found: Iterator[contents.Readable | Failure],
@@ -155,6 +169,7 @@ def _show_values(
         elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
             _show_value(value)  # that there is no ring was said
     more = next(found, None) is not None
+    others(failures)
     run.result.add(*failure_reasons(failures))
     run.result.add(Reason.NO_ROWS, when=not shown)
     run.end({what: name, "values": values, "more": more}, lambda _: None)
@@ -192,10 +207,13 @@ def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
     return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
 
 
-def _end_state(run: Run, thread: str, namespace: str, state: State, channel: str | None, limit: int) -> None:
+def _end_state(
+    run: Run, others: Others, thread: str, namespace: str, state: State, channel: str | None, limit: int
+) -> None:
     failures, cell = ShownFailures(shown=not run.as_json), state.checkpoint
     for failed in state.failures:
         failures.add(failed)
+    others(failures)
     run.result.add(Reason.NO_ROWS, when=cell is None)
     names = [name for name in state.values if channel in (None, name)]
     channels = [_channel(name, state.values[name], limit) for name in names[:limit]]
@@ -322,7 +340,7 @@ def types(
     allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
     failures = ShownFailures(shown=not run.as_json)
     with opened_database(run, database, variable) as store:
-        cipher = find_cipher(run, store)
+        cipher = failures.cipher = find_cipher(run, store)
         with watching("types", failures.add) as watch:
             try:
                 found = contents.inventory(store, cipher, report=watch.take)
@@ -401,6 +419,8 @@ def _show_types(document: Document) -> None:
             for part in types
         ],
     )
+    if not types:
+        put("no value names a type")
     values = f"{{}} of {document['values']} values"
     count(document["not_opened"], f"{values} are sealed and were not opened")
     count(document["failed"], f"{values} could not be read")
@@ -468,9 +488,8 @@ def trial(
     with opened([named]) as (store,), watching("trial", failures.add) as watch:
         has_ring = find_ring(run) is not None or any(is_sealed(each.tag) for each in store.count())
         ring = open_ring(run) if has_ring else KeyRing([])
-        serde = EncryptedSerializer(
-            RingCipher(ring), inner, plaintext="allow" if allow_plaintext else "refuse"
-        )
+        failures.cipher = cipher = RingCipher(ring)
+        serde = EncryptedSerializer(cipher, inner, plaintext="allow" if allow_plaintext else "refuse")
         serde = serde.with_msgpack_allowlist(allowed)
         run.looks_at(store)
         watch.take_all(decode_all(store, serde))

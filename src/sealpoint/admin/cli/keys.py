@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from sealpoint.admin.cli.exits import exit_code, message
-from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.frame import UNASKED, Run
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     KeyArgument,
@@ -300,10 +300,14 @@ def disable(
         # Without a terminal rows are not accepted, so that they prevent the transition.
         accepted = [(store, rows) for store, rows in counts if rows and (yes or sys.stdin.isatty())]
         under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
+        hint = UNASKED
         if not found.stores:
             under = ["no database is examined for values under the key"]
+            hint = (
+                "name its databases: --db DB or --db-env NAME; --yes disables it although none was examined"
+            )
         if under and not (yes or is_done):
-            run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id)
+            run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id, hint=hint)
         parts = [run.result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)

@@ -325,6 +325,9 @@ def show_causes(failures: Failures) -> None:
             say(f"{values_line(number)}: {cause}")
         if hint:
             say(f"hint: {hint}")
+    for key_id in failures.foreign:
+        say(f"none of the values under {key_id!r} opens (`sealpoint verify DB --json` names each)")
+        say("hint: use the ring of this database: --keys FILE; if this is the one, restore a backup")
 
 
 def values_line(number: int) -> str:

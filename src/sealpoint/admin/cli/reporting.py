@@ -24,7 +24,7 @@ from sealpoint.admin.cli.options import (
     opened_threads,
     require_text,
 )
-from sealpoint.admin.cli.output import Document, count, put, say, show_table, warn, watching
+from sealpoint.admin.cli.output import MAX_SHOWN, Document, count, put, say, show_table, warn, watching
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.report import Report, render_page
 from sealpoint.admin.evidence.report.document import load_template, text_of
@@ -235,6 +235,8 @@ def _show(document: Document) -> None:
         opened = sum(each["values"] for each in opening["opened"]) if opening else 0
         put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
     count(len(document["exceptions"]), "exceptions: {}")
+    for each in document["exceptions"][:MAX_SHOWN]:
+        put(" ".join(filter(None, ["-", each["exception"], each["key"]])))
     if document["erasures"]:
         show_erasures(document)
     verdicts = Counter(each["verdict"] for each in questions)

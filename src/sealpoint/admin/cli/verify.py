@@ -31,6 +31,7 @@ from sealpoint.admin.cli.options import (
     require_whole,
 )
 from sealpoint.admin.cli.output import (
+    MAX_SHOWN,
     Document,
     ShownFailures,
     count,
@@ -126,20 +127,22 @@ def verify(
             }
 
         try:
-            _report_all(run, events(), end)
+            _report_all(run, events(), end, cipher)
         finally:
             if check.unbound.rows and not run.as_json:
                 say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
     run.set_code(allow_unproven=allow_unproven)
 
 
-def _report_all(run: Run, events: Iterable[Event], end: Callable[[int], Document]) -> None:
+def _report_all(
+    run: Run, events: Iterable[Event], end: Callable[[int], Document], cipher: RingCipher
+) -> None:
     """Follow a run, and print each failure as it comes: there may be more than fit into memory.
 
-    At the end, also if that is early, ``end`` takes the number of values and rows that are refused; it
-    records reasons, and returns members of the object.
+    As text only the first, while no value opens. At the end, also if that is early, ``end`` takes the number
+    of values and rows that are refused; it records reasons, and returns members of the object.
     """
-    refused, differing = Failures(), Failures()  # from what a thread store remembers
+    refused, differing = Failures(cipher=cipher), Failures()  # from what a thread store remembers
     separator = ""
 
     def take(failed: Failure) -> None:
@@ -148,7 +151,7 @@ def _report_all(run: Run, events: Iterable[Event], end: Callable[[int], Document
         if run.as_json:
             run.print_object(separator + json.dumps(failure_object(failed)), end="")
             separator = ",\n"
-        else:
+        elif refused.count <= MAX_SHOWN or not refused.foreign:
             put(failure_line(failed))
 
     with watching("verify", take) as watch:
@@ -260,7 +263,7 @@ def adopt(
     remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
     with opened_database(run, database, variable) as store, ExitStack() as stack:
         watch = stack.enter_context(watching("heads adopt", failures.add))
-        cipher = RingCipher(open_ring(run))
+        failures.cipher = cipher = RingCipher(open_ring(run))
         checkpoints = CheckpointRows(store, cipher)
         adoption = Adoption(checkpoints)
         watch.take_all(

@@ -17,13 +17,16 @@ A store of whole rows has the interface of a `RowStore`, with these differences:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection
-from sealpoint.errors import KeyRingError, MissingExtraError, RowError, SealpointError
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import classify
+from sealpoint.errors import IntegrityError, KeyRingError, MissingExtraError, RowError, SealpointError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
@@ -67,13 +70,15 @@ def _cut(value: Any) -> Any:
 class Failures:
     """The failures of a run.
 
-    With ``may_repeat`` a value may be read again: it is counted once, by its hash.
+    With ``may_repeat`` a value may be read again: it is counted once, by its hash. ``cipher`` is
+    what the run opens values with: it counts them.
     """
 
-    def __init__(self, *, may_repeat: bool = False) -> None:
-        self.count = 0
+    def __init__(self, *, may_repeat: bool = False, cipher: RingCipher | None = None) -> None:
+        self.count, self.cipher = 0, cipher
         self.kept: list[Failure] = []
         self.causes: dict[str, dict[str, int]] = {}  # by hint; a forged database may have any number
+        self.unopened = Counter[str]()  # not as they were sealed, or under another key of this id
         self.lacks_keys_only = True  # with another ring all may open
         self._marks = set[int]() if may_repeat else None
 
@@ -88,13 +93,43 @@ class Failures:
         if len(self.kept) < MAX_KEPT:
             place = {name: _cut(value) for name, value in failed.place.items()}
             self.kept.append(Failure(failed.table, place, _cut(failed.tag), _bare(failed.error)))
-        self.lacks_keys_only = self.lacks_keys_only and isinstance(failed.error, KeyRingError)
+        _, tag = classify(failed.tag)
+        if tag and tag.key_id and isinstance(failed.error, IntegrityError):
+            self.unopened[tag.key_id] += 1
+        elif not isinstance(failed.error, KeyRingError):
+            self.lacks_keys_only = False
         hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
         if cause not in self.causes.get(hint, {}) and sum(map(len, self.causes.values())) >= MAX_CAUSES:
             hint, cause = hint if hint in self.causes else "", "other causes"
         counts = self.causes.setdefault(hint, {})
         counts[cause] = counts.get(cause, 0) + 1
         return True
+
+    @property
+    def foreign(self) -> list[str]:
+        """The ids of the ring that another key seems to have, from what was read until now."""
+        if self.cipher is None:
+            return []
+        opened = dict.fromkeys(self.cipher.stats().opened)
+        return foreign_keys({**self.unopened, **opened}, self.cipher.ring.active_id)
+
+
+# How many rows under the active key may be damaged or forged, if other keys of the ring open theirs.
+MAX_DAMAGED: Final = 3
+
+
+def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list[str]:
+    """Return the ids that another key seems to have, of those with the number of values that do not open.
+
+    The number is ``None`` if one opens: then the ring belongs to the database. Its active key must still be
+    right, because everything is sealed under it from now on.
+    """
+    is_ours = None in found.values()
+    return [
+        key_id
+        for key_id, unopened in found.items()
+        if unopened and (not is_ours or (key_id == active_id and unopened > MAX_DAMAGED))
+    ]
 
 
 class TagCount(NamedTuple):

@@ -60,7 +60,8 @@ DELETION_SECONDS: Final = 0.5
 # How many heads are asked for at once: a call of a store has a time limit.
 FIND: Final = 500
 _HINT: Final = (
-    "restore it from a backup; or, if a backup was restored on purpose, take what is there:"
+    "restore it from a backup; or, if a backup was restored on purpose, or a process without threads= wrote"
+    " or deleted it (correct it first), take what is there:"
     " `sealpoint heads adopt DB --reason TEXT`"
 )
 

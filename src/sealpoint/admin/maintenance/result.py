@@ -61,6 +61,11 @@ class Reason(AnyReason):
     DAMAGED = "damaged", "the database is damaged, and not all of it was counted", True
     VALUES_FAILED = "values-failed", "values do not open", True
     KEYS_MISSING = "keys-missing", "keys are not available", True
+    NONE_OPENS = (
+        "none-opens",
+        "no value under a key of the ring opens: it is another key, or all were changed",
+        True,
+    )
     WRAPPERS_FAILING = "wrappers-failing", "a wrapper does not wrap and unwrap, or will soon fail", True
     VALUES_LEFT = "values-left", "values are left that are not under the active key", True
     NOT_BOUND = "not-bound", "rows are left that are not bound to their places", True
@@ -151,8 +156,10 @@ def applying(reasons: Mapping[R, object]) -> list[R]:
 
 def failure_reasons(failures: Failures) -> list[Reason]:
     """Return why an answer with these is no: with another ring, values whose key is missing may open."""
-    lacks_keys = failures.lacks_keys_only
-    return [Reason.KEYS_MISSING if lacks_keys else Reason.VALUES_FAILED] if failures.count else []
+    foreign = failures.foreign
+    failed = not failures.lacks_keys_only or failures.unopened.keys() - {*foreign}
+    lacking = failures.count and not failed and not foreign
+    return applying({Reason.VALUES_FAILED: failed, Reason.KEYS_MISSING: lacking, Reason.NONE_OPENS: foreign})
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ neither. So before any change it is tried on a sample whether the database is se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -30,6 +30,7 @@ from sealpoint.admin.databases.rows import (
     RowStore,
     TagCount,
     failure,
+    foreign_keys,
 )
 from sealpoint.crypto import Key, KeyRing, RingCipher
 from sealpoint.crypto.tag import Kind, classify
@@ -37,8 +38,6 @@ from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
 
 # How many values of a column are tried for each key.
 SAMPLE_ROWS: Final = 20
-# How many rows under the active key may be damaged or forged, if other keys of the ring open theirs.
-MAX_DAMAGED: Final = 3
 
 
 def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> bool:
@@ -51,25 +50,21 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     classified = (classify(count.tag) for count in store.count(damage=[]))
     named = {tag.key_id for kind, tag in classified if kind is Kind.SEALED and tag}
     known = {key.id for key in ring.keys}
-    usable = [key.id for key in ring.keys if key.state.opens and key.id in named]
-    cipher = RingCipher(ring, follow=False)
-    found = {key_id: try_rows(store, cipher, key_id) for key_id in usable}
-    # A ring that opens some rows belongs to the database. Its active key must still be right, because
-    # everything is sealed under it from now on.
-    is_ours = None in found.values()
-    suspects = [
-        key_id
-        for key_id, unopened in found.items()
-        if unopened and (not is_ours or (key_id == ring.active_id and unopened > MAX_DAMAGED))
-    ]
-    if suspects:
+    found = try_keys(store, RingCipher(ring, follow=False), known & named)
+    if suspects := foreign_keys(found, ring.active_id):
         key_id = ring.active_id if ring.active_id in suspects else suspects[0]
         raise WrongRingError(
             f"{store.name} has rows under {key_id!r}, and none of those tried opens with the key of this id"
         )
     if seals_unsealed and named and not named & known:
         raise WrongRingError(f"the ring has none of the keys that {store.name} has rows under")
-    return is_ours
+    return None in found.values()
+
+
+def try_keys(store: RowStore, cipher: RingCipher, key_ids: Collection[str]) -> dict[str, int | None]:
+    """Call `try_rows` for the keys of a ring, of those with these ids, that may open values."""
+    usable = [key.id for key in cipher.ring.keys if key.state.opens and key.id in key_ids]
+    return {key_id: try_rows(store, cipher, key_id) for key_id in usable}
 
 
 def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:

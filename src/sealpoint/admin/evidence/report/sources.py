@@ -98,8 +98,8 @@ class Opening:
     """Result of opening every value."""
 
     run: Verification
+    failures: Failures
     rows: int = 0
-    failures: Failures = field(default_factory=Failures)
     # By column and class of the error.
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
     # HMACs, at most `MAX_THREADS`.
@@ -245,7 +245,9 @@ def read_part(
         with _noted(damage):
             part.audit = audit(store, (), known)
         if cipher is not None:
-            part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
+            own = RingCipher(cipher.ring, follow=False)  # which counts what opens in this database
+            opening = Verification(store, own, allow_plaintext=allow_plaintext)
+            part.opening = Opening(opening, Failures(cipher=own))
             with _noted(damage):
                 _open(part.opening, cipher, move)
         part.damage = sorted({type(error).__name__ for error in damage})
@@ -255,8 +257,8 @@ def read_part(
 
 def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
     """Compare the checkpoints of a database, as they are now, with a thread store."""
-    rows = CheckpointRows(store, cipher)
-    heads = Heads(HeadCheck(rows, known), Failures(), now())
+    rows, cipher = CheckpointRows(store, cipher), RingCipher(cipher.ring, follow=False)
+    heads = Heads(HeadCheck(rows, known), Failures(cipher=cipher), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
     for event in run.events():
         if isinstance(event, Progress):
