@@ -1,4 +1,4 @@
-"""InMemorySaver: checkpoints that end with the process."""
+"""InMemorySaver: checkpoints that end with the process. Of LangGraph's Store: docs/memory.md."""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ def test_select_alone_is_enough_to_read(
     for command in commands(role, keys):
         assert run(command) == Exit.DONE, command
     assert run(["rotate", at(role), "--apply", "--keys", keys]) == Exit.USAGE
-    assert "InsufficientPrivilege" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "InsufficientPrivilege" in told
+    assert "to change values also UPDATE on them" in told  # else `rotate` is refused after `verify` is not
 
 
 @pytest.mark.parametrize("lacking", ["", "UPDATE ON checkpoints", "INSERT ON checkpoint_blobs"])

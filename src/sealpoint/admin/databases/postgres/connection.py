@@ -249,8 +249,8 @@ def _translated(code: str, kind: str, rights: str) -> SealpointError:
         return refuse_schema("the tables are not what they were when the database was opened")
     return MaintenanceError(
         f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
-        hint=f"{rights or 'grant the account SELECT and UPDATE on the tables'}; for `rebind` also INSERT and"
-        " DELETE on checkpoint_blobs; see the server's log",
+        hint=f"{rights or 'grant the account SELECT on the tables'}; to change values also UPDATE on them,"
+        " and for `rebind` of a saver INSERT and DELETE on checkpoint_blobs; see the server's log",
     )
 
 
