@@ -103,7 +103,7 @@ def source_stats() -> SourceStats:
 
     Example:
         >>> from sealpoint.keys.stats import source_stats
-        >>> source_stats().failed
-        {}
+        >>> source_stats()
+        SourceStats(reads=..., failed={...})
     """
     return SourceStats(tally.read(READ).get("", 0), tally.read(FAILED))
