@@ -71,7 +71,14 @@ class Standby:
         self.start()
 
     def start(self) -> None:
-        self._control("-l", f"{self._data}.log", "start")
+        log = self._data.with_suffix(".log")
+        for attempt in (1, 2):  # once in some hundred runs the first one failed, on a busy machine
+            try:
+                self._control("-l", str(log), "start")
+                break
+            except subprocess.CalledProcessError:
+                if attempt == 2:
+                    pytest.fail(f"the replica does not start: {log.read_text(encoding='utf-8')}")
         self.catch_up()
 
     def catch_up(self) -> None:
