@@ -182,8 +182,10 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
     """Compile a pattern, at most for ``steps`` executed lines of the compiler, which is written in Python."""
     left = steps
 
-    def count(_frame: FrameType, _event: str, _argument: Any) -> Any:
+    def count(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal left
+        if event == "call" and str(frame.f_globals.get("__name__")).partition(".")[0] != "re":
+            return None  # a callback of the garbage collector, say, which an error would cut short
         left -= 1
         if left < 0:
             raise RefusedError("its pattern takes too long to compile")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import re
 import sys
@@ -336,3 +337,27 @@ def test_a_pattern_is_given_up_after_its_steps(pattern: str, steps: int) -> None
     assert found is tracer
     assert ("too long to compile" in reason) is (steps == 10)
     assert bool(reason) is (steps == 10 or pattern == "(")
+
+
+@pytest.mark.parametrize("steps", [10, 200])
+def test_a_pattern_that_is_given_up_cuts_nothing_else_short(steps: int) -> None:
+    """The garbage collector may run between two steps: its callbacks and finalizers come to their end."""
+    begun = ended = 0
+
+    def callback(_phase: str, _info: dict[str, int]) -> None:
+        nonlocal begun, ended
+        begun += 1
+        for _ in range(300):
+            pass
+        ended += 1
+
+    before = gc.get_threshold()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1)
+    try:
+        with pytest.raises(RefusedError, match="too long to compile"):
+            compile_within("(a|b)" * 50, 0, steps)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(callback)
+    assert begun == ended > 0
