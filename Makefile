@@ -127,7 +127,7 @@ test-oldest: $(OLDEST_VENV)/filled
 	    $(or $(ARGS),tests/compat tests/unit/test_demo.py)
 
 test-lowest: $(LOWEST_VENV)/filled
-	$(LOWEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal \
+	TMPDIR=$$(.ci/scratch) $(LOWEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal \
 	    $(or $(ARGS),$(CORE_TESTS) tests/cli tests/postgres tests/wrap)
 
 test-all:
