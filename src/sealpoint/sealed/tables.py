@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sealpoint.base.saver import arun, run
+from sealpoint.crypto.cipher import CipherTally
 from sealpoint.errors import (
     ConfigError,
     SchemaError,
@@ -28,14 +29,12 @@ from sealpoint.errors import (
 )
 from sealpoint.postgres import NAMES, STORE_NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import is_watched
+from sealpoint.sealed.steps import R, Steps, areply, is_watched, reply
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlitefile.opening import inspect, require_whole
 from sealpoint.threadpool import shared
 from sealpoint.threads.store import ThreadStore
-
-R = TypeVar("R")
 
 ALLOW_HINT: Final = (
     "if you have put it there yourself, and trust what it does: pass allow_schema=True to SealedSaver or"
@@ -58,6 +57,22 @@ def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[]
         return setup()
 
     return checked_setup
+
+
+def run_checked(steps: Steps[R], inner: Any, tables: Tables | None, tally: CipherTally) -> R:
+    """Look at the tables of a saver or Store, run a procedure on it, and count the error that is raised."""
+    with tally:
+        if tables is not None:
+            tables.require(inner)
+        return run(steps, partial(reply, inner))
+
+
+async def arun_checked(steps: Steps[R], inner: Any, tables: Tables | None, tally: CipherTally) -> R:
+    """Async version of `run_checked`."""
+    with tally:
+        if tables is not None:
+            await tables.arequire(inner)
+        return await arun(steps, partial(areply, inner))
 
 
 def _run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
