@@ -86,10 +86,10 @@ class CheckpointRow(NamedTuple):
         parent = self.require_parent()
         return _make_tuple(
             (
-                config or config_of(*self.key),
+                config or Place(*self.key).config(),
                 self.decode(serde),
                 decode_metadata(self.metadata),
-                config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
+                Place(*self[:2], parent).config() if parent else None,
                 writes,
             )
         )
@@ -98,17 +98,6 @@ class CheckpointRow(NamedTuple):
 # `CheckpointRow(...)` and `CheckpointTuple(...)` without their Python constructors.
 make_row: Final[Callable[[tuple[Any, ...]], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
 _make_tuple: Final[Callable[[tuple[Any, ...]], CheckpointTuple]] = partial(tuple.__new__, CheckpointTuple)
-
-
-def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
-    """Return the config that names one checkpoint."""
-    return {
-        "configurable": {
-            "thread_id": thread_id,
-            "checkpoint_ns": checkpoint_ns,
-            "checkpoint_id": checkpoint_id,
-        }
-    }
 
 
 def decode_writes(
