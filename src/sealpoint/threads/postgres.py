@@ -516,5 +516,5 @@ class PostgresThreadStore(DatabaseStore):
 
 @cache
 def _text(statement: str, schema: str, conditions: str = "") -> bytes:
-    named = statement.format(schema=f'"{schema}".', name=schema, conditions=conditions)
-    return named.replace("?", "%s").encode()
+    parts = {"schema": f'"{schema}".', "name": schema, "records": statements.RECORDS}
+    return statement.format(**parts, conditions=conditions).replace("?", "%s").encode()

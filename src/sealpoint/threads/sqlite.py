@@ -379,7 +379,7 @@ class MemoryThreadStore(SqliteThreadStore):
 
 @cache
 def _text(statement: str, conditions: str) -> str:
-    return statement.format(schema="", conditions=conditions)
+    return statement.format(schema="", records=statements.RECORDS, conditions=conditions)
 
 
 def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:

@@ -174,6 +174,7 @@ UPGRADE: Final = (
 SUBQUERIES: Final = ("latest", "head", "every")
 
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
+RECORDS: Final = f"group_concat({_RECORD}, '{SEPARATOR}')"
 _LIVE: Final = LIVE_SPECIAL.format(schema="")
 _END: Final = END.format(schema="")
 _CLOCK: Final = CLOCK.format(schema="")
@@ -181,7 +182,7 @@ READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
 def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
-    return f"""(SELECT group_concat({_RECORD}, '{SEPARATOR}') FROM specials AS special
+    return f"""(SELECT {RECORDS} FROM specials AS special
         WHERE special.thread_id = {thread_id} AND special.checkpoint_ns = {checkpoint_ns}
         AND special.checkpoint_id = {checkpoint_id} AND {_LIVE})"""
 
@@ -237,21 +238,9 @@ APPEND_SPECIAL: Final = f"""
     INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
     VALUES (?, ?, ?, ?, ?, ?, ?, ({_END}))"""
 
-SPECIALS: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, group_concat({_RECORD}, '{SEPARATOR}')
-    FROM specials AS special WHERE {_LIVE} {{conditions}}
-    GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-
 LIVE: Final = f"""
     SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
     WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?"""
-
-# A checkpoint that was not recorded may have special writes that were.
-SPECIAL_NAMES: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, max({_LIVE})
-    FROM specials AS special WHERE thread_id = ? {{conditions}}
-    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
 
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}
