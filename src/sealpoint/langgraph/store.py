@@ -48,7 +48,7 @@ from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps
-from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of_store
+from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
 
@@ -192,7 +192,10 @@ class SealedStore(BaseStore):
             self._require_reads_plain()
         self._paths: Any = config.get("__tokenized_fields") or [("$", "$")] if config else None
         self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
-        self._tables = tables_of_store(store, allow_schema=allow_schema)
+        # The stores begin their transactions themselves: a connection in autocommit mode is theirs.
+        self._tables = tables_of(
+            store, None, allow_partial=True, allow_schema=allow_schema, allow_shared_role=False
+        )
         self._is_ordered = any(base.__module__.startswith(_ORDERED) for base in type(store).__mro__)
         super().__init__()
         self.inner = store

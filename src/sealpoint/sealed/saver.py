@@ -206,7 +206,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             require_ring(serde).index_key("metadata")  # raises now, not at the first write
         self._tables = tables_of(
             saver,
-            threads,
             compared,
             allow_partial=allow_partial_writes,
             allow_schema=allow_schema,
