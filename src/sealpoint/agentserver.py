@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
+from sealpoint.base.metadata import names_of
 from sealpoint.base.place import decode_value, encode_value
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.cipher import PLAINTEXT
@@ -108,11 +109,8 @@ class ServerCipher:
         """
         if plaintext not in ("refuse", "allow"):
             raise ConfigError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
-        for names in (plain_metadata, bound_context):
-            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-                raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
         self._cipher, self._rules = cipher, rules
-        self._plain, self._bound = frozenset(plain_metadata), tuple(bound_context)
+        self._plain, self._bound = names_of(plain_metadata), sorted(names_of(bound_context))
         self._allows_plaintext = plaintext == "allow"
 
     def seal_object(self, context: Context, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
+from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, PlaintextError, RowError, excerpt
@@ -46,7 +47,7 @@ from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
-from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
+from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer

@@ -19,6 +19,7 @@ from sealpoint.base import (
     DeltaChannelHistory,
     RunnableConfig,
 )
+from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
@@ -448,13 +449,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
         await self._arun(copy_thread(self._parts, source_thread_id, target_thread_id))
-
-
-def names_of(names: Collection[str]) -> frozenset[str]:
-    """Return names that a caller gave, and not those of the letters of a text."""
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
-    return frozenset(names)
 
 
 def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
