@@ -32,7 +32,7 @@ from sealpoint.sealed.steps import R, Steps, areply, is_watched, reply
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlitefile.opening import inspect, require_whole
-from sealpoint.threadpool import shared
+from sealpoint.threadpool import finish, shared
 
 ALLOW_HINT: Final = (
     "if you have put it there yourself, and trust what it does: pass allow_schema=True to SealedSaver or"
@@ -176,15 +176,8 @@ class _AioPostgresTables(_PostgresTables):
 
     async def arequire(self, saver: Any) -> None:
         """Check the tables, to the end also if the task is cancelled: its transaction must not stay open."""
-        if self._is_checked:
-            return
-        work = asyncio.ensure_future(self._check(saver))
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait([work])
-            work.exception()  # the task was cancelled, so what was found is not used
-            raise
+        if not self._is_checked:
+            await finish(asyncio.ensure_future(self._check(saver)))
 
     async def _check(self, saver: Any) -> None:
         from psycopg.rows import tuple_row
