@@ -62,10 +62,10 @@ class SharedFile:
             raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
         try:
             opened = self._current()
+            opened.until = time.monotonic() + self._timeout
         except BaseException as error:
             self.__exit__(None, error, None)
             raise
-        opened.until = time.monotonic() + self._timeout
         return opened
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
