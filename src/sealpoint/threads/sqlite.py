@@ -71,8 +71,8 @@ class SharedFile:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Roll back the transaction that a block has left open, and raise our own error for a foreign one."""
         try:
-            if self.opened is not None and self.opened.connection.in_transaction:
-                with suppress(sqlite3.Error):  # SQLite itself may have rolled back
+            with suppress(sqlite3.Error):  # SQLite itself may have rolled back
+                if self.opened is not None and self.opened.connection.in_transaction:
                     self.opened.connection.execute("ROLLBACK")
             if isinstance(error, FOREIGN):
                 guard.raise_cause(error)
