@@ -15,11 +15,11 @@ merges objects of one model or field into those of another. The coordinates:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
+from sealpoint.base.metadata import names_of
 from sealpoint.base.place import decode_value, encode_value
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.cipher import PLAINTEXT
@@ -29,7 +29,6 @@ from sealpoint.errors import (
     DecodeError,
     PlaintextError,
     SealedValueError,
-    SealpointError,
     TagError,
     UnsupportedTypeError,
     excerpt,
@@ -110,11 +109,8 @@ class ServerCipher:
         """
         if plaintext not in ("refuse", "allow"):
             raise ConfigError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
-        for names in (plain_metadata, bound_context):
-            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-                raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
         self._cipher, self._rules = cipher, rules
-        self._plain, self._bound = frozenset(plain_metadata), tuple(bound_context)
+        self._plain, self._bound = names_of(plain_metadata), sorted(names_of(bound_context))
         self._allows_plaintext = plaintext == "allow"
 
     def seal_object(self, context: Context, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +120,7 @@ class ServerCipher:
             UnsupportedTypeError: If a value has no form in JSON, or what it is bound to in the context.
             NoActiveKeyError: If the ring has no active key.
         """
-        with self._counted():
+        with self._cipher.tally:
             return {
                 key: value
                 # A text that looks sealed would be opened, or refused, when the server reads the row.
@@ -141,7 +137,7 @@ class ServerCipher:
             SealpointError: What `RingCipher.open` raises.
         """
         plain, replaced = dict(data), dict[str, Any]()
-        with self._counted():
+        with self._cipher.tally:
             for key, value in data.items():
                 if _looks_sealed(value):
                     tag, text = _split(value, ":")
@@ -176,7 +172,7 @@ class ServerCipher:
             SealpointError: What `RingCipher.open` raises.
         """
         blob = bytes(blob)
-        with self._counted():
+        with self._cipher.tally:
             if not blob.startswith(PREFIX.encode()):
                 self._take_plaintext("a blob")
                 return Reading(blob, self.seal_blob(context, blob) if self._is_old(None) else None)
@@ -184,15 +180,6 @@ class ServerCipher:
             opened = self._cipher.open(tag.decode("latin-1"), sealed, row=self._row(context, "blob"))
         is_old = self._is_old(opened.key_id)
         return Reading(opened.data, self.seal_blob(context, opened.data) if is_old else None)
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count an error that the block raises as a refusal of the cipher."""
-        try:
-            yield
-        except SealpointError as error:
-            self._cipher.tally.refuse(error)
-            raise
 
     def _seal_value(self, context: Context, key: str, data: bytes) -> str:
         tag, blob = self._cipher.seal("json", data, row=self._row(context, "value", key))

@@ -15,12 +15,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sealpoint.forks import inherited, reset_in_child
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from concurrent.futures import ThreadPoolExecutor
 
 Result = TypeVar("Result")
 
 # As many as Python's default executor has.
 MAX_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+
+
+async def finish(work: Future[Result]) -> Result:
+    """Return the result of work, which a task that is cancelled meanwhile waits for, too."""
+    import asyncio  # imported here: without async callers it would be a third of the import time
+
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        work.exception()  # the task was cancelled, so the result is not used
+        raise
 
 
 class ThreadPool:
@@ -42,20 +55,14 @@ class ThreadPool:
         A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise a
         connection might be closed while in use, and SQLite would crash.
         """
-        import asyncio  # imported here: without async callers it would be a third of the import time
+        import asyncio  # imported here, as above
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(MAX_THREADS, "sealpoint")
             begun = self._executor.submit(copy_context().run, function, *arguments)
-        work = asyncio.wrap_future(begun)
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait([work])
-            work.exception()  # the task was cancelled, so the result is not used
-            raise
+        return await finish(asyncio.wrap_future(begun))
 
     def shutdown(self) -> None:
         """End the threads when their calls have ended, without waiting; a later call starts others."""

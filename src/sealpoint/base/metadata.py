@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import json.encoder
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
-from sealpoint.errors import DecodeError, MetadataError, excerpt
+from sealpoint.errors import ConfigError, DecodeError, MetadataError, excerpt
 from sealpoint.serde.catalogue import strict_from_environment
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS
@@ -40,6 +40,13 @@ _TEXTS: Final = (bytes, str)  # a union would be created for every column
 _KEPT: Final = (str, int, float)
 _TEXT: Final = frozenset((str,))
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
+
+
+def names_of(names: Collection[str]) -> frozenset[str]:
+    """Return names that a caller gave, and not those of the letters of a text."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
+    return frozenset(names)
 
 
 def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:

@@ -89,6 +89,13 @@ class CipherTally(Tally):
             self.add(REFUSED, type(error).__name__)
         return error
 
+    def __enter__(self) -> None:
+        """Count what a block raises, as `refuse` does."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, SealpointError):
+            self.refuse(error)
+
     def tolerate(self, error: SealpointError) -> None:
         """Count an error that is not raised."""
         self.add(TOLERATED, type(error).__name__)

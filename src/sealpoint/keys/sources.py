@@ -228,7 +228,7 @@ def parse_source(source: object, others: Sequence[str] = ()) -> Source:
     if kind not in SOURCES:
         raise RingFileError(f"source {excerpt(kind)} is not one of {known}")
     if kind == CommandSource.kind:
-        return CommandSource(_require_words(value, "source 'command'"))
+        return CommandSource(require_words(value, "source 'command'"))
     if not isinstance(value, str) or not value:
         raise RingFileError(f"source {kind!r} is a string that is not empty")
     if "\0" in value:  # TOML can write one as \u0000, and no path can contain it
@@ -273,13 +273,8 @@ def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
     return value
 
 
-def require_words(table: Mapping[str, Any], field: str, where: str) -> tuple[str, ...]:
-    """Return a field that is a command: a program and its arguments."""
-    require_fields(table, table, {field}, where)
-    return _require_words(table[field], f"{where}: '{field}'")
-
-
-def _require_words(value: object, what: str) -> tuple[str, ...]:
+def require_words(value: object, what: str) -> tuple[str, ...]:
+    """Return a value that is a command: a program and its arguments."""
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         raise RingFileError(f"{what} is a list of words: program and arguments, no shell")
     return tuple(value)

@@ -22,7 +22,6 @@ from sealpoint.errors import (
     KeyDestroyedError,
     KeyDisabledError,
     PlaintextError,
-    SealpointError,
     UnboundValueError,
     UnknownKeyError,
     excerpt,
@@ -161,14 +160,11 @@ class SealedCache(BaseCache[ValueT]):
         split = {(",".join(full[0]), full[1]): found[full] for full in found.keys() - set(keys)}
         values = ((full, found.get(full, split.get((",".join(full[0]), full[1])))) for full in keys)
         opened = dict[FullKey, ValueT]()
-        try:
+        with self.serde.tally:
             for full, value in values:
                 if value is not None:
                     with suppress(*_GONE):
                         opened[full] = self._opened(full, value)
-        except SealpointError as error:
-            self.serde.tally.refuse(error)
-            raise
         return opened
 
     def _opened(self, full: FullKey, value: Any) -> ValueT:

@@ -38,18 +38,18 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
+from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY, require_unicode
-from sealpoint.base.saver import arun, run
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, PlaintextError, RowError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
-from sealpoint.sealed.saver import UnboundPolicy, logger, names_of, usable_in_child
-from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps, areply, reply
-from sealpoint.sealed.tables import checked, tables_of_store
+from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps
+from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
 
@@ -193,7 +193,10 @@ class SealedStore(BaseStore):
             self._require_reads_plain()
         self._paths: Any = config.get("__tokenized_fields") or [("$", "$")] if config else None
         self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
-        self._tables = tables_of_store(store, allow_schema=allow_schema)
+        # The stores begin their transactions themselves: a connection in autocommit mode is theirs.
+        self._tables = tables_of(
+            store, None, allow_partial=True, allow_schema=allow_schema, allow_shared_role=False
+        )
         self._is_ordered = any(base.__module__.startswith(_ORDERED) for base in type(store).__mro__)
         super().__init__()
         self.inner = store
@@ -252,23 +255,11 @@ class SealedStore(BaseStore):
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.
         """
-        try:
-            if self._tables is not None:
-                self._tables.require(self.inner)
-            return run(self._batch([*ops]), partial(reply, self.inner))
-        except SealpointError as error:
-            self.serde.tally.refuse(error)
-            raise
+        return run_checked(self._batch([*ops]), self.inner, self._tables, self.serde.tally)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
-        try:
-            if self._tables is not None:
-                await self._tables.arequire(self.inner)
-            return await arun(self._batch([*ops]), partial(areply, self.inner))
-        except SealpointError as error:
-            self.serde.tally.refuse(error)
-            raise
+        return await arun_checked(self._batch([*ops]), self.inner, self._tables, self.serde.tally)
 
     # --- the procedures -----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, ClassVar, Final, Literal, NoReturn, Self
 
 from sealpoint.base import (
@@ -19,8 +19,8 @@ from sealpoint.base import (
     DeltaChannelHistory,
     RunnableConfig,
 )
+from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY
-from sealpoint.base.saver import arun, run
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
@@ -29,15 +29,8 @@ from sealpoint.sealed.layout import Rows, layout_of, require_ring
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
-from sealpoint.sealed.steps import (
-    R,
-    Steps,
-    areply,
-    is_watched,
-    reply,
-    watch,
-)
-from sealpoint.sealed.tables import checked, tables_of
+from sealpoint.sealed.steps import R, Steps, is_watched, watch
+from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
@@ -214,7 +207,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             require_ring(serde).index_key("metadata")  # raises now, not at the first write
         self._tables = tables_of(
             saver,
-            threads,
             compared,
             allow_partial=allow_partial_writes,
             allow_schema=allow_schema,
@@ -253,26 +245,13 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         self._parts.rows.serde.tally.tolerate(error)
 
     def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
-        """Run a procedure on the wrapped saver, and count the error that it raises.
-
-        Its tables are looked at first, but not for a row that was read just now.
-        """
-        try:
-            if looks and self._tables is not None:
-                self._tables.require(self.inner)
-            return run(steps, partial(reply, self.inner))
-        except SealpointError as error:
-            self._parts.rows.serde.tally.refuse(error)
-            raise
+        """Run a procedure on the wrapped saver; its tables need no look for a row that was read just now."""
+        tables = self._tables if looks else None
+        return run_checked(steps, self.inner, tables, self._parts.rows.serde.tally)
 
     async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
-        try:
-            if looks and self._tables is not None:
-                await self._tables.arequire(self.inner)
-            return await arun(steps, partial(areply, self.inner))
-        except SealpointError as error:
-            self._parts.rows.serde.tally.refuse(error)
-            raise
+        tables = self._tables if looks else None
+        return await arun_checked(steps, self.inner, tables, self._parts.rows.serde.tally)
 
     def __repr__(self) -> str:
         before = self.allow_write_with
@@ -470,13 +449,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
         await self._arun(copy_thread(self._parts, source_thread_id, target_thread_id))
-
-
-def names_of(names: Collection[str]) -> frozenset[str]:
-    """Return names that a caller gave, and not those of the letters of a text."""
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
-    return frozenset(names)
 
 
 def _listed(thread_ids: Sequence[str]) -> Sequence[str]:

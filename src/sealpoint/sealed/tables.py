@@ -15,27 +15,24 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sealpoint.base.saver import arun, run
+from sealpoint.crypto.cipher import CipherTally
 from sealpoint.errors import (
     ConfigError,
     SchemaError,
-    SealpointError,
     SharedRoleError,
     ThreadStoreError,
     excerpt,
 )
 from sealpoint.postgres import NAMES, STORE_NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import is_watched
+from sealpoint.sealed.steps import R, Steps, areply, is_watched, reply
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlitefile.opening import inspect, require_whole
-from sealpoint.threadpool import shared
-from sealpoint.threads.store import ThreadStore
-
-R = TypeVar("R")
+from sealpoint.threadpool import finish, shared
 
 ALLOW_HINT: Final = (
     "if you have put it there yourself, and trust what it does: pass allow_schema=True to SealedSaver or"
@@ -58,6 +55,22 @@ def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[]
         return setup()
 
     return checked_setup
+
+
+def run_checked(steps: Steps[R], inner: Any, tables: Tables | None, tally: CipherTally) -> R:
+    """Look at the tables of a saver or Store, run a procedure on it, and count the error that is raised."""
+    with tally:
+        if tables is not None:
+            tables.require(inner)
+        return run(steps, partial(reply, inner))
+
+
+async def arun_checked(steps: Steps[R], inner: Any, tables: Tables | None, tally: CipherTally) -> R:
+    """Async version of `run_checked`."""
+    with tally:
+        if tables is not None:
+            await tables.arequire(inner)
+        return await arun(steps, partial(areply, inner))
 
 
 def _run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
@@ -98,20 +111,18 @@ _WHO: Final = """
 _LOCK_BITS: Final = 63
 
 
-# Looks for rights of roles on the thread store, by a lock that the session holds; whether it could be asked.
-# Raises `SharedRoleError` if a role has them, unless that is only counted; see `PostgresThreadStore`.
-Ask = Callable[[int, Sequence[str]], bool]
-
-
 # Yields statements, each with its values, and functions; see `_PostgresTables.require`
 _Look = Generator[tuple[str, Sequence[Any]] | Callable[[], Any], Any, R]
 
 
 class _PostgresTables:
-    def __init__(self, names: Sequence[str] = NAMES, *, has_schema: bool, ask: Ask | None = None) -> None:
-        """Create an object for one database, with tables of these names; the first one is needed."""
-        self._names, self._has_schema, self._ask = names, has_schema, ask
-        self._is_checked = not has_schema and ask is None
+    def __init__(self, names: Sequence[str], *, has_schema: bool, heads: Heads | None) -> None:
+        """Create an object for one database, with tables of these names; the first one is needed.
+
+        With ``heads`` it asks their thread store for rights of the session's roles.
+        """
+        self._names, self._has_schema, self._heads = names, has_schema, heads
+        self._is_checked = not has_schema and heads is None
 
     def _given(self, saver: Any) -> tuple[Any, Any]:
         """Return contexts: of a connection, or of a cursor on it, and of a lock for it."""
@@ -150,12 +161,12 @@ class _PostgresTables:
         yield _SETTLE, ()
         more = _OF_PGVECTOR if self._names is STORE_NAMES else []
         has_tables = not self._has_schema or self._names[0] in (yield from _schema(path, oids, more))
-        if self._ask is None:
+        if self._heads is None:
             return has_tables
         # The store sees the lock of this transaction if both are in one cluster.
         lock = secrets.randbits(_LOCK_BITS)
         ((_, roles),) = yield _WHO, (lock,)
-        return (yield partial(self._ask, lock, roles)) and has_tables
+        return (yield partial(_ask, self._heads, lock, roles)) and has_tables
 
 
 class _AioPostgresTables(_PostgresTables):
@@ -165,15 +176,8 @@ class _AioPostgresTables(_PostgresTables):
 
     async def arequire(self, saver: Any) -> None:
         """Check the tables, to the end also if the task is cancelled: its transaction must not stay open."""
-        if self._is_checked:
-            return
-        work = asyncio.ensure_future(self._check(saver))
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait([work])
-            work.exception()  # the task was cancelled, so what was found is not used
-            raise
+        if not self._is_checked:
+            await finish(asyncio.ensure_future(self._check(saver)))
 
     async def _check(self, saver: Any) -> None:
         from psycopg.rows import tuple_row
@@ -215,16 +219,16 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
 
 
-def _ask(
-    require_apart: Callable[[int, Sequence[str]], None],
-    report: Callable[[SealpointError], None],
-    lock: int,
-    roles: Sequence[str],
-) -> bool:
+def _ask(heads: Heads, lock: int, roles: Sequence[str]) -> bool:
+    """Look for rights of roles on the thread store, by a lock that the session holds.
+
+    Return whether it could be asked. A right is a `SharedRoleError`, which is raised or counted.
+    """
+    store: Any = heads.store
     try:
-        require_apart(lock, roles)
+        store.require_apart(lock, roles)
     except ThreadStoreError as error:
-        report(error)
+        heads.report(error)
         return isinstance(error, SharedRoleError)  # it is reported once
     return True
 
@@ -245,9 +249,7 @@ _PARTIAL_HINT: Final = (
 
 
 class _SqliteTables:
-    def __init__(
-        self, names: Collection[str] = schema.SAVER, *, has_schema: bool, allow_partial: bool
-    ) -> None:
+    def __init__(self, names: Collection[str], *, has_schema: bool, allow_partial: bool) -> None:
         """Create an object for one database, with tables of these names.
 
         Without ``has_schema`` only the files next to it are checked. With ``allow_partial`` the saver may
@@ -338,57 +340,31 @@ def _connection_of(saver: Any) -> Any:
 Tables = _SqliteTables | _PostgresTables
 
 
-def tables_of(
-    saver: Any,
-    threads: ThreadStore | None,
-    heads: Heads | None,
-    *,
-    allow_partial: bool,
-    allow_schema: bool,
-    allow_shared_role: bool,
-) -> Tables | None:
-    """Return what looks at the tables of a saver; each option is what `SealedSaver` is told not to look at.
-
-    sealpoint's savers look at their tables themselves, and others have none that are known here.
-    """
-    has_schema, ask = not allow_schema, None
-    require_apart = None if allow_shared_role else getattr(threads, "require_apart", None)
-    if require_apart is not None and heads is not None:
-        ask = partial(_ask, require_apart, heads.report)
-    kind = _kind_of(saver)
-    if kind is None:
-        return None
-    if issubclass(kind, _PostgresTables):
-        return kind(has_schema=has_schema, ask=ask)
-    return kind(has_schema=has_schema, allow_partial=allow_partial)
-
-
-def tables_of_store(store: Any, *, allow_schema: bool) -> Tables | None:
-    """Return what looks at the tables of a Store, like `tables_of`; InMemoryStore has none.
-
-    The stores begin their transactions themselves: a connection in autocommit mode is theirs.
-    """
-    kind = _kind_of(store)
-    if kind is None:
-        return None
-    if issubclass(kind, _PostgresTables):
-        return kind(STORE_NAMES, has_schema=not allow_schema)
-    return kind(schema.STORE, has_schema=not allow_schema, allow_partial=True)
-
-
-_KINDS: Final[dict[str, type[Tables]]] = {
-    "langgraph.checkpoint.sqlite.SqliteSaver": _SqliteTables,
-    "langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver": _AioSqliteTables,
-    "langgraph.checkpoint.postgres.PostgresSaver": _PostgresTables,
-    "langgraph.checkpoint.postgres.aio.AsyncPostgresSaver": _AioPostgresTables,
-    "langgraph.store.sqlite.base.SqliteStore": _SqliteTables,
-    "langgraph.store.sqlite.aio.AsyncSqliteStore": _AioSqliteTables,
-    "langgraph.store.postgres.base.PostgresStore": _PostgresTables,
-    "langgraph.store.postgres.aio.AsyncPostgresStore": _AioPostgresTables,
+_KINDS: Final[dict[str, tuple[type[Tables], Sequence[str]]]] = {
+    "langgraph.checkpoint.sqlite.SqliteSaver": (_SqliteTables, schema.SAVER),
+    "langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver": (_AioSqliteTables, schema.SAVER),
+    "langgraph.checkpoint.postgres.PostgresSaver": (_PostgresTables, NAMES),
+    "langgraph.checkpoint.postgres.aio.AsyncPostgresSaver": (_AioPostgresTables, NAMES),
+    "langgraph.store.sqlite.base.SqliteStore": (_SqliteTables, schema.STORE),
+    "langgraph.store.sqlite.aio.AsyncSqliteStore": (_AioSqliteTables, schema.STORE),
+    "langgraph.store.postgres.base.PostgresStore": (_PostgresTables, STORE_NAMES),
+    "langgraph.store.postgres.aio.AsyncPostgresStore": (_AioPostgresTables, STORE_NAMES),
 }
 
 
-def _kind_of(wrapped: Any) -> type[Tables] | None:
-    """Return the class that looks at the tables of a saver or Store; ``None`` if its class is not known."""
+def tables_of(
+    wrapped: Any, heads: Heads | None, *, allow_partial: bool, allow_schema: bool, allow_shared_role: bool
+) -> Tables | None:
+    """Return what looks at the tables of a saver or Store; each option is what it is told not to look at.
+
+    sealpoint's savers look at their tables themselves, and others, such as InMemoryStore, have none that are
+    known here.
+    """
     names = (f"{base.__module__}.{base.__qualname__}" for base in type(wrapped).__mro__)
-    return next((_KINDS[name] for name in names if name in _KINDS), None)
+    kind, tables = next((_KINDS[name] for name in names if name in _KINDS), (None, ()))
+    if kind is None:
+        return None
+    if not issubclass(kind, _PostgresTables):
+        return kind(tables, has_schema=not allow_schema, allow_partial=allow_partial)
+    is_asked = heads is not None and not allow_shared_role and hasattr(heads.store, "require_apart")
+    return kind(tables, has_schema=not allow_schema, heads=heads if is_asked else None)

@@ -93,15 +93,7 @@ def _state(model: Any) -> tuple[Any, ...]:
 
 
 # Packs only the types that unpacking returns: no tuple as a list, no subclass.
-_EXACTLY: Final = (
-    ormsgpack.OPT_NON_STR_KEYS
-    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
-    | ormsgpack.OPT_PASSTHROUGH_DATETIME
-    | ormsgpack.OPT_PASSTHROUGH_ENUM
-    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
-    | ormsgpack.OPT_PASSTHROUGH_TUPLE
-    | ormsgpack.OPT_PASSTHROUGH_UUID
-)
+_EXACTLY: Final = codes.PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS | ormsgpack.OPT_PASSTHROUGH_TUPLE
 
 
 def adopting(validate: Builder) -> Callable[[bytes, Any], Any]:

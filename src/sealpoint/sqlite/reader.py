@@ -6,6 +6,7 @@ What a row holds is checked against what its key says.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -67,15 +68,13 @@ class CheckpointRow(NamedTuple):
         self, serde: SerializerProtocol, outline: Outline | None = None
     ) -> Mapping[str, Any] | None:
         """Return the channel values of the row's checkpoint; ``None`` if that is opaque."""
-        try:
-            if outline is not None:
+        if outline is not None:
+            # If it is refused, the checkpoint may be right: an outline has None in place of an object that is
+            # a dict, and what a carrier hands on has no outline.
+            with suppress(RowError):
                 document = outline(self.type, self.checkpoint)
                 require_document(document, self.checkpoint_id)
                 return document["channel_values"]  # type: ignore[no-any-return]
-        except RowError:
-            # The checkpoint may be right: an outline has None in place of an object that is a dict, and
-            # what a carrier hands on has no outline.
-            outline = None
         checkpoint = self.decode(serde)
         return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
 
@@ -86,10 +85,10 @@ class CheckpointRow(NamedTuple):
         parent = self.require_parent()
         return _make_tuple(
             (
-                config or config_of(*self.key),
+                config or Place(*self.key).config(),
                 self.decode(serde),
                 decode_metadata(self.metadata),
-                config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
+                Place(*self[:2], parent).config() if parent else None,
                 writes,
             )
         )
@@ -98,17 +97,6 @@ class CheckpointRow(NamedTuple):
 # `CheckpointRow(...)` and `CheckpointTuple(...)` without their Python constructors.
 make_row: Final[Callable[[tuple[Any, ...]], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
 _make_tuple: Final[Callable[[tuple[Any, ...]], CheckpointTuple]] = partial(tuple.__new__, CheckpointTuple)
-
-
-def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
-    """Return the config that names one checkpoint."""
-    return {
-        "configurable": {
-            "thread_id": thread_id,
-            "checkpoint_ns": checkpoint_ns,
-            "checkpoint_id": checkpoint_id,
-        }
-    }
 
 
 def decode_writes(
@@ -362,13 +350,13 @@ def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -
         raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
     if len(chain) > MAX_ANCESTORS:
         raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
-    row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
+    row = CheckpointRow(*session.read(schema.select_page(1), key)[0])
     open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
     for ancestor_id, _ in chain:
         ancestor = thread_id, checkpoint_ns, ancestor_id
         yield ancestor
         if open_channels:
-            row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])
+            row = CheckpointRow(*session.read(schema.select_page(1), ancestor)[0])
             # What an opaque checkpoint holds is not known: nothing that may be needed is deleted.
             open_channels -= (row.decode_values(serde) or {}).keys()
         if not open_channels:

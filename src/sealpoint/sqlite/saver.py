@@ -23,13 +23,12 @@ from sealpoint.base import (
     get_checkpoint_metadata,
 )
 from sealpoint.base.metadata import encode_metadata
-from sealpoint.base.place import require_place, require_thread_id, require_unicode
+from sealpoint.base.place import Place, require_place, require_thread_id, require_unicode
 from sealpoint.errors import ConfigError, SealpointError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import WRITE, Database, Session, open_for
 from sealpoint.sqlite.reader import (
-    config_of,
     delete_runs,
     keep_latest,
     read_histories,
@@ -217,10 +216,9 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             raise ConfigError("the id of the checkpoint is empty")
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
-        key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
-        row = *key, place.checkpoint_id, kind, data, stored
+        row = *place[:2], checkpoint["id"], place.checkpoint_id, kind, data, stored
         self._database.run(WRITE, Session.run_once, schema.PUT_CHECKPOINT, row, is_alone=True)
-        return config_of(config["configurable"]["thread_id"], *key[1:])
+        return Place(config["configurable"]["thread_id"], place.checkpoint_ns, checkpoint["id"]).config()
 
     @counted
     def put_writes(

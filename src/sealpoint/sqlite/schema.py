@@ -294,9 +294,6 @@ _COLUMNS: Final = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
 
 # --- reading --------------------------------------------------------------------------------
 
-SELECT_ONE: Final = f"""
-    SELECT {_COLUMNS} FROM {_CHECKPOINTS}
-    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
 SELECT_KEYS: Final = f"SELECT thread_id, checkpoint_ns, checkpoint_id FROM {_CHECKPOINTS}"
 # For filters that look into the rows of all threads: in the order of the rows, not of the index.
 SELECT_KEYS_OF_ALL: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM main.checkpoints NOT INDEXED"
@@ -424,8 +421,7 @@ COPY_THREAD: Final = (
     f"""INSERT OR REPLACE INTO main.checkpoints
     SELECT ?, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
     FROM {_CHECKPOINTS} WHERE thread_id = ?""",
-    f"""INSERT OR REPLACE INTO main.writes
-    (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
+    f"""INSERT OR REPLACE {_INTO_WRITES}
     SELECT ?, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
     FROM {_WRITES} WHERE thread_id = ?""",
 )

@@ -46,6 +46,18 @@ LIVE_SPECIAL: Final = f"""head_seq >= coalesce((
             AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
             AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
 
+SPECIALS: Final = f"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, {{records}}
+    FROM {{schema}}specials AS special WHERE {LIVE_SPECIAL} {{conditions}}
+    GROUP BY thread_id, checkpoint_ns, checkpoint_id
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
+
+# A checkpoint that was not recorded may have special writes that were.
+SPECIAL_NAMES: Final = f"""
+    SELECT checkpoint_ns, checkpoint_id, max(CAST({LIVE_SPECIAL} AS integer))
+    FROM {{schema}}specials AS special WHERE thread_id = ? {{conditions}}
+    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
+
 
 class DatabaseStore:
     """The methods of `ThreadStore`, which says what they do, that are the same in all databases.
@@ -89,7 +101,7 @@ class DatabaseStore:
         ]
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        for *names, records in self._ordered(self._statements.SPECIALS, f"AND {AFTER}"):
+        for *names, records in self._ordered(SPECIALS, f"AND {AFTER}"):
             yield from self._specials([(self._spot(names), records)])
 
     def heads(self) -> Iterator[Head]:
@@ -121,7 +133,7 @@ class DatabaseStore:
             count = len(rows)
         after: tuple[Any, ...] = ()
         further = ""
-        while rows := self._rows(self._statements.SPECIAL_NAMES, (*thread, *after, PAGE_ROWS), further):
+        while rows := self._rows(SPECIAL_NAMES, (*thread, *after, PAGE_ROWS), further):
             self._delete(thread, [name for *name, is_live in rows if is_live])
             after = self._later(rows[-1][:2], after)
             further = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"

@@ -99,13 +99,14 @@ _NOW: Final = "extract(epoch FROM clock_timestamp())::bigint"
 # It writes a record to the log, without which a commit flushes nothing.
 MARK: Final = f"SELECT {CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM {{schema}}store"
 
-_RECORD: Final = (
-    "special.seq || ' ' || idx || ' ' || since || ' ' || encode(call, 'hex') || ' ' || encode(task_id, 'hex')"
+RECORDS: Final = (
+    "string_agg(special.seq || ' ' || idx || ' ' || since || ' ' || encode(call, 'hex') || ' ' ||"
+    f" encode(task_id, 'hex'), '{SEPARATOR}')"
 )
 
 
 def _specials(head: str) -> str:
-    return f"""(SELECT string_agg({_RECORD}, '{SEPARATOR}') FROM {{schema}}specials AS special
+    return f"""(SELECT {RECORDS} FROM {{schema}}specials AS special
         WHERE special.thread_id = {head}.thread_id AND special.checkpoint_ns = {head}.checkpoint_ns
         AND special.checkpoint_id = {head}.checkpoint_id AND {LIVE_SPECIAL})"""
 
@@ -177,23 +178,11 @@ APPEND_SPECIALS: Final = """
     FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], %s::integer[], %s::bytea[], %s::bigint[])
         WITH ORDINALITY AS special(a, b, c, d, e, f, g, place) ORDER BY place"""
 
-SPECIALS: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, string_agg({_RECORD}, '{SEPARATOR}')
-    FROM {{schema}}specials AS special WHERE {LIVE_SPECIAL} {{conditions}}
-    GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %s"""
-
 # In the order of ``heads_live``, so that no more of it is read than the limit.
 LIVE: Final = f"""
     SELECT checkpoint_ns, checkpoint_id FROM {{schema}}heads AS head
     WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
     ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT %s"""
-
-# A checkpoint that was not recorded may have special writes that were.
-SPECIAL_NAMES: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, bool_or({LIVE_SPECIAL})
-    FROM {{schema}}specials AS special WHERE thread_id = %s {{conditions}}
-    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT %s"""
 
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)

@@ -8,7 +8,8 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -118,15 +119,17 @@ class Pool:
         """
         connection = self._take()
         try:
-            return self._use(connection, work, arguments, is_read=is_read)
+            with self._using(connection, is_read=is_read):
+                return work(connection, *arguments)
         except ThreadStoreDownError:
             if not connection.broken:
                 raise
-        return self._use(self._connect(), work, arguments, is_read=is_read)
+        with self._using(self._connect(), is_read=is_read) as connection:
+            return work(connection, *arguments)
 
-    def write(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Call ``work`` with a connection and ``arguments``, once."""
-        return self._use(self._take(), work, arguments, is_read=False)
+    def writing(self) -> AbstractContextManager[Any]:
+        """Give a connection to a block, which runs once."""
+        return self._using(self._take(), is_read=False)
 
     def close(self) -> None:
         """Close the connections that are idle."""
@@ -140,12 +143,11 @@ class Pool:
         inherited.extend(self._idle)  # closing one would end the session of the parent
         self._idle, self._lock = [], threading.Lock()
 
-    def _use(
-        self, connection: Any, work: Callable[..., Result], arguments: tuple[Any, ...], *, is_read: bool
-    ) -> Result:
+    @contextmanager
+    def _using(self, connection: Any, *, is_read: bool) -> Iterator[Any]:
         connection.extend(self._timeout)
         try:
-            return work(connection, *arguments)
+            yield connection
         except require_psycopg().Error as error:
             raise self._translated(error, is_read=is_read) from None
         except BaseException as error:
@@ -355,22 +357,23 @@ class PostgresThreadStore(DatabaseStore):
         is_put = all(head.kind is Kind.PUT for head in heads)
         if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
             ((spot, _, mac),) = heads
-            self._pool.write(self._append_put, (*encoded(*spot), mac))
+            values = (*encoded(*spot), mac)
+            with self._pool.writing() as connection:
+                if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
+                    self._clock([])
             self._appended += 1
         elif heads:
             statement = statements.APPEND if is_put else statements.APPEND_ANY
             self._append(statement, columns_of(heads), flushed=not is_put)
-
-    def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
-        if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
-            self._clock([])
 
     def last_special(self) -> int:
         ((last,),) = self._pool.read(self._execute, statements.LAST_SPECIAL, is_read=False)
         return int(last)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        self._pool.write(self._execute, statements.APPEND_SPECIALS, special_columns([(spot, specials)]))
+        columns = special_columns([(spot, specials)])
+        with self._pool.writing() as connection:
+            self._execute(connection, statements.APPEND_SPECIALS, columns)
 
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
         """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
@@ -380,7 +383,9 @@ class PostgresThreadStore(DatabaseStore):
         """
         flushed = flushed or self._appended % FLUSHED_EVENTS == 0
         run = self._execute_flushed if flushed else self._execute
-        clock = self._clock(self._pool.write(run, statement, values))
+        with self._pool.writing() as connection:
+            rows = run(connection, statement, values)
+        clock = self._clock(rows)
         self._appended += 1
         if flushed:
             self._claim = max(self._claim, clock)
@@ -392,10 +397,9 @@ class PostgresThreadStore(DatabaseStore):
 
     def end(self) -> int:
         """Return the number of the last event, when no other is being appended. See `ThreadStore`."""
-        return self._pool.write(self._end)  # only a role that may change the table may lock it
-
-    def _end(self, connection: Connection[Any]) -> int:
-        with connection.transaction():  # waits for transactions that have a number, and may commit later
+        # Waits for transactions that have a number, and may commit later. Only a role that may change the
+        # table may lock it.
+        with self._pool.writing() as connection, connection.transaction():
             self._execute(connection, statements.LOCK)
             ((number,),) = self._execute(connection, END)
         return int(number)
@@ -408,42 +412,31 @@ class PostgresThreadStore(DatabaseStore):
         reason: str,
         specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
     ) -> None:
-        self._pool.write(self._adopt, [*heads], [*specials], sorted(identities), clock, reason)
-
-    def _adopt(
-        self,
-        connection: Any,
-        heads: Sequence[Head],
-        specials: Sequence[tuple[Spot, Sequence[Special]]],
-        identities: Sequence[str],
-        clock: int,
-        reason: str,
-    ) -> None:
-        connection.extend(statements.LONG_SECONDS)
-        with connection.transaction():
-            self._execute(connection, statements.LONG)
-            rest = iter(heads)
+        rest, events = iter([*heads]), iter([*specials])
+        with self._pool.writing() as connection, self._long(connection):
             while batch := [*islice(rest, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
                 self._clock(self._execute(connection, statements.APPEND_ANY, columns_of(batch)))
-            while also := specials[:APPEND_ROWS]:
+            while also := [*islice(events, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
                 self._execute(connection, statements.APPEND_SPECIALS, special_columns(also))
-                specials = specials[APPEND_ROWS:]
-            for name in identities:
+            for name in sorted(identities):
                 self._execute(connection, statements.NAME, (name,))
             self._execute(connection, statements.RAISE, (clock,))
             self._execute(connection, statements.RECORD, (reason,))
 
     def _trim_page(self, before: int, after: Sequence[bytes], most: int) -> list[tuple[Any, ...]]:
-        return self._pool.write(self._trim, before, after, most)
+        conditions = f"WHERE {AFTER}" if after else ""
+        with self._pool.writing() as connection, self._long(connection):
+            return self._execute(connection, statements.TRIM, (*after, most, before), conditions)
 
-    def _trim(self, connection: Any, before: int, after: Sequence[bytes], most: int) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def _long(self, connection: Any) -> Iterator[None]:
+        """Run a block in a transaction whose statements may take as long as maintenance."""
         connection.extend(statements.LONG_SECONDS)
         with connection.transaction():
             self._execute(connection, statements.LONG)
-            conditions = f"WHERE {AFTER}" if after else ""
-            return self._execute(connection, statements.TRIM, (*after, most, before), conditions)
+            yield
 
     def close(self) -> None:
         """Close the connections; a later call opens others."""
@@ -523,5 +516,5 @@ class PostgresThreadStore(DatabaseStore):
 
 @cache
 def _text(statement: str, schema: str, conditions: str = "") -> bytes:
-    named = statement.format(schema=f'"{schema}".', name=schema, conditions=conditions)
-    return named.replace("?", "%s").encode()
+    parts = {"schema": f'"{schema}".', "name": schema, "records": statements.RECORDS}
+    return statement.format(**parts, conditions=conditions).replace("?", "%s").encode()

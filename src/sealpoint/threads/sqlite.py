@@ -8,12 +8,12 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
 from sealpoint.forks import inherited, reset_in_child
@@ -42,13 +42,10 @@ def values_of(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
     return [(*spot, int(kind), bytearray(mac), now, int(kind is Kind.DELETED)) for spot, kind, mac in heads]
 
 
-Result = TypeVar("Result")
-
-
 class SharedFile:
     """The file of a store.
 
-    A file that is replaced by a restored one of the same store is opened again by the next call.
+    A file that is replaced by a restored one of the same store is opened again by the next use.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -59,36 +56,35 @@ class SharedFile:
         self._lock = threading.Lock()
         reset_in_child(self)
 
-    def run(self, work: Callable[..., Result], *arguments: Any, seconds: float | None = None) -> Result:
-        """Call ``work`` with the file and ``arguments``, and return its result.
-
-        A transaction that it leaves open is rolled back.
-        """
+    def __enter__(self) -> Opened:
+        """Give the open file to a block, which uses it alone."""
         if not self._lock.acquire(timeout=self._timeout):
             raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
         try:
-            found = os.stat(self._name)  # noqa: PTH116 -- half the time of `Path.stat`
-            opened = self.opened
-            if opened is None or opened.inode != (found.st_ino, found.st_dev):
-                opened = self._open()
-            opened.until = time.monotonic() + (seconds or self._timeout)
-            try:
-                return work(opened, *arguments)
-            finally:
-                if opened.connection.in_transaction:
-                    with suppress(sqlite3.Error):  # SQLite itself may have rolled back
-                        opened.connection.execute("ROLLBACK")
-        except FOREIGN as error:
-            guard.raise_cause(error)
-            raised = translated(error, self.path)
-            if isinstance(raised, ThreadStoreDownError):
-                self._close()  # the next call opens a file that was repaired or restored meanwhile
-            raise raised from None
+            opened = self._current()
+            opened.until = time.monotonic() + self._timeout
+        except BaseException as error:
+            self.__exit__(None, error, None)
+            raise
+        return opened
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Roll back the transaction that a block has left open, and raise our own error for a foreign one."""
+        try:
+            with suppress(sqlite3.Error):  # SQLite itself may have rolled back
+                if self.opened is not None and self.opened.connection.in_transaction:
+                    self.opened.connection.execute("ROLLBACK")
+            if isinstance(error, FOREIGN):
+                guard.raise_cause(error)
+                raised = translated(error, self.path)
+                if isinstance(raised, ThreadStoreDownError):
+                    self._close()  # the next use opens a file that was repaired or restored meanwhile
+                raise raised from None
         finally:
             self._lock.release()
 
     def close(self) -> None:
-        """Close the file; the next call opens it again."""
+        """Close the file; the next use opens it again."""
         with self._lock:
             self._close()
 
@@ -98,7 +94,10 @@ class SharedFile:
             inherited.append(self.opened)  # SQLite forbids to use or close it here
         self._lock, self.opened = threading.Lock(), None
 
-    def _open(self) -> Opened:
+    def _current(self) -> Opened:
+        found = os.stat(self._name)  # noqa: PTH116 -- half the time of `Path.stat`
+        if self.opened is not None and self.opened.inode == (found.st_ino, found.st_dev):
+            return self.opened
         self._close()
         opened = connect(self.path, self._timeout)
         if self.identity not in ("", opened.identity):
@@ -122,23 +121,16 @@ class _Memory(SharedFile):
     opened: Opened
 
     def __init__(self) -> None:
-        super().__init__(Path(":memory:"), math.inf)
+        super().__init__(Path(":memory:"), threading.TIMEOUT_MAX)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.identity = fill(connection)
         self.opened = Opened(self.path, connection, (0, 0), math.inf)
         weakref.finalize(self, connection.close)
 
-    def run(self, work: Callable[..., Result], *arguments: object, seconds: float | None = None) -> Result:
-        with self._lock:
-            try:
-                return work(self.opened, *arguments)
-            except FOREIGN as error:
-                raise translated(error, self.path) from None
-            finally:
-                if self.opened.connection.in_transaction:
-                    self.opened.connection.execute("ROLLBACK")
+    def _current(self) -> Opened:
+        return self.opened
 
-    def close(self) -> None:
+    def _close(self) -> None:
         pass
 
     def reset_after_fork(self) -> None:
@@ -188,7 +180,8 @@ class SqliteThreadStore(DatabaseStore):
         if create:
             create_file(self._file.path)
         try:
-            self._file.run(self._read_clock)
+            with self._file as opened:
+                self._read_clock(opened)
         except BaseException:
             self._file.close()
             raise
@@ -201,39 +194,35 @@ class SqliteThreadStore(DatabaseStore):
         return opened.claim if opened else 0
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        return self._file.run(self._newest, thread_id, checkpoint_ns)
-
-    def _newest(self, opened: Opened, thread_id: str, checkpoint_ns: str) -> Answer:
-        row = opened.connection.execute(statements.NEWEST, (thread_id, checkpoint_ns)).fetchone()
-        if row is None or row[1] != Kind.PUT:
-            row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
+        with self._file as opened:
+            row = opened.connection.execute(statements.NEWEST, (thread_id, checkpoint_ns)).fetchone()
+            if row is None or row[1] != Kind.PUT:
+                row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[0] is None:
                 return Answer((), self._clock([row[4:]] if row else []))
-        checkpoint_id, _, mac, records, *clock = row
-        if type(mac) is not bytes or type(checkpoint_id) is not str:
-            self._require((checkpoint_id, mac), str, bytes)
-        head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
-        specials = () if records is None else self._specials([(head.spot, records)])
-        return Answer((head,), self._clock([clock]), specials)
+            checkpoint_id, _, mac, records, *clock = row
+            if type(mac) is not bytes or type(checkpoint_id) is not str:
+                self._require((checkpoint_id, mac), str, bytes)
+            head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
+            specials = () if records is None else self._specials([(head.spot, records)])
+            return Answer((head,), self._clock([clock]), specials)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        return self._file.run(self._find, [*dict.fromkeys(spots)])
-
-    def _find(self, opened: Opened, spots: Sequence[Spot]) -> Answer:
-        if not spots:
-            return Answer((), self._read_clock(opened))
-        if len(spots) > 1:
-            opened.connection.execute("BEGIN")
-        return self._answer(
-            [
+        with self._file as opened:
+            if not spots:
+                return Answer((), self._read_clock(opened))
+            if len(spots) > 1:
+                opened.connection.execute("BEGIN")
+            rows = [
                 (*spot, *row)
-                for spot in spots
+                for spot in dict.fromkeys(spots)
                 for row in opened.connection.execute(statements.FIND, (*spot, *spot)).fetchall()
             ]
-        )
+            return self._answer(rows)
 
     def require_writable(self) -> None:
-        self._file.run(self._require_writable)
+        with self._file as opened:
+            self._require_writable(opened)
 
     def _require_writable(self, opened: Opened) -> None:
         if opened.appended is None:
@@ -241,16 +230,16 @@ class SqliteThreadStore(DatabaseStore):
         opened.connection.execute(statements.REQUIRE_WRITABLE)
 
     def append(self, heads: Sequence[Head]) -> None:
-        if heads:
-            self._file.run(self._append, values_of(heads))
-
-    def _append(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
-        if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
-            opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
-        else:
-            self._begin(opened, flushed=any(row[3] != Kind.PUT for row in rows))
-            self._insert(opened, rows)
-        self._commit(opened, len(rows))
+        if not heads:
+            return
+        rows = values_of(heads)
+        with self._file as opened:
+            if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
+                opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
+            else:
+                self._begin(opened, flushed=any(row[3] != Kind.PUT for row in rows))
+                self._insert(opened, rows)
+            self._commit(opened, len(rows))
 
     def _insert(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
         for row in rows:
@@ -259,21 +248,18 @@ class SqliteThreadStore(DatabaseStore):
             opened.connection.execute(statements.APPEND, row)
 
     def last_special(self) -> int:
-        return self._file.run(self._find_last_special)
-
-    def _find_last_special(self, opened: Opened) -> int:
-        self._require_writable(opened)
-        (last,) = opened.connection.execute(statements.LAST_SPECIAL).fetchone()
+        with self._file as opened:
+            self._require_writable(opened)
+            (last,) = opened.connection.execute(statements.LAST_SPECIAL).fetchone()
         return int(last)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        self._file.run(self._append_specials, [(*spot, *special[1:]) for special in specials])
-
-    def _append_specials(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
-        if len(rows) > 1 or opened.appended is None:
-            self._begin(opened)
-        opened.connection.executemany(statements.APPEND_SPECIAL, rows)
-        self._commit(opened, len(rows))
+        rows = [(*spot, *special[1:]) for special in specials]
+        with self._file as opened:
+            if len(rows) > 1 or opened.appended is None:
+                self._begin(opened)
+            opened.connection.executemany(statements.APPEND_SPECIAL, rows)
+            self._commit(opened, len(rows))
 
     def adopt(
         self,
@@ -284,43 +270,34 @@ class SqliteThreadStore(DatabaseStore):
         specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
     ) -> None:
         # Read before the transaction begins: other processes append meanwhile.
-        values = values_of(heads)
+        rows = values_of(heads)
         also = [(*spot, *special[1:]) for spot, events in specials for special in events]
-        self._file.run(self._adopt, values, also, identities, clock, reason, seconds=MAINTENANCE_SECONDS)
-
-    def _adopt(
-        self,
-        opened: Opened,
-        rows: Sequence[tuple[Any, ...]],
-        specials: Sequence[tuple[Any, ...]],
-        identities: frozenset[str],
-        clock: int,
-        reason: str,
-    ) -> None:
-        self._begin(opened)
-        self._insert(opened, rows)
-        opened.connection.executemany(statements.APPEND_SPECIAL, specials)
-        opened.connection.executemany(statements.NAME, [(name, name) for name in sorted(identities)])
-        opened.connection.execute(statements.RAISE, (clock,))
-        opened.connection.execute(statements.RECORD, (int(time.time()), reason))
-        self._commit(opened, CHECKPOINT_EVENTS)
+        with self._file as opened:
+            opened.until = time.monotonic() + MAINTENANCE_SECONDS
+            self._begin(opened)
+            self._insert(opened, rows)
+            opened.connection.executemany(statements.APPEND_SPECIAL, also)
+            opened.connection.executemany(statements.NAME, [(name, name) for name in sorted(identities)])
+            opened.connection.execute(statements.RAISE, (clock,))
+            opened.connection.execute(statements.RECORD, (int(time.time()), reason))
+            self._commit(opened, CHECKPOINT_EVENTS)
 
     def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
-        return self._file.run(self._trim, before, after, most)
-
-    def _trim(self, opened: Opened, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
-        self._begin(opened)
-        rows = self._fetch(opened, statements.PAGE, (*after, most), f"WHERE {AFTER}" if after else "")
-        if not rows:
-            return []
-        ((end,),) = self._fetch(opened, END)
-        gone = [key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end]
-        opened.connection.executemany(statements.FORGET, gone)
-        opened.connection.executemany(statements.FORGET_SPECIALS, gone)
-        opened.connection.executemany(statements.END_SPECIALS, gone)
-        opened.connection.execute(statements.TRIMMED, (len(gone),))
-        self._commit(opened, len(gone))
-        return [(len(gone), *self._spot(rows[-1][:3]))]
+        with self._file as opened:
+            self._begin(opened)
+            rows = self._fetch(opened, statements.PAGE, (*after, most), f"WHERE {AFTER}" if after else "")
+            if not rows:
+                return []
+            ((end,),) = self._fetch(opened, END)
+            gone = [
+                key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end
+            ]
+            opened.connection.executemany(statements.FORGET, gone)
+            opened.connection.executemany(statements.FORGET_SPECIALS, gone)
+            opened.connection.executemany(statements.END_SPECIALS, gone)
+            opened.connection.execute(statements.TRIMMED, (len(gone),))
+            self._commit(opened, len(gone))
+            return [(len(gone), *self._spot(rows[-1][:3]))]
 
     def close(self) -> None:
         """Close the store's connection; a later call opens it again."""
@@ -363,7 +340,8 @@ class SqliteThreadStore(DatabaseStore):
     def _rows(
         self, statement: str, values: Sequence[Any] = (), conditions: str = ""
     ) -> list[tuple[Any, ...]]:
-        return self._file.run(self._fetch, statement, values, conditions)
+        with self._file as opened:
+            return self._fetch(opened, statement, values, conditions)
 
     def _fetch(
         self, opened: Opened, statement: str, values: Sequence[Any] = (), conditions: str = ""
@@ -395,12 +373,13 @@ class MemoryThreadStore(SqliteThreadStore):
     @property
     def claim(self) -> int:
         """The clock."""
-        return self._file.run(self._read_clock)
+        with self._file as opened:
+            return self._read_clock(opened)
 
 
 @cache
 def _text(statement: str, conditions: str) -> str:
-    return statement.format(schema="", conditions=conditions)
+    return statement.format(schema="", records=statements.RECORDS, conditions=conditions)
 
 
 def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:

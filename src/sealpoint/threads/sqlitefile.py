@@ -34,6 +34,7 @@ _CREATE_HINT: Final = (
     "create it with create=True or `sealpoint heads adopt DB --create --reason TEXT --threads {}`;"
     " if there was one, restore it"
 )
+_WRITE_HINT: Final = "let this account write to it, and to its folder"
 RESTORE_HINT: Final = "name the file of a thread store, or restore it from backup"
 
 
@@ -75,17 +76,12 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
     if code == sqlite3.SQLITE_FULL or exact == sqlite3.SQLITE_IOERR_SHMSIZE:
         return ThreadStoreFullError(f"{name}: the disk is full")
     if code == sqlite3.SQLITE_READONLY and exact != sqlite3.SQLITE_READONLY_DBMOVED:
-        return ThreadStoreError(
-            f"{name}: the file, or its log next to it, may not be written",
-            hint="let this account write to it, and to its folder",
-        )
+        what = "the file, or its log next to it, may not be written"
+        return ThreadStoreError(f"{name}: {what}", hint=_WRITE_HINT)
     if code == sqlite3.SQLITE_CANTOPEN and path.exists():
         # SQLite needs to create the log, even for reading.
         if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
-            return ThreadStoreError(
-                f"{name}: the folder may not be written",
-                hint="let this account write to it, and to its folder",
-            )
+            return ThreadStoreError(f"{name}: the folder may not be written", hint=_WRITE_HINT)
         return ThreadStoreDownError(f"{name}: the file, or its log next to it, cannot be opened")
     return None
 
@@ -101,10 +97,8 @@ def _of_system(error: OSError, path: Path) -> ThreadStoreError:
             f"{name}: there is no such folder", hint="create the folder, or name another"
         )
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return ThreadStoreError(
-            f"{name}: this account may not write to it, or to its folder",
-            hint="let this account write to it, and to its folder",
-        )
+        what = "this account may not write to it, or to its folder"
+        return ThreadStoreError(f"{name}: {what}", hint=_WRITE_HINT)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ThreadStoreFullError(f"{name}: the disk is full")
     return ThreadStoreDownError(
@@ -180,6 +174,7 @@ UPGRADE: Final = (
 SUBQUERIES: Final = ("latest", "head", "every")
 
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
+RECORDS: Final = f"group_concat({_RECORD}, '{SEPARATOR}')"
 _LIVE: Final = LIVE_SPECIAL.format(schema="")
 _END: Final = END.format(schema="")
 _CLOCK: Final = CLOCK.format(schema="")
@@ -187,7 +182,7 @@ READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
 def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
-    return f"""(SELECT group_concat({_RECORD}, '{SEPARATOR}') FROM specials AS special
+    return f"""(SELECT {RECORDS} FROM specials AS special
         WHERE special.thread_id = {thread_id} AND special.checkpoint_ns = {checkpoint_ns}
         AND special.checkpoint_id = {checkpoint_id} AND {_LIVE})"""
 
@@ -243,21 +238,9 @@ APPEND_SPECIAL: Final = f"""
     INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
     VALUES (?, ?, ?, ?, ?, ?, ?, ({_END}))"""
 
-SPECIALS: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, group_concat({_RECORD}, '{SEPARATOR}')
-    FROM specials AS special WHERE {_LIVE} {{conditions}}
-    GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-
 LIVE: Final = f"""
     SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
     WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?"""
-
-# A checkpoint that was not recorded may have special writes that were.
-SPECIAL_NAMES: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id, max({_LIVE})
-    FROM specials AS special WHERE thread_id = ? {{conditions}}
-    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
 
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}

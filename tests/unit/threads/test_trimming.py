@@ -37,7 +37,7 @@ def stores(
 def test_trimming_by_pages(stores: tuple[ThreadStore, ThreadStore], monkeypatch: pytest.MonkeyPatch) -> None:
     """The first run is stopped after three pages; what others read and write meanwhile is right."""
     store: Any = stores[0]
-    other, trim, seen, stored = stores[1], store._trim, list[int](), [put("last")]
+    other, trim, seen, stored = stores[1], store._trim_page, list[int](), [put("last")]
 
     def trim_and_look(*arguments: Any) -> Any:
         done = trim(*arguments)
@@ -47,7 +47,7 @@ def test_trimming_by_pages(stores: tuple[ThreadStore, ThreadStore], monkeypatch:
             raise ThreadStoreDownError("stopped")
         return done
 
-    monkeypatch.setattr(store, "_trim", trim_and_look)
+    monkeypatch.setattr(store, "_trim_page", trim_and_look)
     with pytest.raises(ThreadStoreDownError, match="stopped"):
         store.trim(FAR)
     before = other.trimmed()

@@ -46,7 +46,8 @@ class Wrapper:
         """Make a wrapper of its table in a ring file."""
         require_fields(table, {"wrap", "unwrap", "timeout_seconds"}, {"wrap", "unwrap"}, where)
         seconds = get_seconds(table, "timeout_seconds", where, TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
-        return cls(require_words(table, "wrap", where), require_words(table, "unwrap", where), seconds)
+        wrap, unwrap = (require_words(table[name], f"{where}: '{name}'") for name in ("wrap", "unwrap"))
+        return cls(wrap, unwrap, seconds)
 
     @property
     def location(self) -> str:
