@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, erase, erasures, init, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import decrypt, erase, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli import shards as ranges
 from sealpoint.admin.cli.exits import Exit
@@ -104,7 +104,7 @@ for command in (
     status.audit,
     report.report,
     erase.erase,
-    erasures.erasures,
+    erase.erasures,
     ranges.shards,
     ranges.merge,
     values.types,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.erasures import show_erasures
+from sealpoint.admin.cli.erase import show_erasures
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.ledger import read_key, read_pin_file
