@@ -20,7 +20,6 @@ from sealpoint.admin.cli.ledger import (
     check_ledger,
     complain_of,
     find_folder,
-    read_key,
 )
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
@@ -276,7 +275,7 @@ def erasures(
     from sealpoint.admin.evidence.verify import make_proof, read_verified
 
     entries, folder = read_entries(run, run.ring_file), find_folder(run, None)
-    verdict = check_ledger(folder, None if vkey is None else read_key(vkey), pins)
+    verdict = check_ledger(folder, vkey, pins)
     history = History(folder)
     for entry in read_verified(folder, verdict):
         history.take(entry)

@@ -107,7 +107,7 @@ def report(
     }
     names, ring_file = find_databases(run, databases, variables)
     run.asks(allow_plaintext=allow_plaintext, allow_store=allow_store)
-    made = Report(run.result, allow_plaintext, allow_store, _period(period))
+    made = Report(run.result, _period(period))
     _prepare_files(out, json_out)  # before an hour of reading
     made.command = _command_line(databases or (), variables or (), repeated)
     pinned = None if pin is None else read_pin(pin)

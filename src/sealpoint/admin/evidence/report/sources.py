@@ -113,13 +113,10 @@ class Opening:
 
     def object(self) -> dict[str, Any]:
         """Return it as JSON, without ids."""
+        counts = self.run.counts()
         return {
             "rows": self.rows,
-            "opened": [{"key": key, "values": number} for key, number in sorted(self.run.opened.items())],
-            "accepted": self.run.accepted,
-            "bound": self.run.bound,
-            "unbound": self.run.unbound.rows,
-            "orphans": self.run.orphans.rows,
+            **{name: counts[name] for name in ("opened", "accepted", "bound", "unbound", "orphans")},
             "failed": self.failures.count,
             "causes": [
                 {"table": table, "error": error, "values": number}
