@@ -357,16 +357,15 @@ def types(
         }
     )
     members = {
-        "types": type_objects(found, allowlist),
-        **{name: getattr(found, name) for name in ("other_records", "values", "not_opened")},
+        **type_members(found, allowlist),
         **failures.end(run.result),
     }
     run.end(members, (lambda _: _emit_types(found)) if emit else _show_types, verdict=not emit)
 
 
-def type_objects(found: contents.Inventory, allowlist: Allowlist | None = None) -> list[dict[str, Any]]:
-    """Return the types that values name, as objects have them."""
-    return [
+def type_members(found: contents.Inventory, allowlist: Allowlist | None = None) -> dict[str, Any]:
+    """Return the types that values name, and the counts of values, as members of an object."""
+    types = [
         {
             "module": part.module,
             "name": part.name,
@@ -376,6 +375,8 @@ def type_objects(found: contents.Inventory, allowlist: Allowlist | None = None) 
         }
         for part in found.constructors.values()
     ]
+    counts = {name: getattr(found, name) for name in ("other_records", "values", "not_opened")}
+    return {"types": types, **counts}
 
 
 def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -211,7 +211,7 @@ class Change:
             **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
-            "scrubbed": scrubbed and _scrubbed_object(scrubbed),
+            "scrubbed": scrubbed and scrubbed._asdict(),
             "seconds": round(outcome.seconds, 3),
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
@@ -271,10 +271,6 @@ def _sentence(line: str, number: int) -> str:
 def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
     """Return when a scrub does not show that nothing old is left in the file."""
     return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
-
-
-def _scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
-    return {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]}
 
 
 def _search_result(scrubbed: Scrubbed) -> str:
@@ -406,7 +402,7 @@ def scrub(
         run.finds({Reason.NO_ROWS: not rows, **scrub_reasons(found)})
     else:
         run.result.add(Reason.NOT_APPLIED)
-    members = {"applied": apply, "estimate": estimate, "scrubbed": found and _scrubbed_object(found)}
+    members = {"applied": apply, "estimate": estimate, "scrubbed": found and found._asdict()}
     run.end(members, lambda _: _show_scrub(estimate, found))
     if not (apply or run.as_json):
         say("--apply carries it out")
