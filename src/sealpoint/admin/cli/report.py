@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sealpoint.admin.cli.erase import show_erasures
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.ledger import read_key, read_pin_file
 from sealpoint.admin.cli.options import (
@@ -134,9 +133,6 @@ def report(
     else:
         _show(document)
     run.set_code(allow_unproven=allow_unproven)
-    unproven = Exit.DONE if allow_unproven else Exit.FOUND
-    if run.code in (Exit.DONE, unproven):  # the reasons of all commands have no other code
-        run.code = unproven if document["ok"] is None else Exit.DONE if document["ok"] else Exit.FOUND
 
 
 def _period(text: str | None) -> Period | None:

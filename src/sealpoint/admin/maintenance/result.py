@@ -190,7 +190,7 @@ class Result:
         self.options = dict(options or {})
         # The ring whose keys, or whose word about keys, the run goes by.
         self.ring: dict[str, Any] | None = None
-        self._reasons = set[Reason]()
+        self._reasons = set[AnyReason]()
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
         self.has_ended = False
@@ -214,7 +214,7 @@ class Result:
         self._parts.append(found)
         return found
 
-    def add(self, *reasons: Reason, when: bool = True) -> None:
+    def add(self, *reasons: AnyReason, when: bool = True) -> None:
         """Record why ``ok`` is not true, if ``when``."""
         if when:
             self._reasons.update(reasons)
@@ -229,7 +229,7 @@ class Result:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why ``ok`` is not true: what refutes first, in the order of `Reason`."""
+        """Why ``ok`` is not true, without what a report alone says; in the order of `Reason`."""
         return tuple(reason for reason in Reason if reason in self._reasons)
 
     @property

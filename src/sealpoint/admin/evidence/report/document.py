@@ -437,7 +437,7 @@ class Report:
         answers = verdicts(self)
         found = {reason for verdict in answers for reason in verdict.reasons}
         reasons = [reason for reason in ORDER if reason in found]
-        self.result.add(*(reason for reason in reasons if isinstance(reason, Reason)))
+        self.result.add(*reasons)
         openings = [part.opening for part in self.parts if part.opening is not None]
         counts = {
             "rows": sum(part.rows for part in self.parts),
@@ -445,9 +445,9 @@ class Report:
             "failed": sum(opening.failures.count for opening in openings),
             **{word.replace(" ", "_"): sum(each.word == word for each in answers) for word in WORDS.values()},
         }
-        head, tail = self.result.head(), self.result.end(counts)
+        self.result.end(counts)
         document = {
-            **head,
+            **self.result.head(),
             "schema": SCHEMA,
             "period": self.period and self.period.object(),
             "questions": [verdict.object() for verdict in answers],
@@ -466,9 +466,7 @@ class Report:
             },
             "exceptions": list(exceptions(self)),
             "again": {"command": self.command},
-            "ring": tail["ring"],
-            "ended": tail["ended"],
-            "ok": answer(reasons),
+            **self.result.tail(),
             "reasons": [each.value for each in reasons],
         }
         self.result.report = document
