@@ -14,16 +14,17 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from time import monotonic
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sealpoint.admin.cli import decrypt, erase, erasures, init, keys, ledger, report, rotate, status, verify
+from sealpoint.admin.cli import decrypt, erase, init, keys, ledger, report, rotate, status, verify
 from sealpoint.admin.cli import inspect as values
 from sealpoint.admin.cli import shards as ranges
 from sealpoint.admin.cli.exits import Exit
@@ -103,7 +104,7 @@ for command in (
     status.audit,
     report.report,
     erase.erase,
-    erasures.erasures,
+    erase.erasures,
     ranges.shards,
     ranges.merge,
     values.types,
@@ -157,6 +158,16 @@ _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATI
 
 def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     """Return what typer calls for a command: with its options, those of the frame, and the context."""
+    signature = inspect.signature(callback, eval_str=True)
+    first, *others = signature.parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in others if is_dataclass(each.annotation)}
+    flat = [each for one in others for each in (_parameters(one) if one.name in groups else [one])]
+    own = [parameter.name for parameter in flat]
+
+    def grouped(run: Run, **options: Any) -> None:
+        for name, kind in groups.items():
+            options[name] = kind(**{each.name: options.pop(each.name) for each in fields(kind)})
+        callback(run, **options)
 
     def call(context: typer.Context, **options: Any) -> Exit:
         run: Run = context.obj
@@ -170,14 +181,11 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
             _begin(run, options)
         asked = {name: options[name] for name in own}
         if command in SEVERAL:
-            _run_each(run, callback, asked)
+            _run_each(run, grouped, asked)
         else:
-            callback(run, **asked)
+            grouped(run, **asked)
         return run.code
 
-    signature = inspect.signature(callback, eval_str=True)
-    first, *others = signature.parameters.values()
-    own = [parameter.name for parameter in others]
     kind = inspect.Parameter.KEYWORD_ONLY
     more = {name: Annotated[str | None, option] for name, option in RANGE.items() if command in SHARDED}
     plural = _PLURAL if command in SEVERAL else {}
@@ -186,7 +194,7 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
             first.replace(name="context", annotation=typer.Context),
             *(
                 parameter.replace(kind=kind, annotation=plural.get(parameter.name, parameter.annotation))
-                for parameter in others
+                for parameter in flat
             ),
             *(
                 inspect.Parameter(name, kind, default=False if name == "as_json" else None, annotation=option)
@@ -197,6 +205,15 @@ def framed(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     )
     call.__doc__, call.__name__ = callback.__doc__, callback.__name__
     return call
+
+
+def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
+    """Return the parameters for which one stands whose type is a class of options."""
+    hints = get_type_hints(group.annotation, include_extras=True)
+    return [
+        group.replace(name=each.name, annotation=hints[each.name], default=each.default)
+        for each in fields(group.annotation)
+    ]
 
 
 def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Annotated, Final
 import typer
 
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_objects
+from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_members
 from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
 from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_database, put, say, watching
 from sealpoint.admin.cli.status import show_status
@@ -115,8 +115,7 @@ def init(
         "is_new_ring": ring is None,
         "saver": found.saver,
         "databases": found.parts,
-        "types": type_objects(found.types),
-        **{name: getattr(found.types, name) for name in ("other_records", "values", "not_opened")},
+        **type_members(found.types),
         **found.failures.end(run.result),
         "allowlist": listed,
         "python": _python(file, found, allowed),

@@ -347,18 +347,25 @@ def types(
             except BaseException:
                 watch.say_how_far()
                 raise
-    run.result.add(*_reasons(found, allowlist))
+    others = allowlist is not None and (found.other_records or found.constructors.keys() - allowlist.types)
+    run.finds(
+        {
+            Reason.NO_ROWS: not found.values,
+            Reason.NOT_OPENED: found.not_opened,  # what they name is not known
+            Reason.NOT_ASKED: allowlist is None,
+            Reason.TYPES_NOT_ALLOWED: others,
+        }
+    )
     members = {
-        "types": type_objects(found, allowlist),
-        **{name: getattr(found, name) for name in ("other_records", "values", "not_opened")},
+        **type_members(found, allowlist),
         **failures.end(run.result),
     }
     run.end(members, (lambda _: _emit_types(found)) if emit else _show_types, verdict=not emit)
 
 
-def type_objects(found: contents.Inventory, allowlist: Allowlist | None = None) -> list[dict[str, Any]]:
-    """Return the types that values name, as objects have them."""
-    return [
+def type_members(found: contents.Inventory, allowlist: Allowlist | None = None) -> dict[str, Any]:
+    """Return the types that values name, and the counts of values, as members of an object."""
+    types = [
         {
             "module": part.module,
             "name": part.name,
@@ -368,6 +375,8 @@ def type_objects(found: contents.Inventory, allowlist: Allowlist | None = None) 
         }
         for part in found.constructors.values()
     ]
+    counts = {name: getattr(found, name) for name in ("other_records", "values", "not_opened")}
+    return {"types": types, **counts}
 
 
 def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -389,17 +398,6 @@ def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
                 cause = f"{excerpt(text)} is neither a file nor MODULE:NAME"
                 raise typer.BadParameter(cause, param_hint="--allow")
             yield module, name
-
-
-def _reasons(found: contents.Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
-    if not found.values:
-        yield Reason.NO_ROWS
-    if found.not_opened:  # what they name is not known
-        yield Reason.NOT_OPENED
-    if allowlist is None:
-        yield Reason.NOT_ASKED
-    elif found.other_records or any(pair not in allowlist.types for pair in found.constructors):
-        yield Reason.TYPES_NOT_ALLOWED
 
 
 def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,7 +21,7 @@ from sealpoint.admin.cli.output import (
     show_table,
 )
 from sealpoint.admin.maintenance.result import Reason
-from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, excerpt
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, excerpt
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
@@ -83,13 +82,14 @@ def init(
     If the file of its signer does not exist, a signing key is written to it. Prints the verifier key: give it
     to each reader by another way than the ledger.
     """
+    from sealpoint.admin.evidence.folder import Folder
     from sealpoint.admin.evidence.recorder import create_ledger
 
     ring = RingFile(run.ring_file)
     table = _require_table(ring)
     read_entries(run, run.ring_file)
     head, made = create_ledger(table, ring, run.result, vkey=vkey, previous=previous)
-    key = _own_key(table.folder)
+    key = Folder(table.folder).read_key()
     run.end(
         {"folder": str(table.folder), "vkey": str(key), "head": head.line},
         lambda _: put(str(key)),
@@ -160,16 +160,13 @@ def verify(
     or its end be cut off. Exits with 3 if it is not proven, or refuted.
     """
     path = find_folder(run, folder)
-    key = None if vkey is None else read_key(vkey)
-    verdict = check_ledger(path, key, pins)
+    verdict = check_ledger(path, vkey, pins)
     run.result.add(*verdict.reasons)
     head = verdict.checkpoint
-    with suppress(LedgerMissingError, LedgerTamperedError, NoteError):
-        key = key or _own_key(path)
     run.end(
         {
             "folder": str(path),
-            "vkey": key and str(key),
+            "vkey": str(verdict.key),
             "head": head and head.line,
             "entries": head.size if head else 0,
             "pins": verdict.pins,
@@ -183,10 +180,11 @@ def verify(
     complain_of(verdict)
 
 
-def check_ledger(folder: Path, key: VerifierKey | None, pins: Sequence[Path] | None) -> Verdict:
+def check_ledger(folder: Path, vkey: str | None, pins: Sequence[Path] | None) -> Verdict:
     """Check a ledger with what --vkey and --pin name."""
     from sealpoint.admin.evidence.verify import verify_ledger
 
+    key = None if vkey is None else read_key(vkey)
     return verify_ledger(folder, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
 
 
@@ -241,12 +239,6 @@ def _require_table(ring: RingFile) -> LedgerTable:
 def find_folder(run: Run, folder: Path | None) -> Path:
     """Return the folder of a ledger: the given one, or that of the ring file."""
     return folder or _require_table(RingFile(run.ring_file)).folder
-
-
-def _own_key(folder: Path) -> VerifierKey:
-    from sealpoint.admin.evidence.folder import Folder
-
-    return Folder(folder).read_key()
 
 
 def read_key(text: str) -> VerifierKey:

@@ -11,19 +11,21 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
-from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.databases.rows import BATCH, Batch, RowStore
 from sealpoint.admin.databases.shards import Shard
 from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
-from sealpoint.admin.maintenance.result import Check, Compress, describe_ring
+from sealpoint.admin.maintenance.result import Check, Options, describe_ring
+from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.suites import SUITES
@@ -92,26 +94,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 AllowPlaintextOption = Annotated[
     bool, typer.Option("--allow-plaintext", help="Accept values that are not sealed.")
 ]
-AllowLegacyOption = Annotated[
-    bool, typer.Option("--allow-legacy", help="Also reseal values under LANGGRAPH_AES_KEY.")
-]
 ApplyOption = Annotated[bool, typer.Option("--apply", help="Apply the plan; without it, only show the plan.")]
-CheckOption = Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")]
-BatchOption = Annotated[
-    int, typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most.")
-]
-CompressOption = Annotated[
-    Compress | None,
-    typer.Option(
-        "--compress",
-        help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
-    ),
-]
-WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")]
-NoKeyCheckOption = Annotated[
-    bool, typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them.")
-]
-SuiteOption = Annotated[str, typer.Option("--suite", help=f"The suite to seal with: {' or '.join(SUITES)}.")]
 ThreadsOption = Annotated[
     str | None,
     typer.Option(
@@ -119,6 +102,10 @@ ThreadsOption = Annotated[
         metavar="STORE",
         help="The thread store: a SQLite file or a postgresql:// URL; else that of [threads] in the ring.",
     ),
+]
+PinOption = Annotated[
+    Path | None,
+    typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
 ]
 
 
@@ -129,48 +116,100 @@ def require_number(number: float | None) -> float | None:
     return number
 
 
-RateOption = Annotated[
-    float | None,
-    typer.Option(
-        "--rate",
-        min=0.001,
-        max=1_000_000_000,
-        callback=require_number,
-        metavar="ROWS",
-        help="Rows a second, at most.",
-    ),
-]
-ReplicaLagOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-replica-lag", min=1, metavar="BYTES", help="Wait while a replica lacks more WAL (Postgres)."
-    ),
-]
-ScrubOption = Annotated[
-    bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
-]
-MaxLockOption = Annotated[
-    float,
-    typer.Option(
-        "--max-lock-ms",
-        min=1,
-        max=3_600_000,
-        callback=require_number,
-        metavar="MS",
-        help="Smaller batches if writers wait longer.",
-    ),
-]
-MaxSecondsOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-seconds",
-        min=0,
-        max=1_000_000_000,
-        callback=require_number,
-        metavar="S",
-        help="Stop after this time.",
-    ),
-]
+Made = TypeVar("Made", bound=Options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """The options that `rotate` and `rebind` share."""
+
+    allow_plaintext: AllowPlaintextOption = False
+    allow_legacy: Annotated[
+        bool, typer.Option("--allow-legacy", help="Also reseal values under LANGGRAPH_AES_KEY.")
+    ] = False
+    verify: Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")] = (
+        Check.ALL
+    )
+    scrub: Annotated[
+        bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
+    ] = False
+    batch: Annotated[
+        int,
+        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
+    ] = BATCH.rows
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            min=0.001,
+            max=1_000_000_000,
+            callback=require_number,
+            metavar="ROWS",
+            help="Rows a second, at most.",
+        ),
+    ] = None
+    max_replica_lag: Annotated[
+        int | None,
+        typer.Option(
+            "--max-replica-lag",
+            min=1,
+            metavar="BYTES",
+            help="Wait while a replica lacks more WAL (Postgres).",
+        ),
+    ] = None
+    max_lock_ms: Annotated[
+        float,
+        typer.Option(
+            "--max-lock-ms",
+            min=1,
+            max=3_600_000,
+            callback=require_number,
+            metavar="MS",
+            help="Smaller batches if writers wait longer.",
+        ),
+    ] = MAX_LOCK_SECONDS * 1000
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--max-seconds",
+            min=0,
+            max=1_000_000_000,
+            callback=require_number,
+            metavar="S",
+            help="Stop after this time.",
+        ),
+    ] = None
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
+    no_key_check: Annotated[
+        bool,
+        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+    ] = False
+    suite: Annotated[str, typer.Option("--suite", help=f"The suite to seal with: {' or '.join(SUITES)}.")] = (
+        "cobblestone256"
+    )
+
+    def for_job(self, run: Run, kind: type[Made], **more: Any) -> Made:
+        """Return the options of a job, with those that are of its command alone."""
+        return kind(
+            allow_plaintext=self.allow_plaintext,
+            allow_legacy=self.allow_legacy,
+            batch=Batch(rows=self.batch),
+            max_lock_seconds=self.max_lock_ms / 1000,
+            rows_per_second=self.rate,
+            max_seconds=self.max_seconds,
+            max_lag_bytes=self.max_replica_lag,
+            workers=self.workers,
+            check=self.verify,
+            scrub=self.scrub,
+            check_keys=not self.no_key_check,
+            shard=run.shard,
+            **more,
+        )
+
+    def weaker(self) -> dict[str, Any]:
+        """Return those that can weaken what the run shows, for `Run.asks`."""
+        names = ("allow_plaintext", "allow_legacy", "verify", "no_key_check")
+        return {name: getattr(self, name) for name in names}
 
 
 def require_text(text: str, name: str | None = None) -> None:

@@ -1,21 +1,50 @@
-"""`sealpoint report`: databases, keys and a thread store in one document for an assessor."""
+"""`sealpoint report`: databases, keys, a ledger and a thread store in one document for an assessor.
+
+Only a report reads the ledger: what does so is imported by it alone.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from sealpoint.admin.cli.erase import show_erasures
 from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.ledger import read_key, read_pin_file
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     AllowStoreOption,
     AllowUnprovenOption,
     DatabasesArgument,
+    PinOption,
     ThreadsOption,
     VariablesOption,
+    find_databases,
+    find_entries,
+    find_threads,
+    opened,
+    opened_threads,
+    require_text,
 )
+from sealpoint.admin.cli.output import MAX_SHOWN, Document, count, put, say, show_table, warn, watching
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.keys.change import ring_digest
+from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin
+from sealpoint.admin.maintenance.result import Reason, write_whole
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.errors import KeyRingError, OutputError
+from sealpoint.keys.ringfile import RingFile
+
+if TYPE_CHECKING:
+    from sealpoint.admin.evidence.report import Report
+    from sealpoint.admin.evidence.report.sources import Changes, Move, Period
 
 
 def report(
@@ -39,10 +68,7 @@ def report(
     allow_store: AllowStoreOption = None,
     allow_unproven: AllowUnprovenOption = False,
     threads: ThreadsOption = None,
-    pin: Annotated[
-        Path | None,
-        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
-    ] = None,
+    pin: PinOption = None,
     vkey: Annotated[
         str | None,
         typer.Option(
@@ -65,20 +91,191 @@ def report(
     each database. Exits with 3 if an answer is not shown, unless --allow-unproven is given. No text of a
     database is quoted.
     """
-    from sealpoint.admin.cli.reporting import write_report  # which reads the ledger, as no other command does
+    from sealpoint.admin.evidence.report.document import Report, render_page, text_of
+    from sealpoint.admin.evidence.report.sources import read_part
 
-    write_report(
-        run,
-        databases or (),
-        variables or (),
-        out,
-        json_out,
-        period=period,
-        threads=threads,
-        pin=pin,
-        vkey=vkey,
-        ledger_pin=ledger_pin,
-        allow_plaintext=allow_plaintext,
-        allow_store=allow_store,
-        allow_unproven=allow_unproven,
+    repeated = {
+        "period": period,
+        "threads": threads,
+        "pin": pin,
+        "vkey": vkey,
+        "ledger_pin": ledger_pin,
+        "keys": run.keys,
+        "allow_plaintext": allow_plaintext,
+        "allow_store": allow_store,
+    }
+    names, ring_file = find_databases(run, databases, variables)
+    run.asks(allow_plaintext=allow_plaintext, allow_store=allow_store)
+    made = Report(run.result, _period(period))
+    _prepare_files(out, json_out)  # before an hour of reading
+    made.command = _command_line(databases or (), variables or (), repeated)
+    pinned = None if pin is None else read_pin(pin)
+    cipher = _find_keys(run, made)
+    made.changes = _find_changes(run, made, vkey, ledger_pin)
+    with opened(names, ring_file=ring_file) as stores, watching("report") as watch:
+        for store in stores:
+            made.parts.append(
+                read_part(
+                    store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=watch.move
+                )
+            )
+        # Without a ring only the command line can name a thread store.
+        name = None if threads is None and made.entries is None else find_threads(threads, run.keys)
+        _compare(made, stores, cipher, name, pinned, watch.move)
+    document = made.document()
+    text = text_of(document)
+    if json_out is not None:
+        write_whole(json_out, text)
+    if out is not None:
+        write_whole(out, render_page(document))
+    if run.as_json:
+        run.print_object(text.removesuffix("\n"))
+    else:
+        _show(document)
+    run.set_code(allow_unproven=allow_unproven)
+
+
+def _period(text: str | None) -> Period | None:
+    from sealpoint.admin.evidence.report.sources import parse_period
+
+    if text is None:
+        return None
+    try:
+        period = parse_period(text)
+    except ValueError:
+        raise typer.BadParameter(
+            "give two dates, as 2026-01-01..2026-03-31, the earlier one first", param_hint="--period"
+        ) from None
+    if period.start > datetime.now(UTC):
+        raise typer.BadParameter("the period has not begun", param_hint="--period")
+    return period
+
+
+def _find_keys(run: Run, made: Report) -> RingCipher | None:
+    """Read the ring, and load its material if that is available: without it there is a report too."""
+    made.entries = find_entries(run)
+    if made.entries is None:
+        say("no ring file was found: no value is opened")
+        return None
+    try:
+        return RingCipher(KeyRing.load(run.ring_file).load_material())
+    except KeyRingError as error:
+        made.keys_problem = type(error).__name__
+        warn(f"no value is opened: {error}", error.hint)
+        return None
+
+
+def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) -> Changes | None:
+    from sealpoint.admin.evidence.report.sources import find_changes
+
+    table = None if made.entries is None else RingFile(run.ring_file).ledger
+    if table is None or made.entries is None:
+        if vkey is not None or pin is not None:
+            raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
+        return None
+    key = None if vkey is None else read_key(vkey)
+    return find_changes(
+        table.folder,
+        made.period,
+        ring_digest(made.entries),
+        key,
+        [] if pin is None else [read_pin_file(pin, "--ledger-pin")],
     )
+
+
+def _compare(
+    made: Report,
+    stores: list[RowStore],
+    cipher: RingCipher | None,
+    name: str | None,
+    pin: Pin | None,
+    move: Move,
+) -> None:
+    from sealpoint.admin.evidence.report.sources import Why, read_heads
+
+    if name is None:
+        if pin is not None:
+            raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
+        return
+    with opened_threads(name) as known:
+        made.threads, made.pin = known.identity, pin
+        if pin is not None:
+            made.pin_reason = check_pin(known, pin)
+        if len(stores) > 1:
+            made.no_heads = Why.SEVERAL_DATABASES
+        elif cipher is None or made.parts[0].damage:
+            made.no_heads = Reason.NOT_OPENED if cipher is None else Reason.DAMAGED
+        else:
+            made.parts[0].heads = read_heads(stores[0], cipher, known, move)
+            made.no_heads = None
+
+
+def _command_line(databases: Sequence[str], variables: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Return the command that makes this report again; files that it writes are named by who runs it."""
+    words = ["sealpoint", "report", *databases]
+    words += [word for name in variables for word in ("--db-env", name)]
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value not in (None, False):
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def _prepare_files(out: Path | None, json_out: Path | None) -> None:
+    if out is not None and out == json_out:
+        raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
+    for file in (out, json_out):
+        if file is not None:
+            _require_replaceable(file)
+    if out is not None:
+        from sealpoint.admin.evidence.report.document import load_template
+
+        load_template()
+
+
+_MARK: Final = b"urn:sealpoint:report:"
+_MARK_WITHIN: Final = 512  # bytes from the beginning of a page or an object
+
+
+def _require_replaceable(path: Path) -> None:
+    """Refuse the name of another file, such as a ring or a database, and one that cannot be written."""
+    require_text(str(path), "FILE")
+    path.parent.stat()
+    if not os.path.lexists(path):
+        return
+    if path.is_file():  # and not a pipe, at which opening would wait
+        with path.open("rb") as file:
+            if _MARK in file.read(_MARK_WITHIN):
+                return
+    raise OutputError(f"{path} is there already, and is not a report", hint="name another file")
+
+
+def _show(document: Document) -> None:
+    questions = document["questions"]
+    show_table(
+        ("question", "answer", "why"),
+        [
+            (
+                each["label"],
+                each["verdict"],
+                "; ".join(reason["sentence"] for reason in each["reasons"]) or None,
+            )
+            for each in questions
+        ],
+    )
+    put("")
+    for part in document["databases"]:
+        opening = part["opening"]
+        opened = sum(each["values"] for each in opening["opened"]) if opening else 0
+        put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
+    count(len(document["exceptions"]), "exceptions: {}")
+    for each in document["exceptions"][:MAX_SHOWN]:
+        put(" ".join(filter(None, ["-", each["exception"], each["key"]])))
+    if document["erasures"]:
+        show_erasures(document)
+    verdicts = Counter(each["verdict"] for each in questions)
+    found = [f"{verdicts[word]} {word}" for word in ("refuted", "not shown") if verdicts[word]]
+    head = "not ok" if document["ok"] is False else "not proven"
+    put("ok" if document["ok"] else f"{head}: of {len(questions)} questions {', '.join(found)}")

@@ -16,22 +16,10 @@ import typer
 
 from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.options import (
-    AllowLegacyOption,
-    AllowPlaintextOption,
     ApplyOption,
-    BatchOption,
-    CheckOption,
-    CompressOption,
     DatabaseArgument,
-    MaxLockOption,
-    MaxSecondsOption,
-    NoKeyCheckOption,
-    RateOption,
-    ReplicaLagOption,
-    ScrubOption,
-    SuiteOption,
+    JobOptions,
     VariableOption,
-    WorkersOption,
     each_option,
     find_threads,
     id_option,
@@ -58,12 +46,11 @@ from sealpoint.admin.cli.output import (
 )
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, RowStore
+from sealpoint.admin.databases.rows import Event, RowStore
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance.job import Action, End, Job, Outcome, Phase, Report, Step
 from sealpoint.admin.maintenance.rebind import Binder, RebindJob, RebindOptions, Visible, remembered
 from sealpoint.admin.maintenance.result import Check, Compress, Options, Reason
-from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.admin.maintenance.scrub import Scrubbed, forecast
 from sealpoint.admin.maintenance.scrub import scrub as scrub_file
 from sealpoint.crypto import RingCipher
@@ -88,24 +75,22 @@ ACTIONS: Final = {
 }
 
 
-def require_database(
-    run: Run, argument: str | None, variable: str | None, *, workers: int, suite: str, scrub: bool
-) -> str:
+def require_database(run: Run, argument: str | None, variable: str | None, job: JobOptions) -> str:
     """Return the database of a job.
 
     Refuses a suite that is not known, several workers for a SQLite file, and a scrub of Postgres.
     """
     database = one_database(run, argument, variable)
     is_file = kind_of(database).is_file
-    if suite not in SUITES:
+    if job.suite not in SUITES:
         raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
-    if workers > 1 and is_file:
+    if job.workers > 1 and is_file:
         raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
     if is_file:
         warn_of_leftovers(Path(database))
-    if scrub and not is_file:
+    if job.scrub and not is_file:
         raise typer.BadParameter(_NO_SCRUB, param_hint="--scrub")
-    if scrub:
+    if job.scrub:
         _warn_of_scrub(Path(database))
     return database
 
@@ -226,7 +211,7 @@ class Change:
             **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,
-            "scrubbed": scrubbed and _scrubbed_object(scrubbed),
+            "scrubbed": scrubbed and scrubbed._asdict(),
             "seconds": round(outcome.seconds, 3),
             "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
         }
@@ -288,10 +273,6 @@ def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
     return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
 
 
-def _scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
-    return {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]}
-
-
 def _search_result(scrubbed: Scrubbed) -> str:
     places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
     more = len(scrubbed.found) - len(places)
@@ -339,45 +320,27 @@ def rotate(
     run: Run,
     database: DatabaseArgument = None,
     apply: ApplyOption = False,
-    allow_plaintext: AllowPlaintextOption = False,
-    allow_legacy: AllowLegacyOption = False,
-    verify: CheckOption = Check.ALL,
-    scrub: ScrubOption = False,
-    batch: BatchOption = BATCH.rows,
-    rate: RateOption = None,
-    max_replica_lag: ReplicaLagOption = None,
-    max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
-    max_seconds: MaxSecondsOption = None,
-    workers: WorkersOption = 1,
-    no_key_check: NoKeyCheckOption = False,
-    suite: SuiteOption = "cobblestone256",
-    compress: CompressOption = None,
+    *,
+    job: JobOptions,
+    compress: Annotated[
+        Compress | None,
+        typer.Option(
+            "--compress",
+            help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
+        ),
+    ] = None,
     variable: VariableOption = None,
 ) -> None:
     """Reseal every value under the active key, while agents run. Shows the plan; --apply does it.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
-    options = Options(
-        allow_plaintext=allow_plaintext,
-        allow_legacy=allow_legacy,
-        batch=Batch(rows=batch),
-        max_lock_seconds=max_lock_ms / 1000,
-        rows_per_second=rate,
-        max_seconds=max_seconds,
-        max_lag_bytes=max_replica_lag,
-        workers=workers,
-        check=verify,
-        scrub=scrub,
-        check_keys=not no_key_check,
-        compress=None if compress is None else compress is Compress.ZSTD,
-        shard=run.shard,
-    )
-    asked = {"allow_plaintext": allow_plaintext, "allow_legacy": allow_legacy}
-    run.asks(**asked, verify=verify.value, no_key_check=no_key_check)
+    named = require_database(run, database, variable, job)
+    compressed = None if compress is None else compress is Compress.ZSTD
+    options = job.for_job(run, Options, compress=compressed)
+    run.asks(**job.weaker())
     # The plan names one key: another that is promoted during the run must not change what it seals with.
-    cipher = RingCipher(open_ring(run), suite, follow=False)
+    cipher = RingCipher(open_ring(run), job.suite, follow=False)
     key_id = cipher.ring.require_active().id
     change = Change(
         run=run,
@@ -439,7 +402,7 @@ def scrub(
         run.finds({Reason.NO_ROWS: not rows, **scrub_reasons(found)})
     else:
         run.result.add(Reason.NOT_APPLIED)
-    members = {"applied": apply, "estimate": estimate, "scrubbed": found and _scrubbed_object(found)}
+    members = {"applied": apply, "estimate": estimate, "scrubbed": found and found._asdict()}
     run.end(members, lambda _: _show_scrub(estimate, found))
     if not (apply or run.as_json):
         say("--apply carries it out")
@@ -512,18 +475,8 @@ def rebind(
         str | None,
         id_option("--thread", "ID", "Only this thread, and no item: its id in the database, or pseudonym."),
     ] = None,
-    allow_plaintext: AllowPlaintextOption = False,
-    allow_legacy: AllowLegacyOption = False,
-    verify: CheckOption = Check.ALL,
-    scrub: ScrubOption = False,
-    batch: BatchOption = BATCH.rows,
-    rate: RateOption = None,
-    max_replica_lag: ReplicaLagOption = None,
-    max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
-    max_seconds: MaxSecondsOption = None,
-    workers: WorkersOption = 1,
-    no_key_check: NoKeyCheckOption = False,
-    suite: SuiteOption = "cobblestone256",
+    *,
+    job: JobOptions,
     variable: VariableOption = None,
 ) -> None:
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
@@ -533,7 +486,7 @@ def rebind(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named = require_database(run, database, variable, workers=workers, suite=suite, scrub=scrub)
+    named = require_database(run, database, variable, job)
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
     require_whole(run, thread is not None, "a range is of all its threads: leave out --thread")
@@ -542,31 +495,18 @@ def rebind(
     if (plain_field or index_field) and (thread is not None or items is False):
         raise typer.BadParameter("fields are those of items, which are left out", param_hint="--plain-field")
     require_storable(named, thread)
-    options = RebindOptions(
-        allow_plaintext=allow_plaintext,
-        allow_legacy=allow_legacy,
-        batch=Batch(rows=batch),
-        max_lock_seconds=max_lock_ms / 1000,
-        rows_per_second=rate,
-        max_seconds=max_seconds,
-        max_lag_bytes=max_replica_lag,
-        workers=workers,
-        check=verify,
-        scrub=scrub,
-        check_keys=not no_key_check,
+    options = job.for_job(
+        run,
+        RebindOptions,
         unbind=unbind,
         allow_thread_store=allow_thread_store,
         visible=Visible(frozenset(plain_metadata or ()), frozenset(index or ())),
         fields=Visible(frozenset(plain_field or ()), frozenset(index_field or ())),
         thread_id=thread,
         items=items,
-        shard=run.shard,
     )
     run.asks(
-        allow_plaintext=allow_plaintext,
-        allow_legacy=allow_legacy,
-        verify=verify.value,
-        no_key_check=no_key_check,
+        **job.weaker(),
         unbind=unbind,
         allow_thread_store=allow_thread_store,
         thread=thread,
@@ -576,7 +516,7 @@ def rebind(
         plain_field=sorted(options.fields.plain),
         index_field=sorted(options.fields.indexed),
     )
-    cipher = RingCipher(open_ring(run), suite, follow=False)
+    cipher = RingCipher(open_ring(run), job.suite, follow=False)
     if unbind and not (allow_thread_store or items) and find_threads(None, cipher.ring.path) is not None:
         raise remembered()
     Binder(cipher, options.visible, options.fields)  # which refuses names, and a ring without an index key

@@ -70,7 +70,7 @@ def merge(
     ring, recorded = options.find_ring(run) if folder is None else None, set[Any]()
     table = RingFile(ring).ledger if ring else None
     if path := table.folder if table else folder:
-        verdict = ledger.check_ledger(path, None if vkey is None else ledger.read_key(vkey), None)
+        verdict = ledger.check_ledger(path, vkey, None)
         recorded = {entry["subject"].get("result") for entry in read_verified(path, verdict)}
         run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # an entry needs none after it
         ledger.complain_of(verdict)

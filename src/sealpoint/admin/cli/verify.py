@@ -20,6 +20,7 @@ from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     AllowUnprovenOption,
     DatabaseArgument,
+    PinOption,
     ThreadsOption,
     VariableOption,
     find_threads,
@@ -77,10 +78,7 @@ def verify(
     no_threads: Annotated[
         bool, typer.Option("--no-threads", help="Do not use the thread store of the ring file.")
     ] = False,
-    pin: Annotated[
-        Path | None,
-        typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
-    ] = None,
+    pin: PinOption = None,
     variable: VariableOption = None,
 ) -> None:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.

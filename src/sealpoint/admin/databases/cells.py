@@ -38,7 +38,7 @@ from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_sam
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.legacy_json import parse_json
-from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS
 from sealpoint.serde.scan import require_few_costly, scan
 from sealpoint.tokens import Tokens
 
@@ -347,12 +347,12 @@ def require_readable(cell: Cell) -> None:
         raise RowError("the item is neither an object in JSON nor sealed to its row")
 
 
-def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
+def require_decodable(kind: str, data: bytes) -> None:
     """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built."""
     if kind == MSGPACK:
-        require_few_costly(data, scan(data, limits), limits)
+        require_few_costly(data, scan(data, DEFAULT_LIMITS), DEFAULT_LIMITS)
     elif kind == JSON:
-        parse_json(data, lambda envelope: envelope, limits)
+        parse_json(data, lambda envelope: envelope, DEFAULT_LIMITS)
     elif kind == PICKLE:
         raise UnknownTypeError("refusing to unpickle an unsealed value")
     else:

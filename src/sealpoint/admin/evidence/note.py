@@ -38,7 +38,6 @@ from sealpoint.keys.state import KEY_BYTES
 from sealpoint.merkle import HASH_BYTES, Tree
 
 MAX_BYTES: Final = 1 << 16
-MAX_NAME_CHARS: Final = 255
 _ED25519: Final = b"\x01"
 _ID_BYTES: Final = 4
 # Those of ASCII, which C2SP refuses; of Latin-1, and those that change the order or the form of what follows.

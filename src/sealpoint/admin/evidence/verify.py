@@ -55,6 +55,7 @@ class Verdict:
     """One reading of a ledger, and what it has found.
 
     Attributes:
+        key: The verifier key: that of the reader, or else of the folder.
         note: The head as it is stored; empty if it cannot be read.
         checkpoint: The head; ``None`` if it is not one of the signer.
         problems: A sentence for each reason that refutes.
@@ -67,7 +68,7 @@ class Verdict:
     """
 
     def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
-        self._files, self._key, self._pins = files, key, pins
+        self._files, self.key, self._pins = files, key, pins
         self.note, self.problems, self.reasons = b"", list[str](), set[Reason]()
         self.pins = self.documents = self.unended = 0
         self.checkpoint: Checkpoint | None = None
@@ -126,7 +127,7 @@ class Verdict:
             )
         elif tree.root() != checkpoint.root:
             self._refute(Reason.LEDGER_BROKEN, "the entries are not those that the checkpoint was signed for")
-        elif tail and self._files.read_next(self._key, tree.size, tail):
+        elif tail and self._files.read_next(self.key, tree.size, tail):
             self.reasons.add(Reason.APPEND_UNFINISHED)
         elif tail:
             self._refute(Reason.LEDGER_BROKEN, "there are lines after the entries that the checkpoint covers")

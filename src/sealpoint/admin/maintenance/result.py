@@ -187,10 +187,10 @@ class Result:
         self.run: str = str(uuid4())
         self._command = command
         self._began = now()
-        self._options = dict(options or {})
+        self.options = dict(options or {})
         # The ring whose keys, or whose word about keys, the run goes by.
         self.ring: dict[str, Any] | None = None
-        self._reasons = set[Reason]()
+        self._reasons = set[AnyReason]()
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
         self.has_ended = False
@@ -214,7 +214,7 @@ class Result:
         self._parts.append(found)
         return found
 
-    def add(self, *reasons: Reason, when: bool = True) -> None:
+    def add(self, *reasons: AnyReason, when: bool = True) -> None:
         """Record why ``ok`` is not true, if ``when``."""
         if when:
             self._reasons.update(reasons)
@@ -223,13 +223,13 @@ class Result:
         """Add what was found in one of several databases: the reasons of each are reasons of the whole."""
         self._reasons |= part._reasons
         self._parts += part._parts
-        self.ring, self._options = part.ring or self.ring, part._options or self._options
+        self.ring, self.options = part.ring or self.ring, part.options or self.options
         for name, number in part.counts.items():
             self.counts[name] = self.counts.get(name, 0) + number
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why ``ok`` is not true: what refutes first, in the order of `Reason`."""
+        """Why ``ok`` is not true, without what a report alone says; in the order of `Reason`."""
         return tuple(reason for reason in Reason if reason in self._reasons)
 
     @property
@@ -247,7 +247,7 @@ class Result:
             "versions": _versions(),
             "host": os.uname().nodename,
             "account": _account(),
-            "options": self._options,
+            "options": self.options,
         }
 
     def end(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -269,7 +269,7 @@ class Result:
         if self.report is not None:
             return dict(self.report)
         found = {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
-        return {**found, "options": {name: each for name, each in self._options.items() if name != "thread"}}
+        return {**found, "options": {name: each for name, each in self.options.items() if name != "thread"}}
 
 
 def describe_ring(entries: Sequence[RingEntry]) -> dict[str, Any]:

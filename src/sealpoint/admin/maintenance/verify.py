@@ -383,20 +383,19 @@ class Verification:
             self._unbound = self._unbound.plus(record.place)
 
 
-def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) -> Iterator[Event]:
+def trial(store: RowStore, serde: EncryptedSerializer) -> Iterator[Event]:
     """Decode every value of a database with an agent's serializer. Nothing is written.
 
     Args:
         store: A database.
         serde: With the ring, the allowlist and the policies of the agent.
-        batch: How much to read at a time.
 
     Yields:
         Progress after each batch, with nothing changed; a failure for each value that raises, and for each
         row of ``checkpoints`` that a saver refuses for its ids or its metadata.
     """
     total = sum(count.rows for count in store.count())
-    yield from walk(store, partial(_decode, serde), total, store.columns, batch=batch)
+    yield from walk(store, partial(_decode, serde), total, store.columns)
     yield from check_records(store)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.admin.databases.cells import Cell
-from sealpoint.admin.databases.postgres.columns import access_to, column_of, size_of
+from sealpoint.admin.databases.postgres.columns import access_to, bound_of, column_of, size_of
 from sealpoint.admin.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
 from sealpoint.admin.databases.postgres.tables import SAVER, Found
 from sealpoint.admin.databases.rows import BATCH, Batch, Need
@@ -64,8 +64,9 @@ class Snapshot:
             while sizes := self._fetch("sizes", part, batch.rows):
                 if max(sizes) > (MAX_VALUE_BYTES,):
                     raise oversized()
-                for rows in _groups([size for (size,) in sizes], batch.size_bytes):
-                    yield [dict(zip(columns, row, strict=True)) for row in self._fetch("rows", part, rows)]
+                while bound := bound_of(sizes, batch.rows, batch.size_bytes):
+                    sizes, rows = sizes[bound.rows :], self._fetch("rows", part, bound.rows)
+                    yield [dict(zip(columns, row, strict=True)) for row in rows]
 
     def _fetch(self, cursor: str, part: str, rows: int) -> list[tuple[Any, ...]]:
         statement = f"FETCH {rows:d} FROM sealpoint_{cursor}_{self._found.tables[part].oid:d}".encode()
@@ -97,19 +98,6 @@ def select_statements(found: Found, table: str) -> dict[str, str]:
 
 def _has_pseudonyms(layout: Layout) -> bool:
     return column_of(layout).in_json and "thread_id" in layout.primary
-
-
-def _groups(sizes: Sequence[int], most: int) -> Iterator[int]:
-    """Yield how many of the next rows together have about ``most`` bytes, so that no row is left."""
-    rows = room = 0
-    for size in sizes:
-        if rows and size > room:
-            yield rows
-            rows = 0
-        room = (room if rows else most) - size
-        rows += 1
-    if rows:
-        yield rows
 
 
 _MAX_NAME_BYTES: Final = 63  # Postgres cuts a longer name

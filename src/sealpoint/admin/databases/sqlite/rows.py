@@ -233,14 +233,20 @@ class SqliteRows(CheckedFile):
         statement = f"""
             SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
-        first, more = LOWEST, CHECKPOINTS.table in self._present
+        for *key, parent, metadata, _ in self._walk(CHECKPOINTS.table, statement):
+            yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
+
+    def _walk(
+        self, table: str, statement: str, parameters: tuple[Any, ...] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query in the order of their ids, of which the lowest is its first parameter."""
+        first, more = LOWEST, table in self._present
         while more:
-            found, more = self.page(statement, (first,), BATCH)
+            found, more = self.page(statement, (first, *parameters), BATCH)
             require_rising(first, [row[-1] for row in found])
-            for *key, parent, metadata, _ in found:
-                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
+            yield from found
             if more:
-                self.require_order(CHECKPOINTS.table)
+                self.require_order(table)
                 first = found[-1][-1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
@@ -265,16 +271,9 @@ class SqliteRows(CheckedFile):
         statement = f"""
             SELECT {", ".join(key)}, {beside}, {parent}, {tag}, rowid FROM main.{table} NOT INDEXED
             WHERE rowid >= ? AND ({which}) ORDER BY rowid"""
-        first, more = LOWEST, True
-        while more:
-            found, more = self.page(statement, (first, *parameters), BATCH)
-            require_rising(first, [row[-1] for row in found])
-            for *name, when, above, stored, row_id in found:
-                shown = unframe(stored)[0] if table == ITEMS.table else stored
-                yield OwnedRow(tuple(name), shown, when, above, row_id)
-            if more:
-                self.require_order(table)
-                first = found[-1][-1] + 1
+        for *name, when, above, stored, row_id in self._walk(table, statement, parameters):
+            shown = unframe(stored)[0] if table == ITEMS.table else stored
+            yield OwnedRow(tuple(name), shown, when, above, row_id)
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
         """Delete rows. See `RowStore.delete`."""

@@ -150,7 +150,7 @@ class Verdict:
 def verdicts(report: Report) -> list[Verdict]:
     """Return the answers to all questions that apply."""
     parts, entries, pin, changes = report.parts, report.entries, report.pin_reason, report.changes
-    audited = partial(_audited, allow_store=report.allow_store is not None)
+    audited = partial(_audited, allow_store=report.result.options["allow_store"] is not None)
     active = active_id(entries or ())
     destroyed = [entry for entry in entries or () if entry.state is KeyState.DESTROYED]
     found = {
@@ -336,7 +336,8 @@ def limits(report: Report) -> Iterator[str]:
 def exceptions(report: Report) -> Iterator[dict[str, Any]]:
     """Yield each check that was waived, and each option and state that weakens what is shown."""
     accepted = sum(part.opening.run.accepted for part in report.parts if part.opening)
-    if report.allow_plaintext:
+    options = report.result.options
+    if options["allow_plaintext"]:
         yield _exception(
             "allow-plaintext", None, f"values that no key authenticates were accepted: {accepted}"
         )
@@ -346,11 +347,11 @@ def exceptions(report: Report) -> Iterator[dict[str, Any]]:
             None,
             f"values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted: {accepted}",
         )
-    if report.allow_store is not None:
+    if options["allow_store"] is not None:
         yield _exception(
             "allow-store",
             None,
-            f"what LangGraph's Store and caches show is accepted: {report.allow_store}",
+            f"what LangGraph's Store and caches show is accepted: {options['allow_store']}",
         )
     for entry in report.entries or ():
         yield from _of_key(entry)
@@ -405,9 +406,8 @@ class Report:
     """One run: what was asked and found.
 
     Attributes:
-        result: What is known of every run.
-        allow_plaintext: Whether values that are not sealed were accepted.
-        allow_store: Why readable parts of LangGraph's Store and caches are accepted, if they are.
+        result: What is known of every run, with its options: whether values that are not sealed were
+            accepted, and why readable parts of LangGraph's Store and caches are, if they are.
         period: The period; ``None`` for all time.
         parts: The databases.
         entries: The entries of the ring; ``None`` without one.
@@ -421,8 +421,6 @@ class Report:
     """
 
     result: Result
-    allow_plaintext: bool = False
-    allow_store: str | None = None
     period: Period | None = None
     parts: list[Part] = field(default_factory=list)
     entries: Sequence[RingEntry] | None = None
@@ -439,7 +437,7 @@ class Report:
         answers = verdicts(self)
         found = {reason for verdict in answers for reason in verdict.reasons}
         reasons = [reason for reason in ORDER if reason in found]
-        self.result.add(*(reason for reason in reasons if isinstance(reason, Reason)))
+        self.result.add(*reasons)
         openings = [part.opening for part in self.parts if part.opening is not None]
         counts = {
             "rows": sum(part.rows for part in self.parts),
@@ -447,11 +445,10 @@ class Report:
             "failed": sum(opening.failures.count for opening in openings),
             **{word.replace(" ", "_"): sum(each.word == word for each in answers) for word in WORDS.values()},
         }
-        head, tail = self.result.head(), self.result.end(counts)
+        self.result.end(counts)
         document = {
-            **head,
+            **self.result.head(),
             "schema": SCHEMA,
-            "options": {"allow_plaintext": self.allow_plaintext, "allow_store": self.allow_store},
             "period": self.period and self.period.object(),
             "questions": [verdict.object() for verdict in answers],
             "limits": list(limits(self)),
@@ -469,9 +466,7 @@ class Report:
             },
             "exceptions": list(exceptions(self)),
             "again": {"command": self.command},
-            "ring": tail["ring"],
-            "ended": tail["ended"],
-            "ok": answer(reasons),
+            **self.result.tail(),
             "reasons": [each.value for each in reasons],
         }
         self.result.report = document

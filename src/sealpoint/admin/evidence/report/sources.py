@@ -113,13 +113,10 @@ class Opening:
 
     def object(self) -> dict[str, Any]:
         """Return it as JSON, without ids."""
+        counts = self.run.counts()
         return {
             "rows": self.rows,
-            "opened": [{"key": key, "values": number} for key, number in sorted(self.run.opened.items())],
-            "accepted": self.run.accepted,
-            "bound": self.run.bound,
-            "unbound": self.run.unbound.rows,
-            "orphans": self.run.orphans.rows,
+            **{name: counts[name] for name in ("opened", "accepted", "bound", "unbound", "orphans")},
             "failed": self.failures.count,
             "causes": [
                 {"table": table, "error": error, "values": number}
@@ -174,13 +171,14 @@ class Part:
         """Return it as JSON."""
         covered = None if self.opening is None else self.opening.run.covered
         found = None if self.audit is None else audit_object(self.audit)
+        readable = found and {name: found[name] for name in found if name not in ("rows", "shares")}
         return {
             **self.place,
             "state": {"began": self.began, "ended": self.ended},
             "damage": self.damage,
             "rows": self.rows,
             "coverage": coverage(self.shares, covered),
-            "readable": found and {name: found[name] for name in _READABLE},
+            "readable": readable,
             "opening": self.opening and self.opening.object(),
             "heads": self.heads and self.heads.object(),
         }
@@ -210,19 +208,6 @@ def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | No
         for (table, kind, key_id), members in groups.items()
     ]
     return sorted(rows, key=lambda row: (row["table"], -row["rows"], row["key"] or ""))
-
-
-_READABLE: Final = (
-    "open_rows",
-    "is_silent",
-    "metadata",
-    "addresses",
-    "inline",
-    "other_inline",
-    "readable_tables",
-    "vectors",
-    "residue",
-)
 
 
 def read_part(
