@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+import aiosqlite
 import psycopg
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -21,6 +24,7 @@ from psycopg.rows import dict_row
 
 from sealpoint.errors import ConfigError
 from sealpoint.langgraph import SealedSaver
+from sealpoint.sqlite import SqliteSaver as OurSqliteSaver
 from sealpoint.threads import MemoryThreadStore
 from tests.graphs.savers import SEALED
 from tests.sealed.savers import HEADS, SAVERS, opened
@@ -245,6 +249,86 @@ def test_a_call_that_fails_beside_another(tmp_path: Path) -> None:
             of.other.execute("ROLLBACK")
             await task
             await of.require_usable("00000002", "00000001")
+
+    asyncio.run(run())
+
+
+class Asked(sqlite3.Connection):
+    """Notes which threads ask whether it is in a transaction.
+
+    From SQLite 3.53 on they would wait for the statement that runs, with Python's lock held: for ever if it
+    calls back.
+    """
+
+    askers: set[int] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        if self.askers is not None:
+            self.askers.add(threading.get_ident())
+        return super().in_transaction
+
+
+def test_a_connection_is_not_asked_while_its_statement_runs(tmp_path: Path) -> None:
+    """Our saver's; LangGraph's is locked before, while its tables are looked at."""
+    reached, called = threading.Event(), threading.Event()
+
+    class Saver(OurSqliteSaver):
+        def put_writes(self, *arguments: Any) -> None:
+            called.set()
+            super().put_writes(*arguments)
+
+    def put() -> int:
+        saver.put(config, checkpoint(2), METADATA, {})
+        return threading.get_ident()
+
+    path = tmp_path / "db"
+    with (
+        closing(sqlite3.connect(path, check_same_thread=False, factory=Asked)) as connection,
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        saver = SealedSaver(Saver(connection), serde=SEALED, threads=MemoryThreadStore())
+        config = saver.put(AT, checkpoint(1), METADATA, {})
+        other.execute("BEGIN IMMEDIATE")
+        connection.set_trace_callback(lambda _: reached.set())
+        first = pool.submit(put)
+        assert reached.wait(60)
+        connection.askers = set()
+        second = pool.submit(saver.put_writes, config, [("a", 1)], "task")
+        assert called.wait(60)
+        askers, connection.askers = connection.askers, None
+        other.execute("ROLLBACK")
+        second.result()
+        assert askers <= {first.result()}
+        assert len([*saver.list(AT)]) == 2
+
+
+def test_a_connection_of_an_asynchronous_saver_is_asked_on_its_thread(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with aiosqlite.connect(tmp_path / "db", factory=Asked) as connection:
+            with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+                of = Stage(AsyncSqliteSaver(connection), other)
+                plain: Any = connection._conn
+                plain.askers = set()
+                of.config = await of.saver.aput(AT, checkpoint(1), METADATA, {})
+                for act in ACTS.values():
+                    await act(of)
+                assert threading.get_ident() not in plain.askers
+                assert plain.askers
+
+    asyncio.run(run())
+
+
+def test_the_first_page_of_a_file_may_be_in_memory(tmp_path: Path) -> None:
+    """As after a statement whose cursor nobody has read to its end."""
+
+    async def run() -> None:
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "db")) as bare:
+            await bare.conn.execute("PRAGMA journal_mode = WAL")
+            saver = SealedSaver(bare, serde=SEALED, threads=MemoryThreadStore())
+            await saver.aput(AT, checkpoint(1), METADATA, {})
+            assert await saver.aget_tuple(AT)
 
     asyncio.run(run())
 

@@ -164,13 +164,17 @@ async def _arequire_own_transactions(saver: Any) -> None:
 
 
 def _may_be_refused(saver: Any) -> bool:
-    """Whether a transaction is open, and no call of the saver runs, which has one of its own."""
+    """Whether a transaction may be open, and no call of the saver runs, which has one of its own.
+
+    A connection to SQLite is not asked while another thread may run a statement on it. From SQLite 3.53 on it
+    would wait for that with Python's lock held, for which a callback in the statement would wait in turn.
+    """
     connection, lock = getattr(saver, "conn", None), getattr(saver, "lock", None)
     if getattr(connection, "autocommit", True) is False:
         raise ConfigError("with a thread store a connection to Postgres needs autocommit=True")
-    if lock is None or (isinstance(lock, asyncio.Lock) and lock.locked()):
-        return False
-    return _is_within(connection)
+    if isinstance(lock, asyncio.Lock):  # a task that was cancelled has released it, and its statement runs on
+        return not lock.locked() and (is_watched(connection) or _is_within(connection))
+    return lock is not None
 
 
 def _is_refused(saver: Any) -> bool:

@@ -241,8 +241,9 @@ _LOCK_BYTE: Final = 1 << 30  # SQLite writes no page there
 def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     """Check that each page of the database is in its file, or in the log.
 
-    A file of 0 bytes is a new database. In a file whose header is older than its last change, only a page
-    that is incomplete is noticed. In an open transaction, whose pages may be in memory alone, nothing is
+    A file of 0 bytes is a new database, also after ``PRAGMA journal_mode = WAL`` whose result nobody has
+    fetched: its first page is in memory then. In a file whose header is older than its last change, only a
+    page that is incomplete is noticed. In an open transaction, whose pages may be in memory alone, nothing is
     checked.
     """
     if file is None or cursor.connection.in_transaction:
@@ -252,10 +253,11 @@ def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
         (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
         (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
         try:
-            kept = file.stat().st_size // page_bytes
+            size_bytes = file.stat().st_size
         except FileNotFoundError:  # removed meanwhile
             return
-        if kept < pages and not _is_in_log(file.with_name(f"{file.name}-wal"), kept + 1, pages, page_bytes):
+        log, kept = file.with_name(f"{file.name}-wal"), size_bytes // page_bytes
+        if size_bytes and kept < pages and not _is_in_log(log, kept + 1, pages, page_bytes):
             raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
     finally:
         if cursor.connection.in_transaction:
