@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import ormsgpack
 
-from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
+from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError, excerpt
 from sealpoint.serde.catalogue import Allowlist, Builder
 from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
@@ -36,6 +36,8 @@ Hook = Callable[[int, bytes], Any]
 
 # Looked up once: it is called for every extension.
 _unpackb: Final = ormsgpack.unpackb
+
+_TOO_DEEP: Final = (RecursionError, ImportError, LookupError, OverflowError, TypeError, ValueError)
 
 
 class Learned:
@@ -115,7 +117,8 @@ class Decoder:
             return _unpackb(data, ext_hook=hook or self._extension, option=UNPACK)
         except ormsgpack.MsgpackDecodeError as error:
             failure = vars(self._failed).pop("error", None)
-            if isinstance(failure, RecursionError):
+            # At the end of a small stack, Python 3.14 lets through what a tuple of exceptions would catch.
+            if isinstance(failure, _TOO_DEEP) and not isinstance(failure, SealpointError):
                 failure = DecodeError("the msgpack of a value is nested too deeply")
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 

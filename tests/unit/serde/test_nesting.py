@@ -80,7 +80,7 @@ def test_a_value_too_deep_for_the_usual_recursion_limit_is_named_as_such(value: 
 
 
 def test_a_value_that_only_pickle_takes_may_be_too_deep_for_it() -> None:
-    assert run("print(outcome(nest(5000, lambda inner: [inner], 1j), pickle_fallback=True))") == "refused"
+    assert run("print(outcome(nest(100_000, lambda inner: [inner], 1j), pickle_fallback=True))") == "refused"
 
 
 @pytest.mark.parametrize(
