@@ -388,6 +388,10 @@ class WritesLostError(RowError):
     )
 
 
+class ParentLostError(RowError):
+    """The row of a checkpoint has lost its parent, which the thread store remembers as not deleted."""
+
+
 class EarlierWriteError(RowError):
     """A pending write is an earlier one: the thread store remembers another that has replaced it."""
 
