@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -192,9 +191,9 @@ class HeadCheck(Observer):
                 suspects = {}
         yield from self._resolve(suspects)
         self.not_recorded += sum(state != UNOPENED for state in self._seen.values())
-        late = chain(*(each.findings(self._rows, self._store) for each in (self._removed, self._writes)))
-        for spot, error in late:
-            yield self._finding(Difference.EARLIER, spot, error)
+        for late in (self._removed, self._writes):
+            for spot, error in late.findings(self._rows, self._store):
+                yield self._finding(Difference.EARLIER, spot, error)
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
         """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
