@@ -340,13 +340,18 @@ def test_a_parent_set_to_null(scene: Scene) -> None:
     assert named(failures) == [("ParentLostError", "2")]
 
 
-def test_a_parent_that_was_pruned(scene: Scene) -> None:
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_parent_that_was_pruned(scene: Scene, is_recorded: bool) -> None:
     scene.put("t", "1", "2")
     scene.sql(
         "UPDATE checkpoints SET parent_checkpoint_id = NULL",
         "DELETE FROM checkpoints WHERE checkpoint_id = '1'",
     )
-    scene.store.append([Head(Spot("t", "", "1"), Kind.DELETED, b"")])
+    assert {*named(scene.compare()[0])} == {("RolledBackError", "1"), ("ParentLostError", "2")}
+    if is_recorded:
+        scene.store.append([Head(Spot("t", "", "1"), Kind.DELETED, b"")])
+    else:
+        adopt(scene)
     assert scene.compare()[0] == []
 
 

@@ -90,22 +90,19 @@ class Difference(StrEnum):
     LEAVING = "leaving"
 
 
-class RemovedParents:
-    """The checkpoints whose rows have lost the parent that was sealed: it must have been deleted."""
-
-    def __init__(self) -> None:
-        self.pairs = list[tuple[Spot, Spot]]()  # the parent, and the checkpoint
+class RemovedParents(list[tuple[Spot, Spot]]):
+    """Parents that were sealed, each with a checkpoint whose row has lost it: they must have been deleted."""
 
     def add(self, spot: Spot, cell: Cell, parts: Parts) -> None:
         """Add a checkpoint that was opened, of a `Column.widened`."""
         parent = parts.header and parts.header.get("parent")
         if parent and not cell.where.beside["parent_checkpoint_id"]:
-            self.pairs.append((spot._replace(checkpoint_id=parent), spot))
+            self.append((spot._replace(checkpoint_id=parent), spot))
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
         """Yield each that a saver refuses, after all checkpoints."""
         heads = Heads(store, rows.cipher.ring.index_key, "require", lambda _: None)
-        for parent, spot in self.pairs:
+        for parent, spot in self:
             try:
                 run(heads.require_deleted(parent, spot), partial(reply, None))
             except ParentLostError as error:
@@ -321,7 +318,7 @@ class Adoption(Observer):
         """Take the checkpoints that are sealed in no column; return those whose parent is not deleted."""
         for spot in self.rows.readable():
             self._macs.setdefault(spot, UNBOUND)
-        for parent, spot in self._removed.pairs:
+        for parent, spot in self._removed:
             if self._macs.get(parent, UNBOUND) != UNBOUND:
                 yield Failure("checkpoints", spot._asdict(), None, parent_lost(parent))
 
