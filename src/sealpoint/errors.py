@@ -388,6 +388,14 @@ class WritesLostError(RowError):
     )
 
 
+class ParentLostError(RowError):
+    """The row of a checkpoint has lost its parent, which the thread store remembers as not deleted."""
+
+    hint = (
+        "restore the row; if its parent was pruned without threads=: `sealpoint heads adopt DB --reason TEXT`"
+    )
+
+
 class EarlierWriteError(RowError):
     """A pending write is an earlier one: the thread store remembers another that has replaced it."""
 

@@ -31,6 +31,7 @@ ALWAYS: Final = (
     "KeyDisabledError",
     "KeyUnavailableError",
     "NoActiveKeyError",
+    "ParentLostError",
     "PlaintextError",
     "RolledBackError",
     "RowError",
@@ -41,6 +42,7 @@ ALWAYS: Final = (
 
 ALWAYS_TOLERATED: Final = (
     "EarlierWriteError",
+    "ParentLostError",
     "RolledBackError",
     "RowError",
     "ThreadStoreBehindError",

@@ -175,6 +175,7 @@ OWN_PARTS: Final = {"client_encoding": "utf8", "application_name": "sealpoint"}
 _SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # pg_temp is searched first unless it is named
     "row_security": "off",  # an error if a policy would hide rows
+    "quote_all_identifiers": "off",  # what the server shows of indexes and defaults is compared
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "1min",  # a suspended process does not keep rows locked
 }

@@ -80,7 +80,7 @@ def test_without_psycopg_the_extra_is_named(url: str, monkeypatch: pytest.Monkey
 
 def test_settings_of_the_url_do_not_reach_the_session(url: str) -> None:
     options = "-c default_transaction_isolation=serializable -c statement_timeout=10s"
-    options += " -c client_encoding=latin1"
+    options += " -c client_encoding=latin1 -c quote_all_identifiers=on"
     name = psycopg.conninfo.conninfo_to_dict(url)["options"]
     with closing(PostgresRows(make_conninfo(url, options=f"{name} {options}"))) as store:
         shown = [

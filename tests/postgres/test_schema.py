@@ -209,8 +209,9 @@ def test_rows_that_a_policy_hides_stop_the_run(url: str) -> None:
     try:
         path = make_conninfo(url, options=f"-c search_path={schema_of(url)} -c role={role}")
         with closing(PostgresRows(path, writable=True)) as store:
-            with pytest.raises(MaintenanceError, match="InsufficientPrivilege"):
+            with pytest.raises(MaintenanceError, match="InsufficientPrivilege") as refused:
                 store.count()
+            assert "where a policy hides rows BYPASSRLS" in str(refused.value.hint)
             with pytest.raises(MaintenanceError, match="42501"):
                 store.rewrite(BLOBS, None, reseal)
     finally:

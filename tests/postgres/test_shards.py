@@ -203,6 +203,9 @@ def test_items_are_of_the_range_without_a_start(url: str, run: Run) -> None:
     assert [rows(run("status", *options, "--json")) for options in (first, second)] == [2, 1]
     assert run("rebind", "--allow-plaintext", "--apply", *second, "--json").document["left"] == 0
     assert run("rebind", "--allow-plaintext", "--apply", *first, "--json").document["left"] == 0
+    for options, values in ((first, 2), (second, 1)):
+        ended = run("verify", *options, "--json")
+        assert (ended.code, ended.document["rows"]) == (Exit.DONE, values), ended.err
 
 
 def test_database_without_threads_has_one_range(url: str, run: Run) -> None:

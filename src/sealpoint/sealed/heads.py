@@ -20,8 +20,8 @@ from sealpoint.base.place import Place
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
+    ParentLostError,
     RolledBackError,
-    RowError,
     SealpointError,
     ThreadStoreBehindError,
     ThreadStoreError,
@@ -198,7 +198,7 @@ class Heads:
             if claim[0] != self.store.identity or claim[1] > known.clock:
                 yield from self._require_claim(claim)
         if entry.removed_parent:
-            yield from self._require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
+            yield from self.require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
         head = known.heads.get(spot)
         if head is None:
             return Standing.PRESENT
@@ -252,7 +252,7 @@ class Heads:
         heads, specials = {**required.heads, **more.heads}, {**required.specials, **more.specials}
         return Known(heads, more.clock, specials), required
 
-    def _require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
+    def require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
         """Check that a parent was deleted: savers remove it from its children when they prune."""
         for _ in range(LOOKS):
             known = yield from self.find([parent])
@@ -260,7 +260,7 @@ class Heads:
             if not head or head.kind is not Kind.PUT:
                 return
         if head and not (yield from self.may_be_pruned(head, [child])):
-            self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
+            self.report(parent_lost(parent))
 
     def _require_claim(self, claim: tuple[str, int]) -> Steps[None]:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""
@@ -299,6 +299,11 @@ class Heads:
         self.warnings[type(error).__name__] += 1
         self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
+
+
+def parent_lost(parent: Spot) -> ParentLostError:
+    """Return the error for a row without the parent that was sealed, and was not deleted."""
+    return ParentLostError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}")
 
 
 def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:

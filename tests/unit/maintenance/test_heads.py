@@ -23,7 +23,7 @@ from sealpoint.base import empty_checkpoint
 from sealpoint.errors import DeletedCheckpointError, EarlierWriteError, RolledBackError, WritesLostError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.threads.sqlite import MemoryThreadStore
-from sealpoint.threads.store import Head, Spot
+from sealpoint.threads.store import Head, Kind, Spot
 from tests.support.databases.bound import cipher_of, sealed_file, sealed_schema
 from tests.support.databases.postgres import set_up
 from tests.support.servers.postgres import schema, server
@@ -324,6 +324,35 @@ def test_a_special_write_that_was_not_recorded(scene: Scene) -> None:
     assert scene.compare()[0] == []
     scene.sql("DELETE FROM checkpoints", f"DELETE FROM {scene.writes}")
     assert [type(each.error) for each in scene.compare()[0]] == [RolledBackError]  # one finding is enough
+
+
+def test_a_parent_set_to_null(scene: Scene) -> None:
+    """As pruning does it, but the parent was not deleted. Savers refuse it, and so does `adopt`."""
+    scene.put("t", "1", "2")
+    scene.sql("UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE checkpoint_id = '2'")
+    failures, check = scene.compare()
+    assert named(failures) == [("ParentLostError", "2")]
+    assert (check.found, [*check.reasons()]) == ({Difference.EARLIER: 1}, [Reason.HEADS_DIFFER])
+    with closing(scene.rows()) as database:
+        rows = CheckpointRows(database, cipher_of())
+        run = Verification(database, cipher_of(), observer=Adoption(rows), columns=rows.with_writes)
+        failures = [event for event in run.events() if isinstance(event, Failure)]
+    assert named(failures) == [("ParentLostError", "2")]
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_parent_that_was_pruned(scene: Scene, is_recorded: bool) -> None:
+    scene.put("t", "1", "2")
+    scene.sql(
+        "UPDATE checkpoints SET parent_checkpoint_id = NULL",
+        "DELETE FROM checkpoints WHERE checkpoint_id = '1'",
+    )
+    assert {*named(scene.compare()[0])} == {("RolledBackError", "1"), ("ParentLostError", "2")}
+    if is_recorded:
+        scene.store.append([Head(Spot("t", "", "1"), Kind.DELETED, b"")])
+    else:
+        adopt(scene)
+    assert scene.compare()[0] == []
 
 
 def adopt(scene: Scene) -> None:

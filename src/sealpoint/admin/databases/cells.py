@@ -169,6 +169,8 @@ class Where(NamedTuple):
                     f"key column {name!r} of table {self.column.table!r} holds {found.__name__},"
                     f" not {wanted.__name__}"
                 )
+        if type(task_path := self.beside.get("task_path", "")) is not str:
+            raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")
 
     @property
     def row(self) -> Row:

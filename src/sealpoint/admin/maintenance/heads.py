@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -34,20 +35,32 @@ from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows, LastWrites, spot_of
 from sealpoint.admin.maintenance.result import Reason, applying, write_whole
 from sealpoint.admin.maintenance.verify import Observer
+from sealpoint.base.saver import run
 from sealpoint.crypto import Opened
 from sealpoint.errors import (
     DeletedCheckpointError,
     EarlierWriteError,
     MaintenanceError,
+    ParentLostError,
     RolledBackError,
+    RowError,
     SealpointError,
     ThreadStoreBehindError,
     WritesLostError,
     WrongThreadStoreError,
 )
 from sealpoint.merkle import Tree
-from sealpoint.sealed.heads import Standing, claim_error, pack_spot, parse_claim, standing_of
+from sealpoint.sealed.heads import (
+    Heads,
+    Standing,
+    claim_error,
+    pack_spot,
+    parent_lost,
+    parse_claim,
+    standing_of,
+)
 from sealpoint.sealed.rows import Parts
+from sealpoint.sealed.steps import reply
 from sealpoint.threads.store import Head, Kind, Special, Spot, ThreadStore, line_of
 from sealpoint.utc import now
 
@@ -77,6 +90,25 @@ class Difference(StrEnum):
     LEAVING = "leaving"
 
 
+class RemovedParents(list[tuple[Spot, Spot]]):
+    """Parents that were sealed, each with a checkpoint whose row has lost it: they must have been deleted."""
+
+    def add(self, spot: Spot, cell: Cell, parts: Parts) -> None:
+        """Add a checkpoint that was opened, of a `Column.widened`."""
+        parent = parts.header and parts.header.get("parent")
+        if parent and not cell.where.beside["parent_checkpoint_id"]:
+            self.append((spot._replace(checkpoint_id=parent), spot))
+
+    def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
+        """Yield each that a saver refuses, after all checkpoints."""
+        heads = Heads(store, rows.cipher.ring.index_key, "require", lambda _: None)
+        for parent, spot in self:
+            try:
+                run(heads.require_deleted(parent, spot), partial(reply, None))
+            except ParentLostError as error:
+                yield spot, error.with_traceback(None)
+
+
 class HeadCheck(Observer):
     """An `Observer` of a verification: takes the checkpoints of a database, then reads the store.
 
@@ -96,6 +128,7 @@ class HeadCheck(Observer):
         self._clock = store.find([]).clock
         self._identity, self._identities = store.identity, store.identities
         self._has_waited = False
+        self._removed = RemovedParents()
         self._writes = LastWrites()
 
     # --- the database -------------------------------------------------------------------------
@@ -107,6 +140,7 @@ class HeadCheck(Observer):
         if spot is None:
             return
         self._seen[self._mark(spot)] = self._rows.mac(spot, opened, parts)
+        self._removed.add(spot, cell, parts)
         if parts.header is not None and "store" in parts.header:
             self._check_claim(spot, parts.header["store"])
 
@@ -154,8 +188,9 @@ class HeadCheck(Observer):
                 suspects = {}
         yield from self._resolve(suspects)
         self.not_recorded += sum(state != UNOPENED for state in self._seen.values())
-        for spot, error in self._writes.findings(self._rows, self._store):
-            yield self._finding(Difference.EARLIER, spot, error)
+        for late in (self._removed, self._writes):
+            for spot, error in late.findings(self._rows, self._store):
+                yield self._finding(Difference.EARLIER, spot, error)
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
         """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
@@ -238,6 +273,7 @@ def is_finding(failed: Failure) -> bool:
         WrongThreadStoreError,
         ThreadStoreBehindError,
         EarlierWriteError,
+        ParentLostError,
         WritesLostError,
     )
     return isinstance(failed.error, kinds)
@@ -262,6 +298,7 @@ class Adoption(Observer):
     # The greatest that checkpoints name.
     clock: int = 0
     _macs: dict[Spot, bytes] = field(default_factory=dict)
+    _removed: RemovedParents = field(default_factory=RemovedParents)
     _writes: LastWrites = field(default_factory=LastWrites)
     _specials: list[tuple[Spot, Sequence[Special]]] = field(default_factory=list)
 
@@ -275,12 +312,15 @@ class Adoption(Observer):
             self.clock = max(self.clock, clock)
         if spot is not None:
             self._macs[spot] = self.rows.mac(spot, opened, parts)
+            self._removed.add(spot, cell, parts)
 
-    def finish(self) -> Iterable[Failure]:
-        """Take the checkpoints that are sealed in no column."""
+    def finish(self) -> Iterator[Failure]:
+        """Take the checkpoints that are sealed in no column; return those whose parent is not deleted."""
         for spot in self.rows.readable():
             self._macs.setdefault(spot, UNBOUND)
-        return ()
+        for parent, spot in self._removed:
+            if self._macs.get(parent, UNBOUND) != UNBOUND:
+                yield Failure("checkpoints", spot._asdict(), None, parent_lost(parent))
 
     def compare(self, store: ThreadStore) -> None:
         """Find what a store lacks, after all checkpoints were read."""

@@ -256,8 +256,6 @@ def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
 
 def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Claims:
     channel, idx, task_path = names["channel"], names["idx"], beside["task_path"]
-    if not isinstance(task_path, str):
-        raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")
     if idx not in _INDEXES:
         raise RowError(f"a write to {excerpt(channel)} has the index {idx}, which no saver gives it")
     claims = Claims(task_path, idx)

@@ -216,7 +216,8 @@ def _of_item(framed: str, plain: str) -> str:
 def access_among(column: Column, of_thread: str) -> Access:
     """Return how the cells of a column are found, read and replaced, of threads that meet a condition."""
     found = access_to(column)
-    return found if column == ITEMS else replace(found, holds=f"{found.holds} AND {of_thread}")
+    is_item = column.coordinates == place.ITEM  # also if it is widened
+    return found if is_item else replace(found, holds=f"{found.holds} AND {of_thread}")
 
 
 def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Access:

@@ -250,7 +250,7 @@ def _translated(code: str, kind: str, rights: str) -> SealpointError:
     return MaintenanceError(
         f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
         hint=f"{rights or 'grant the account SELECT on the tables'}; to change values also UPDATE on them,"
-        " and for `rebind` of a saver INSERT and DELETE on checkpoint_blobs; see the server's log",
+        " for `rebind` INSERT, DELETE on checkpoint_blobs, where a policy hides rows BYPASSRLS; see its log",
     )
 
 

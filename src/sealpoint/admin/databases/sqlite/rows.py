@@ -151,7 +151,10 @@ class SqliteRows(CheckedFile):
         return tuple(column for column in self._columns if column.table in self._present)
 
     def _access(self, column: Column) -> Access | ItemAccess:
-        return ItemAccess(column) if column.in_json else access_to(column)
+        if column.in_json:
+            return ItemAccess(column)
+        has_path = column == WRITES and self.has_task_path  # by which savers sort the writes
+        return access_to(column, "task_path" if has_path else None)
 
     def hold(self) -> Any:
         """Exclude other runs, by a lock on a file next to the database that ends with this process."""
