@@ -8,8 +8,9 @@ import re
 import shutil
 import signal
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from sealpoint.threads.store import Kind
 from tests.cli.conftest import Ended, Run
 from tests.postgres.test_commands import at
 from tests.support.databases.erasing import STEPS, Agents, make_ring
-from tests.support.servers.postgres import schema, server
+from tests.support.servers.postgres import schema, server, started
+from tests.support.servers.standby import Standby
 
 ALICE = "alice"
 SOURCE = 'source = { file = "index.key" }'
@@ -58,8 +60,9 @@ def make(
     if request.param == "sqlite":
         yield lambda **options: made(str(tmp_path / "state.db"), **options)
         return
-    with schema(server(request.config)) as dsn:
-        yield lambda **options: made(at(dsn), **options)
+    own = nullcontext(server(request.config)) if request.param == "postgres" else started()
+    with own as dsn, schema(dsn) as found:
+        yield lambda **options: made(at(found), **options)
 
 
 @pytest.fixture
@@ -383,12 +386,8 @@ def rotate(run: Run, agents: Agents, old: str, new: str) -> None:
         assert run(*words).code == Exit.DONE, words
 
 
-def test_a_backup_two_rotations_back(run: Run, make: Make, tmp_path: Path) -> None:
-    """It opens until every key of the time of the erasure is destroyed; then with a copy of one."""
-    agents = make()
-    agents.talk(ALICE)
-    agents.talk("bob")
-    backup = copy_of(agents, tmp_path)
+def require_keys_to_go(run: Run, agents: Agents, backup: str, tmp_path: Path) -> None:
+    """A backup opens until every key of the time of the erasure is destroyed; then with a copy of one."""
     forgotten = tmp_path / "forgotten"
     forgotten.mkdir()
     shutil.copyfile(agents.ring, forgotten / "keys.toml")
@@ -424,6 +423,29 @@ def test_a_backup_two_rotations_back(run: Run, make: Make, tmp_path: Path) -> No
     assert agents.values("bob") == [[f"bob {step}"] for step in reversed(range(STEPS))]
     assert run("erasures", "--again", backup, "--allow-unproven").code == Exit.FOUND
     assert state()[0] == "came back"
+
+
+def test_a_backup_two_rotations_back(run: Run, make: Make, tmp_path: Path) -> None:
+    agents = make()
+    agents.talk(ALICE)
+    agents.talk("bob")
+    require_keys_to_go(run, agents, copy_of(agents, tmp_path), tmp_path)
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("make", ["a server of its own"], indirect=True)
+def test_a_base_backup_two_rotations_back(run: Run, make: Make, tmp_path: Path) -> None:
+    """The files of the server, as they are restored."""
+    agents = make()
+    agents.talk(ALICE)
+    agents.talk("bob")
+    with tempfile.TemporaryDirectory(prefix="sealpoint-") as folder:
+        backup = Standby(agents.database, Path(folder))
+        try:
+            backup.promote()
+            require_keys_to_go(run, agents, at(backup.url), tmp_path)
+        finally:
+            backup.stop()
 
 
 # --- again ----------------------------------------------------------------------------------------
