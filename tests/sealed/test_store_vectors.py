@@ -25,7 +25,10 @@ from tests.support.databases.vectors import vector_connections
 from tests.support.servers.postgres import vector_schema
 
 NS: Final = ("users", "u1")
-WORDS: Final = ("tea", "coffee", "juice", "water", "wine", "milk", "beer", "rum")
+# With a space, which is in no sealed value
+WORDS: Final = tuple(
+    f"hot {word}" for word in ("tea", "coffee", "juice", "water", "wine", "milk", "beer", "rum")
+)
 
 
 def embed(texts: Any) -> list[list[float]]:
@@ -71,11 +74,17 @@ def make(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterato
 
 
 ITEMS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
-    "both": ({"text": "tea tea", "more": {"notes": ["coffee", "juice"]}, "lang": "en", "n": 1}, None),
-    "text": ({"text": "coffee and tea", "user": "u1", "n": 2}, None),
-    "named": ({"text": "wine", "other": "tea", "lang": "en", "n": 3}, ["other"]),
-    "paths": ({"list": [{"a": "milk"}, {"a": "rum tea"}], "n": 4}, ["list[*].a", "list[0]", "list[-1]"]),
-    "never": ({"text": "tea tea tea", "n": 5}, False),
+    "both": (
+        {"text": "hot tea hot tea", "more": {"notes": ["hot coffee", "hot juice"]}, "lang": "en", "n": 1},
+        None,
+    ),
+    "text": ({"text": "hot coffee and hot tea", "user": "u1", "n": 2}, None),
+    "named": ({"text": "hot wine", "other": "hot tea", "lang": "en", "n": 3}, ["other"]),
+    "paths": (
+        {"list": [{"a": "hot milk"}, {"a": "hot rum hot tea"}], "n": 4},
+        ["list[*].a", "list[0]", "list[-1]"],
+    ),
+    "never": ({"text": "hot tea hot tea hot tea", "n": 5}, False),
     "nothing": ({"n": 6}, ["text"]),
 }
 FIELDS: Final = (["$"], ["text"], ["text", "more.notes[*]"], ["more.notes[1]", "{text,lang}"])
@@ -94,9 +103,9 @@ def test_the_index_finds_what_it_found_and_holds_no_text(make: Any, form: str, f
     sealed = SealedStore(inner, serde=SEALED, vectors="open", **FORMS[form])
     for store in (bare, sealed):
         for key, (value, paths) in ITEMS.items():
-            store.put(NS, key, {"text": "beer"}, index=paths)
+            store.put(NS, key, {"text": "hot beer"}, index=paths)
             store.put(NS, key, value, index=paths)
-    for query in ("tea", "coffee juice", "rum"):
+    for query in ("hot tea", "hot coffee hot juice", "hot rum"):
         expected = found(bare.search(NS, query=query, limit=100))
         by_key = {
             key: (key, value, score) for key, value, score in found(sealed.search(NS, query=query, limit=100))
@@ -108,7 +117,7 @@ def test_the_index_finds_what_it_found_and_holds_no_text(make: Any, form: str, f
         few = found(sealed.search(NS, query=query, filter={"n": {"$lte": 3}}, limit=2))
         assert [key for key, *_ in few] == [key for key, value, _ in by_key.values() if value["n"] <= 3][:2]
     readable, text = str(read()), str(read_bare())
-    assert "coffee" in text
+    assert "hot coffee" in text
     assert not [word for word in WORDS if word in readable]
 
 
@@ -116,9 +125,9 @@ def test_a_query_with_a_filter_finds_what_comes_after_many_others(make: Any) -> 
     inner, _ = make({"dims": len(WORDS), "embed": embed, "fields": ["text"]})
     store = SealedStore(inner, serde=SEALED, vectors="open")
     for n in range(150):
-        store.put(NS, f"k{n}", {"text": "tea" if n < 140 else "tea milk", "n": n})
-    items = store.search(NS, query="tea", filter={"n": {"$gte": 140}}, limit=4, offset=3)
-    every = store.search(NS, query="tea", filter={"n": {"$gte": 140}}, limit=100)
+        store.put(NS, f"k{n}", {"text": "hot tea" if n < 140 else "hot tea hot milk", "n": n})
+    items = store.search(NS, query="hot tea", filter={"n": {"$gte": 140}}, limit=4, offset=3)
+    every = store.search(NS, query="hot tea", filter={"n": {"$gte": 140}}, limit=100)
     assert [each.key for each in items] == [each.key for each in every][3:7]
     assert {each.key for each in every} == {f"k{n}" for n in range(140, 150)}
 
