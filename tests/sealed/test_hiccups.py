@@ -16,6 +16,7 @@ import aiosqlite
 import psycopg
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -25,6 +26,7 @@ from psycopg.rows import dict_row
 from sealpoint.errors import ConfigError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.sqlite import SqliteSaver as OurSqliteSaver
+from sealpoint.sqlite.aio import AsyncSqliteSaver as OurAsyncSqliteSaver
 from sealpoint.threads import MemoryThreadStore
 from tests.graphs.savers import SEALED
 from tests.sealed.savers import HEADS, SAVERS, opened
@@ -302,6 +304,49 @@ def test_a_connection_is_not_asked_while_its_statement_runs(tmp_path: Path) -> N
         second.result()
         assert askers <= {first.result()}
         assert len([*saver.list(AT)]) == 2
+
+
+def test_a_connection_of_aiosqlite_is_not_asked_while_its_statement_runs(tmp_path: Path) -> None:
+    """Of our saver, whose lock is another one."""
+
+    async def run() -> None:
+        loop, reached, called = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+        class Saver(OurAsyncSqliteSaver):
+            def put_writes(self, *arguments: Any) -> None:
+                loop.call_soon_threadsafe(called.set)
+                super().put_writes(*arguments)
+
+        async with aiosqlite.connect(tmp_path / "db", factory=Asked) as connection:
+            with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+                saver = SealedSaver(Saver(connection), serde=SEALED, threads=MemoryThreadStore())
+                config = await saver.aput(AT, checkpoint(1), METADATA, {})
+                plain: Any = connection._conn
+                execute: Any = connection._execute
+                own = await execute(threading.get_ident)
+                other.execute("BEGIN IMMEDIATE")
+                await connection.set_trace_callback(lambda _: loop.call_soon_threadsafe(reached.set))
+                first = asyncio.ensure_future(saver.aput(config, checkpoint(2), METADATA, {}))
+                await reached.wait()
+                plain.askers = set()
+                second = asyncio.ensure_future(saver.aput_writes(config, [("a", 1)], "task"))
+                await called.wait()
+                askers, plain.askers = plain.askers, None
+                other.execute("ROLLBACK")
+                await first
+                await second
+                assert askers <= {own}
+
+    asyncio.run(run())
+
+
+def test_a_saver_with_a_lock_and_without_a_connection() -> None:
+    class Saver(InMemorySaver):
+        lock = threading.Lock()
+
+    saver = SealedSaver(Saver(), serde=SEALED, threads=MemoryThreadStore())
+    saver.put(AT, checkpoint(1), METADATA, {})
+    assert saver.get_tuple(AT)
 
 
 def test_a_connection_of_an_asynchronous_saver_is_asked_on_its_thread(tmp_path: Path) -> None:

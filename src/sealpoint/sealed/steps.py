@@ -174,7 +174,8 @@ def _may_be_refused(saver: Any) -> bool:
         raise ConfigError("with a thread store a connection to Postgres needs autocommit=True")
     if isinstance(lock, asyncio.Lock):  # a task that was cancelled has released it, and its statement runs on
         return not lock.locked() and (is_watched(connection) or _is_within(connection))
-    return lock is not None
+    is_sqlite = is_watched(connection) or hasattr(type(connection), "in_transaction")
+    return lock is not None and (is_sqlite or _is_within(connection))
 
 
 def _is_refused(saver: Any) -> bool:
