@@ -12,7 +12,7 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fuzz.targets import FORGED, TARGETS, try_one
@@ -179,6 +179,7 @@ class Walk:
             room = start + self.limits.elements - self.elements
             key, end = read_key(self.data, start, self.limits.depth - level - 1, room)
             self.elements += end - start if type(key) is tuple else 0
+            self.require(self.elements <= self.limits.elements)
             keys.add(key)
             start = self.value(end, level + 1)
         self.require(len(keys) == count)
@@ -201,6 +202,7 @@ def scanned(data: bytes, limits: Limits) -> list[int] | None:
 
 
 @settings(max_examples=by_extent(75, 300))
+@example(b"\x81\x90\x90")  # an array as a key is the last that counts
 @given(hostile.written | hostile.msgpack)
 def test_the_check_is_that_of_the_plain_way(data: bytes) -> None:
     """Whatever shortcuts it takes, also just at and just below every bound."""
