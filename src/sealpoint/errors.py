@@ -401,7 +401,7 @@ class EarlierWriteError(RowError):
 
 
 class MetadataError(SealpointError, ValueError):
-    """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
+    """Metadata is not an object in JSON, has no form in it, or is over a limit."""
 
 
 class ForkedError(SealpointError, RuntimeError):

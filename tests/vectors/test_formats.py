@@ -37,6 +37,7 @@ FORMATS: Final[dict[str, set[str]]] = {
     "whole/keys.toml": {"keys.ringfile: VERSION"},
     # rows
     "values.json checkpoint_headers": {"sealed.rows: pack_header"},
+    "values.json header_values": {"serde.jsontext: pack_json"},
     "values.json claims": {
         "sealed.rows: _CLAIMS",
         "sealed.rows: _HEAD",

@@ -13,7 +13,7 @@ from base64 import b32encode, b64encode
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -45,10 +45,13 @@ from sealpoint.sealed.rows import (
     split_header,
     split_item,
 )
+from sealpoint.serde.jsontext import pack_json, unpack_json
 from sealpoint.threads.store import Event, Head, Kind, Special, Spot, line_of, parse_specials
 from sealpoint.tokens import Tokens
 from tests.support.keys.rings import states_text, write
 from tests.vectors.releases import read_set
+
+REBOUND: Final = "000102030405060708090a0b"
 
 
 def each(name: str) -> pytest.MarkDecorator:
@@ -150,6 +153,20 @@ def test_item_header(entry: dict[str, Any]) -> None:
     data = bytes.fromhex(entry["packed"])
     assert pack_item(name) == data
     assert split_item(data + b"value") == (name, b"value")
+
+
+@each("header_values")
+def test_header_value(entry: dict[str, Any]) -> None:
+    """What strict JSON lacks, in metadata and inline values."""
+    value = json.loads(entry["text"])
+    assert pack_json(value) == entry["sealed"]
+    assert repr(unpack_json(entry["sealed"])) == repr(value)
+    header: Any = {"metadata": value, "parent": None, "channels": ["a"], "inline": value, "rebound": REBOUND}
+    data = bytes.fromhex(entry["packed"])
+    assert pack_header(header) == data
+    assert repr(split_header(data + b"document")) == repr((header, b"document"))
+    found = json.loads(data[4:].decode(), parse_constant=pytest.fail)
+    assert found["metadata"] == found["inline"] == entry["sealed"]
 
 
 @each("claims")

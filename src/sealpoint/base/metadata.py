@@ -1,23 +1,27 @@
-"""Metadata: the parts of a run's config that are stored with a checkpoint, as strict JSON."""
+"""Metadata: the parts of a run's config that are stored with a checkpoint, as JSON."""
 
 from __future__ import annotations
 
 import json
 import json.encoder
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from math import isfinite
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import ConfigError, DecodeError, MetadataError, excerpt
 from sealpoint.serde.catalogue import strict_from_environment
-from sealpoint.serde.jsontext import parse
-from sealpoint.serde.limits import DEFAULT_LIMITS
+from sealpoint.serde.jsontext import pack_json, parse, require_bounded
+from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_NUMBER_BITS, MAX_PACKED_LEVELS
+from sealpoint.tokens import in_json
 
 logger: Final = logging.getLogger("sealpoint.base")
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 64
+MAX_LEVELS: Final = MAX_PACKED_LEVELS
 MAX_ELEMENTS: Final = DEFAULT_LIMITS.elements
 _SURELY_FEW_CHARS: Final = MAX_ELEMENTS  # JSON has at most one element per character
 
@@ -35,6 +39,7 @@ EXCLUDED_METADATA_KEYS: Final = {
 """Keys of a config that are never stored as metadata: they are columns, or change with every step."""
 
 
+_HINT: Final = "store it in the state, or as text of at most 16 MiB"
 _warned: Final = set[str]()
 _TEXTS: Final = (bytes, str)  # a union would be created for every column
 _KEPT: Final = (str, int, float)
@@ -96,24 +101,91 @@ def get_serializable_checkpoint_metadata(
     return merged
 
 
-def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Return metadata as JSON in UTF-8. Lone surrogates are removed with a warning.
+def encode_metadata(
+    metadata: Mapping[str, Any], *, sealed: bool = False, keep_surrogates: bool = False
+) -> bytes:
+    """Return metadata as JSON in UTF-8.
 
-    Refused is what JSON cannot represent, and two keys that are the same there, such as ``1`` and ``"1"``.
+    Args:
+        metadata: At most 255 levels deep, and 16 MiB as JSON.
+        sealed: Write strict JSON, see `sealpoint.serde.jsontext.pack_json`. LangGraph's savers, and so this
+            function by default, write NaN and infinities, which strict JSON lacks.
+        keep_surrogates: Seal lone surrogates, which a saver removes with a warning, as LangGraph's do.
+
+    Raises:
+        MetadataError: If a value has no form in JSON, or two keys have the same, such as ``1`` and ``"1"``.
     """
-    try:
-        text = "".join(_encode(metadata, False))
-    except (TypeError, ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, TypeError) else "NaN, infinity, a cycle or too deep"
-        raise MetadataError(f"metadata has no form in JSON: {excerpt(reason)}") from None
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        _report_change("lone surrogates")
-        data = text.encode("utf-8", "ignore")
-    if not (text.isascii() and len(text) <= _SURELY_FEW_CHARS and _is_ordinary(metadata)):
-        decode_metadata(data)  # nothing is stored that cannot be read back
+    data = None
+    if _is_ordinary(metadata):
+        with suppress(ValueError):  # NaN, an infinity, a lone surrogate
+            data = "".join(_encode(metadata, False)).encode()
+    if data is None:
+        value = _in_json(metadata, keep_surrogates)
+        data = "".join(_encode_all(pack_json(value) if sealed else value, False)).encode()
+    if len(data) > MAX_BYTES:
+        raise _too_long(len(data))
+    if len(data) > _SURELY_FEW_CHARS:
+        require_bounded(data, len(data), MAX_ELEMENTS)
     return data
+
+
+def _too_long(size: int) -> MetadataError:
+    return MetadataError(f"metadata has {size} bytes; at most {MAX_BYTES} are stored and read", hint=_HINT)
+
+
+def _in_json(metadata: Mapping[str, Any], keep_surrogates: bool) -> dict[str, Any]:
+    """Return metadata as it is read back from JSON."""
+    if not isinstance(metadata, dict):
+        raise MetadataError(f"metadata is {type(metadata).__name__}, not a dict")
+    found = dict[str, Any]()
+    for key, value in metadata.items():
+        try:
+            item = _value_in_json({key: value}, keep_surrogates, MAX_LEVELS)
+            if item.keys() <= found.keys():
+                raise ValueError("another key is the same in JSON")
+        except MetadataError:
+            raise
+        except ValueError as error:
+            raise MetadataError(f"metadata {excerpt(str(key))}: {error}", hint=_HINT) from None
+        found |= item
+    return found
+
+
+def _value_in_json(value: Any, keep_surrogates: bool, levels: int) -> Any:
+    if isinstance(value, str):
+        return _text_in_json(value, keep_surrogates)
+    if value is None or isinstance(value, int | float):
+        if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
+            raise ValueError(f"an integer has over {MAX_NUMBER_BITS} bits")
+        return in_json(value)
+    if not isinstance(value, dict | list | tuple):
+        raise ValueError(f"JSON has no form for {type(value).__name__}")
+    if not levels:
+        raise ValueError(f"it is nested over {MAX_LEVELS} deep, or in itself")
+    if not isinstance(value, dict):
+        return [_value_in_json(each, keep_surrogates, levels - 1) for each in value]
+    found = {
+        _name_in_json(key, keep_surrogates): _value_in_json(each, keep_surrogates, levels - 1)
+        for key, each in value.items()
+    }
+    if len(found) != len(value):
+        raise ValueError("two keys in it are the same in JSON")
+    return found
+
+
+def _text_in_json(text: str, keep_surrogates: bool) -> str:
+    found: str = str.__str__(text) if keep_surrogates else in_json(text)
+    if len(found) != len(text):
+        _report_change("lone surrogates")
+    return found
+
+
+def _name_in_json(key: Any, keep_surrogates: bool) -> str:
+    if isinstance(key, str):
+        return _text_in_json(key, keep_surrogates)
+    if key is None or isinstance(key, int | float):
+        return json.dumps(in_json(key))
+    raise ValueError(f"a key is {type(key).__name__}, not text")
 
 
 def _report_change(what: str) -> None:
@@ -126,7 +198,7 @@ def _report_change(what: str) -> None:
 
 
 def _is_ordinary(table: Any, depth: int = 2) -> bool:
-    """Whether ASCII JSON of this metadata can certainly be read back, so that it need not be tried.
+    """Whether this metadata is certainly the same when it is read back from JSON.
 
     Nearly all metadata has plain strings as keys, and as values scalars or dicts of scalars, such as
     ``parents``: no two of these keys are the same in JSON.
@@ -141,16 +213,44 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
     return True
 
 
-def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
-    """Return the metadata of a column: an object in strict JSON, within the limits of stored metadata."""
+def has_strict_form(value: Any, *, otherwise: bool = False) -> bool:
+    """Whether a value of metadata may be readable in a sealed row: in strict JSON of at most 64 levels.
+
+    ``otherwise`` is returned for what JSON cannot represent, such as NaN.
+    """
+    if type(value) in _SCALARS:
+        return type(value) is not float or isfinite(value) or otherwise
+    try:
+        data = "".join(_encode({"": value}, False)).encode("utf-8", "ignore")
+    except (TypeError, ValueError, RecursionError):
+        return otherwise
+    try:
+        decode_metadata(data)
+    except MetadataError:
+        return False
+    return True
+
+
+def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> CheckpointMetadata:
+    """Return the metadata of a column.
+
+    Args:
+        data: The column: an object in JSON, at most 16 MiB.
+        strict: Read as a sealed row is read: strict JSON of at most 64 levels. Without it, read what
+            LangGraph's savers write and read: up to 255 levels, NaN, infinities; of a key twice the last.
+
+    Raises:
+        MetadataError: If it is something else.
+    """
     if data is None:
         return {}
     if not isinstance(data, _TEXTS):
         raise MetadataError(f"metadata is {type(data).__name__}, not text")
     if len(data) > MAX_BYTES:
-        raise MetadataError(f"metadata has {len(data)} bytes; at most {MAX_BYTES} are stored and read")
+        raise _too_long(len(data))
     try:
-        metadata = parse(data.encode() if isinstance(data, str) else data, MAX_DEPTH, MAX_ELEMENTS)
+        text = data.encode() if isinstance(data, str) else data
+        metadata = parse(text, MAX_DEPTH if strict else MAX_LEVELS, MAX_ELEMENTS, strict=strict)
     except DecodeError as error:
         reason = str(error)
     except UnicodeEncodeError:
@@ -159,7 +259,7 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
         if not isinstance(metadata, dict):
             raise MetadataError(f"metadata is {type(metadata).__name__}, not an object")
         return metadata  # type: ignore[return-value]
-    raise MetadataError(f"metadata is not strict JSON: {reason}")
+    raise MetadataError(f"metadata is not {'strict ' if strict else ''}JSON: {reason}")
 
 
 def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
@@ -181,3 +281,4 @@ def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterabl
 
 
 _encode: Final = prepared_encoder(json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False))
+_encode_all: Final = prepared_encoder(json.JSONEncoder(ensure_ascii=False, check_circular=False))

@@ -18,6 +18,7 @@ from sealpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 from sealpoint.base.checkpoint import require_document
+from sealpoint.base.metadata import has_strict_form
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, make_frame
 from sealpoint.crypto import KeyRing, Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
@@ -110,6 +111,8 @@ class Rows:
     # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so
     # compares values in Python
     keeps_types: ClassVar[bool] = False
+    # Whether the database itself refuses readable metadata that JSON lacks
+    refuses_nan: ClassVar[bool] = False
     # Returns the metadata that the saver would store of a call of ``put``
     merge = staticmethod(get_checkpoint_metadata)
 
@@ -180,7 +183,12 @@ class Rows:
     def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata that is stored readable: plain keys, and tokens."""
         plain = self.plain
-        frame = {key: value for key, value in metadata.items() if key in plain}
+        refused = self.refuses_nan
+        frame = {
+            key: value
+            for key, value in metadata.items()
+            if key in plain and has_strict_form(value, otherwise=refused)  # others are only sealed
+        }
         for key in self.indexed.intersection(metadata):
             value = metadata[key]
             if self.keeps_types and isinstance(value, str):
@@ -279,7 +287,7 @@ class Rows:
         """
         stored, is_exact = dict[str, Any](), True
         for key, value in wanted.items():
-            if self.applies(key):
+            if self.applies(key) and has_strict_form(value):
                 stored[key] = value
                 continue
             is_indexed = key in self.indexed and not self.has_equals(value)
@@ -429,6 +437,7 @@ class Inline(_Apart):
 
     layout: ClassVar[str] = "inline"
     inline_types: ClassVar[tuple[type, ...]] = INLINE
+    refuses_nan: ClassVar[bool] = True
     merge = staticmethod(get_serializable_checkpoint_metadata)
     _sentinels: Sentinels = field(init=False, repr=False, compare=False)
 

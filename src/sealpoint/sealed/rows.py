@@ -28,6 +28,8 @@ The header:
     store      only with a thread store: its identity, a clock that it had reached, and random bytes
     rebound    only if `rebind` has bound it: random bytes, so that it is no earlier state of a thread store
 
+It is strict JSON; its metadata and inline values are written by `sealpoint.serde.jsontext.pack_json`.
+
 If values are stored apart, the document lacks ``channel_values``.
 """
 
@@ -60,6 +62,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.sealed.carrier import Sealed
+from sealpoint.serde.jsontext import pack_json, parse_short, unpack_json
 from sealpoint.threads.store import Spot
 from sealpoint.tokens import TOKEN, Tokens
 
@@ -107,9 +110,9 @@ class Header(TypedDict):
 
 _SHORT: Final = frozenset(("metadata", "parent", "store", "made"))
 
-# ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
-_encode: Final = prepared_encoder(json.JSONEncoder(separators=(",", ":"), check_circular=False))
-_DECODER: Final = json.JSONDecoder()
+_encode: Final = prepared_encoder(
+    json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
+)
 
 
 def pack_header(header: Header) -> bytes:
@@ -121,11 +124,15 @@ def pack_header(header: Header) -> bytes:
             text += f',"{name}":{encode_text(value)}'
     end = "}"
     if rest := {name: each for name, each in header.items() if name not in _SHORT and each is not None}:
+        if "inline" in rest:
+            rest["inline"] = pack_json(rest["inline"])
         try:
             end = f",{''.join(_encode(rest, False))[1:]}"
         except (TypeError, ValueError, RecursionError) as error:
             raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
-    return with_length(b'{"metadata":' + encode_metadata(header["metadata"]) + (text + end).encode())
+    # What a command binds was stored before: nothing is removed from it.
+    metadata = encode_metadata(header["metadata"], sealed=True, keep_surrogates="rebound" in header)
+    return with_length(b'{"metadata":' + metadata + (text + end).encode())
 
 
 def with_length(header: bytes) -> bytes:
@@ -136,7 +143,9 @@ def with_length(header: bytes) -> bytes:
 def split_header(data: bytes) -> tuple[Header, bytes]:
     """Return the header and the document of authenticated bytes, which another program may have sealed."""
     header, document = split_json(data)
-    if not isinstance(header.get("metadata"), dict) or "parent" not in header:
+    if data.find(b"[", 0, len(data) - len(document)) >= 0:  # else nothing was escaped
+        header |= {name: unpack_json(header[name]) for name in ("metadata", "inline") if name in header}
+    if type(header.get("metadata")) is not dict or "parent" not in header:
         raise DecodeError("a sealed checkpoint has no header")
     return header, document  # type: ignore[return-value]
 
@@ -145,7 +154,7 @@ def split_json(data: bytes) -> tuple[dict[str, Any], bytes]:
     """Return the header of `with_length`, of any keys, and what follows it."""
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
     try:
-        header = _DECODER.decode(data[_LENGTH:end].decode())
+        header = parse_short(data[_LENGTH:end].decode())
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):

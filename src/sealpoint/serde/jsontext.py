@@ -5,6 +5,13 @@ whole texts, and one pass over the brackets. A pattern that has to match a whole
 quadratic where a string has no end. `parse` refuses what Python's parser accepts and returns as
 something else than was stored: NaN, infinities, numbers beyond a float, ``-0`` (which would
 become ``0``), a key twice, lone surrogates.
+
+What is sealed of metadata and of inline values is strict JSON too. What that lacks stands in arrays:
+
+    [0, ...]                    an array
+    ["n", "nan"]                NaN; "inf" and "-inf" are the infinities
+    ["u", "d800..."]            text with lone surrogates: hex of its UTF-16, big-endian
+    ["o", [name, value], ...]   an object of which a name has lone surrogates
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any, Final, NoReturn
 
@@ -67,7 +75,7 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         elements: How many items of arrays and pairs of objects there may be.
         hook: Is called for every object, innermost first; what it returns takes the object's place.
         strict: Whether to refuse what would be returned as something else than was stored, and NaN
-            and infinities. A key that occurs twice is refused in any case.
+            and infinities. Otherwise, of a key that occurs twice the last counts, as for Python's parser.
 
     Raises:
         LimitError: If ``data`` is deeper, or has more elements or a longer number than is allowed.
@@ -88,7 +96,7 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     # Errors are raised outside: one of Python's that is their context would keep the text alive.
     try:
         if hook is None and strict and is_short:
-            return _parse_short(data.decode())
+            return parse_short(data.decode())
         return _decoder(hook, strict).decode(data.decode())
     except SerdeError:
         raise
@@ -103,8 +111,11 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     raise DecodeError(f"not JSON: {reason}")
 
 
-def _parse_short(text: str) -> Any:
-    """Return the value of a text, without white space by the scanner alone, in two thirds of the time."""
+def parse_short(text: str) -> Any:
+    """Return the value of a text as `parse` does, but without looking at its integers or its levels.
+
+    Without white space the scanner alone reads it, in two thirds of the time.
+    """
     try:
         value, end = _SHORT.scan_once(text, 0)
     except StopIteration:
@@ -113,8 +124,10 @@ def _parse_short(text: str) -> Any:
 
 
 def _decoder(hook: Hook | None, strict: bool) -> json.JSONDecoder:
+    unique: Callable[..., dict[str, Any]] = _unique if strict else dict
+
     def build(pairs: list[tuple[str, Any]]) -> Any:
-        return _unique(pairs) if hook is None else hook(_unique(pairs))
+        return unique(pairs) if hook is None else hook(unique(pairs))
 
     if strict:
         return json.JSONDecoder(object_pairs_hook=build, **_STRICT_NUMBERS, parse_int=_integer)
@@ -158,3 +171,57 @@ def _refuse_constant(name: str) -> NoReturn:
 _STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
 # For text in which no integer has to be looked at. Made once: to make it takes as long as to use it.
 _SHORT: Final[Any] = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT_NUMBERS)
+
+# --- the sealed form ------------------------------------------------------------------------------
+
+_NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def pack_json(value: Any) -> Any:
+    """Return JSON for a value of dicts with names, lists and scalars, as it is sealed: strict JSON."""
+    if isinstance(value, str):
+        return value if is_unicode(value) else ["u", value.encode("utf-16-be", "surrogatepass").hex()]
+    if isinstance(value, float) and not math.isfinite(value):
+        return ["n", repr(float(value))]
+    if isinstance(value, list):
+        return [0, *[pack_json(each) for each in value]]
+    if isinstance(value, dict):
+        pairs = [(name, pack_json(each)) for name, each in value.items()]
+        are_unicode = is_unicode("".join(value))
+        return dict(pairs) if are_unicode else ["o", *[[pack_json(name), each] for name, each in pairs]]
+    return value
+
+
+def unpack_json(value: Any) -> Any:
+    """Return the value from JSON that `pack_json` returned.
+
+    Raises:
+        DecodeError: If an array has another form.
+    """
+    if type(value) is dict:
+        return {name: unpack_json(each) for name, each in value.items()}
+    if type(value) is not list:
+        return value
+    match value:
+        case [0, *items] if type(value[0]) is int:
+            return [unpack_json(each) for each in items]
+        case ["n", str(name)] if name in _NOT_FINITE:
+            return _NOT_FINITE[name]
+        case ["u", str(text)]:
+            with suppress(ValueError):
+                return bytes.fromhex(text).decode("utf-16-be", "surrogatepass")
+        case ["o", *pairs] if all(type(pair) is list and len(pair) == 2 for pair in pairs):
+            found = [(unpack_json(name), unpack_json(each)) for name, each in pairs]
+            if all(type(name) is str for name, _ in found):
+                return _unique(found)
+    raise DecodeError("a sealed header has an array that is in no known form")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogate."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True

@@ -88,6 +88,7 @@ MAX_JSON_DEPTH: Final = DEFAULT_LIMITS.depth
 MAX_JSON_ELEMENTS: Final = DEFAULT_LIMITS.elements
 # Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it.
 MAX_NUMBER_CHARS: Final = 4300
+MAX_NUMBER_BITS: Final = 14_284  # numbers of so many bits have no more digits
 
 # --- what is written: an encoder and a decoder recurse, and cannot see how much of the stack is left -----
 

@@ -15,6 +15,7 @@ from sealpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory, Pen
 from sealpoint.base.checkpoint import DeltaWalk, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import Place
+from sealpoint.crypto.tag import is_marked_bound
 from sealpoint.errors import ConfigError, RowError, excerpt
 from sealpoint.serde.base import SerializerProtocol, is_opaque
 from sealpoint.serde.inert import Outline, make_outline
@@ -87,7 +88,7 @@ class CheckpointRow(NamedTuple):
             (
                 config or Place(*self.key).config(),
                 self.decode(serde),
-                decode_metadata(self.metadata),
+                decode_metadata(self.metadata, strict=is_marked_bound(self.type)),
                 Place(*self[:2], parent).config() if parent else None,
                 writes,
             )
@@ -351,7 +352,9 @@ def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -
     if len(chain) > MAX_ANCESTORS:
         raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
     row = CheckpointRow(*session.read(schema.select_page(1), key)[0])
-    open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
+    open_channels = set(
+        decode_metadata(row.metadata, strict=False).get("counters_since_delta_snapshot") or {}
+    )
     for ancestor_id, _ in chain:
         ancestor = thread_id, checkpoint_ns, ancestor_id
         yield ancestor

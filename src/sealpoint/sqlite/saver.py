@@ -208,7 +208,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread and a namespace, or the checkpoint has no id.
-            MetadataError: If the metadata has no form in strict JSON.
+            MetadataError: If the metadata has no form in JSON, see `encode_metadata`.
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns")

@@ -209,15 +209,11 @@ def parents() -> Iterator[Case]:
 
 
 def metadata() -> Iterator[Case]:
-    """Metadata that is no strict JSON."""
+    """Metadata that is not JSON, or more than JSON; in a plain row all that LangGraph reads is accepted."""
     good = '"source": "loop", "step": 2, "parents": {}, "run_id": "r"'
     texts: tuple[tuple[str, bytes], ...] = (
         ("a key twice", b'{"step": 1, ' + good.encode() + b"}"),
         ("a key twice, escaped", b'{"\\u0073tep": 1, ' + good.encode() + b"}"),
-        ("a key twice, inside", b'{"a": {"b": 1, "b": 2}, ' + good.encode() + b"}"),
-        ("NaN", b'{"step": NaN}'),
-        ("infinity", b'{"step": -Infinity}'),
-        ("a float beyond", b'{"step": 1e999}'),
         ("5,000 digits", b'{"step": ' + b"1" * 5000 + b"}"),
         ("a million digits", b'{"step": ' + b"1" * 1_000_000 + b"}"),
         ("a list", b"[1]"),

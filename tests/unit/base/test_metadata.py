@@ -92,13 +92,13 @@ any_values = st.recursive(
 
 
 @given(metadata=any_values | st.dictionaries(keys, any_values, max_size=4))
-def test_what_is_not_read_back_would_be_read_back(metadata: Any) -> None:
-    """Ordinary metadata is stored without being read again: whatever is stored can be, nonetheless."""
+def test_what_is_stored_is_read_back(metadata: Any) -> None:
+    """As Python's parser, and so LangGraph, reads it."""
     try:
         data = encode_metadata(metadata)
     except MetadataError:
         return
-    assert decode_metadata(data) == json.loads(data)
+    assert repr(decode_metadata(data, strict=False)) == repr(json.loads(data))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from contextlib import suppress
 from typing import Any
 
@@ -14,41 +13,92 @@ from hypothesis import strategies as st
 from sealpoint.errors import DecodeError, MetadataError, UnsupportedTypeError
 from sealpoint.sealed.rows import (
     Claims,
-    Header,
     new_call,
     pack_claims,
     pack_header,
     split_claims,
     split_header,
+    with_length,
 )
 
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"))
+
+def in_json(text: str) -> str:
+    """Two surrogates that are a pair are one character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+texts = st.text(st.characters()).map(in_json)
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
 )
-finite = scalars.filter(lambda value: not isinstance(value, float) or math.isfinite(value))
-metadata = st.dictionaries(st.text(st.characters(codec="utf-8")), finite, max_size=5)
-# Lone surrogates and infinity may be in inline values, but not in metadata.
-texts = st.text(st.characters())
+objects = st.dictionaries(texts, values, max_size=4)
+
+
+def require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
 calls = st.lists(st.tuples(st.sampled_from(["a", "b", "__error__", "__resume__"]), st.none()), max_size=8)
 
 
-@given(
-    metadata=metadata,
-    parent=st.none() | texts,
-    inline=st.dictionaries(texts, scalars | texts),
-    rest=st.binary(),
-)
+@given(metadata=objects, parent=st.none() | st.text(), inline=objects, rest=st.binary())
 def test_a_header_reads_back(
     metadata: dict[str, Any], parent: str | None, inline: dict[str, Any], rest: bytes
 ) -> None:
-    header: Header = {"metadata": metadata, "parent": parent, "inline": inline, "channels": list(inline)}  # type: ignore[typeddict-item]
-    assert split_header(pack_header(header) + rest) == (header, rest)
+    """Whatever Python's JSON holds, in strict JSON."""
+    header: Any = {"metadata": metadata, "parent": parent, "inline": inline, "rebound": "0" * 24}
+    packed = pack_header(header)
+    assert repr(split_header(packed + rest)) == repr((header, rest))
+    json.loads(packed[4:].decode(), parse_constant=pytest.fail, object_pairs_hook=require_unique)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(
+            [],
+            [1],
+            [True],
+            [False],
+            [0.0],
+            ["x"],
+            ["n"],
+            ["n", "NaN"],
+            ["n", 1],
+            ["n", "nan", 0],
+            ["u", "d8"],
+            ["u", 1],
+        ),
+        *(["o", ["a"]], ["o", ["a", 1, 2]], ["o", "ab"], ["o", [1, 2]], ["o", ["a", 1], ["a", 2]]),
+        [0, []],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("part", ["metadata", "inline"])
+def test_an_array_in_another_form_is_refused(form: Any, part: str) -> None:
+    """Each array of a header has one meaning."""
+    header = {"metadata": {}, "parent": None, part: {"x": form}}
+    with pytest.raises(DecodeError):
+        split_header(with_length(json.dumps(header).encode()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"metadata":{},"metadata":{},"parent":null}', '{"metadata":{"a":NaN},"parent":null}', "[" * 9999, "{}"],
+)
+def test_a_header_is_strict_json(text: str) -> None:
+    with pytest.raises(DecodeError):
+        split_header(with_length(text.encode()))
 
 
 @pytest.mark.parametrize(
     ("header", "error"),
     [
-        ({"metadata": {"step": float("nan")}, "parent": None}, MetadataError),
+        ({"metadata": {"step": b"x"}, "parent": None}, MetadataError),
         ({"metadata": {}, "parent": None, "inline": {"a": 10**5000}}, UnsupportedTypeError),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -119,9 +118,6 @@ def test_a_plain_config_means_what_any_mapping_means(saver: SqliteSaver, call: s
 @pytest.mark.parametrize(
     "value",
     [
-        math.nan,
-        math.inf,
-        -math.inf,
         b"x",
         {1, 2},
         object(),
@@ -129,7 +125,7 @@ def test_a_plain_config_means_what_any_mapping_means(saver: SqliteSaver, call: s
         {1: "a", "1": "b"},
         dict.fromkeys(["\ud800", "\udfff"]),
     ],
-    ids=["nan", "inf", "-inf", "bytes", "set", "object", "cycle", "same key", "same without surrogates"],
+    ids=["bytes", "set", "object", "cycle", "same key", "same without surrogates"],
 )
 def test_metadata_that_json_cannot_hold_leaves_nothing_behind(saver: SqliteSaver, value: Any) -> None:
     """Checked before anything is written, down to what could not be read back."""

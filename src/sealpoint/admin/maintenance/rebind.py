@@ -45,7 +45,7 @@ from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
 from sealpoint.sealed.items import Items, require_unframed
-from sealpoint.sealed.layout import Inline, Sentinels
+from sealpoint.sealed.layout import Inline, Sentinels, Whole
 from sealpoint.sealed.rows import (
     PLAIN,
     SENTINEL,
@@ -112,9 +112,8 @@ class Binder:
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext)
         serde, tokens = EncryptedSerializer(cipher), Tokens(lambda: cipher.ring)
-        self._rows = Inline(
-            serde=serde, plain=plain, indexed=visible.indexed, tokens=tokens, allow_unbound=True
-        )
+        self._rows = Inline(serde, plain, visible.indexed, tokens, allow_unbound=True)
+        self._whole = Whole(serde, plain, visible.indexed, tokens, allow_unbound=True)  # on SQLite
         self._items = Items(serde, *fields, tokens)
         self._format = partial(format_item, allow_nul=allow_nul)
 
@@ -131,7 +130,7 @@ class Binder:
             head = pack_claims(_require_claims(cell.where.names, beside))
         elif coordinates is CHECKPOINT:
             header = _make_header(cell, beside)
-            head, metadata = pack_header(header), self._rows.readable(header["metadata"])
+            head, metadata = pack_header(header), self._whole.readable(header["metadata"])
         tag, blob = self._opener.seal(cell, opened.inner, head + opened.data, cell.where.row)
         if not opened.authenticated:
             require_decodable(opened.inner, opened.data)
@@ -183,7 +182,8 @@ class Binder:
         if header is None:
             raise TypeError("only checkpoints have metadata")
         before = decode_metadata(beside["metadata"])
-        after = {**self._rows.readable(header["metadata"]), **before}
+        rows = self._rows if "document" in beside else self._whole
+        after = {**rows.readable(header["metadata"]), **before}
         if after == before:
             return None
         stored, document = _as_stored(after, beside), beside.get("document", "")
@@ -265,7 +265,7 @@ def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Clai
 
 def _as_stored(metadata: Mapping[str, Any], beside: Mapping[str, Any]) -> bytes | str:
     """Return metadata as JSON, of the type that was read."""
-    data = encode_metadata(metadata)  # type: ignore[arg-type]
+    data = encode_metadata(metadata)
     return data.decode() if isinstance(beside["metadata"], str) else data
 
 

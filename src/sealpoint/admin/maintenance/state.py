@@ -108,7 +108,7 @@ class _Reader:
         state, beside, (stored, ns, checkpoint_id) = self.state, cell.where.beside, cell.where.key
         is_apart, header = cell.where.column.coordinates == METADATA, None
         apart: Iterable[tuple[str, str]] = ()
-        state.metadata = decode_metadata(beside["metadata"])
+        state.metadata = decode_metadata(beside["metadata"], strict=is_bound(cell.tag))
         if is_apart and cell.tag is None and KEY not in state.metadata:
             document = parse_json(beside["document"])
         else:

@@ -207,7 +207,7 @@ def require_beside(table: str, names: Mapping[str, Any], parent: object, metadat
         raise RowError("the id of a checkpoint is empty")
     if parent is not None and type(parent) is not str:
         raise RowError(f"the id of the parent is {type(parent).__name__}, not text")
-    return decode_metadata(metadata)
+    return decode_metadata(metadata, strict=False)  # a bound row is compared with what was sealed
 
 
 # The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times.
