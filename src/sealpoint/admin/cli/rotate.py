@@ -42,6 +42,7 @@ from sealpoint.admin.cli.output import (
     show_table,
     values_line,
     warn,
+    warn_of_json,
     watching,
 )
 from sealpoint.admin.databases.cells import ITEMS
@@ -128,6 +129,7 @@ class Change:
                 f"no rows of thread {excerpt(self.thread)}; `sealpoint inspect DB` lists the ids",
                 param_hint="--thread",
             )
+        warn_of_json(share for share, action in plan if action is Action.SEAL)
         return plan
 
     def show(self) -> None:
