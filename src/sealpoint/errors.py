@@ -359,6 +359,22 @@ class TablesMissingError(SchemaError):
     hint = "is it the right database, and the right search path? the saver's setup() creates the tables"
 
 
+class OldTablesError(SchemaError):
+    """A `table` is of LangGraph before 0.2, which no saver reads any more."""
+
+    def __init__(self, table: str, more: str = "") -> None:
+        super().__init__(table, more)
+        self.table, self.more = table, more
+
+    def __str__(self) -> str:
+        return f"table {self.table!r} is of LangGraph before 0.2, by its column 'thread_ts'{self.more}"
+
+    hint = (
+        "nothing since LangGraph 0.2 (August 2024) reads or seals it, and all in it is readable: give the"
+        " agents a new database, and delete this one as soon as its threads are not needed"
+    )
+
+
 class DatabaseCorruptError(SealpointError, OSError):
     """SQLite reports that a file is damaged or is not a database."""
 

@@ -22,6 +22,7 @@ from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
     EndlessTreeError,
+    OldTablesError,
     SchemaError,
     StoppedError,
     TextError,
@@ -226,6 +227,10 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
 Result = TypeVar("Result")
 
 
+# Of a column: SQLite counts the rows alone by pages, where no progress handler ends it.
+_COUNT_OLD: Final = "SELECT count(thread_ts) FROM main.{} NOT INDEXED"
+
+
 class CheckedFile:
     """An open file, whose schema is checked again in each transaction if it has changed.
 
@@ -354,7 +359,13 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+        try:
+            self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+        except OldTablesError as error:
+            old = [name for name in schema.SAVER if "thread_ts" in schema.columns_of(cursor, name)]
+            rows = [cursor.execute(_COUNT_OLD.format(name)).fetchone()[0] for name in old]
+            counts = " and ".join(f"{count} of {name!r}" for name, count in zip(old, rows, strict=True))
+            raise OldTablesError(error.table, f"; rows that are not sealed: {counts}") from None
         with suppress(SchemaError):  # a table of this name may be another program's: it is not read
             self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
