@@ -227,6 +227,10 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
 Result = TypeVar("Result")
 
 
+_IN_LOG: Final = (
+    "if it is a copy, they may be in {}-wal beside the original, which was not copied with it: copy by"
+    ' SQLite\'s backup, `sqlite3 ORIGINAL ".backup COPY"`; otherwise, '
+)
 # Of a column: SQLite counts the rows alone by pages, where no progress handler ends it.
 _COUNT_OLD: Final = "SELECT count(thread_ts) FROM main.{} NOT INDEXED"
 
@@ -371,9 +375,11 @@ class CheckedFile:
         self.has_task_path = schema.has_task_path(cursor)
         self.store_columns = schema.columns_of(cursor, "store")
         if self._present.isdisjoint(NAMED):
+            (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
             raise SchemaError(
                 f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",
-                hint="is it the right file? a saver, or a Store, creates them when it is first used",
+                hint=_IN_LOG.format(self.path.name) * (mode == "wal")
+                + "is it the right file? a saver, or a Store, creates them when it is first used",
             )
         self._version = version
 
