@@ -360,19 +360,15 @@ class TablesMissingError(SchemaError):
 
 
 class OldTablesError(SchemaError):
-    """A `table` is of LangGraph before 0.2, which no saver reads any more."""
-
-    def __init__(self, table: str, more: str = "") -> None:
-        super().__init__(table, more)
-        self.table, self.more = table, more
-
-    def __str__(self) -> str:
-        return f"table {self.table!r} is of LangGraph before 0.2, by its column 'thread_ts'{self.more}"
+    """The tables are those of LangGraph before 0.2, which no saver reads any more."""
 
     hint = (
-        "nothing since LangGraph 0.2 (August 2024) reads or seals it, and all in it is readable: give the"
+        "nothing since LangGraph 0.2 (August 2024) reads or seals them, and all in them is readable: give the"
         " agents a new database, and delete this one as soon as its threads are not needed"
     )
+
+    def __str__(self) -> str:
+        return "; ".join(("the tables are of LangGraph before 0.2, by their column 'thread_ts'", *self.args))
 
 
 class DatabaseCorruptError(SealpointError, OSError):

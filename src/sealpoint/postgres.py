@@ -403,7 +403,7 @@ def require_plain(row: Row) -> None:
     for what, name in row.flaws or ():
         raise refuse_schema(f"table {excerpt(row.name)} {what}{_named(name)}")
     if any(name == "thread_ts" for name, *_ in row.columns):
-        raise OldTablesError(row.name)
+        raise OldTablesError
 
 
 def layout_of(row: Row) -> Layout:

@@ -40,12 +40,9 @@ class UUID(uuid.UUID):
         *,
         is_safe: uuid.SafeUUID = uuid.SafeUUID.unknown,
     ) -> None:
-        """Create a UUID as `uuid.UUID` does: from ``hex``, ``bytes``, ``bytes_le``, ``fields`` or ``int``.
+        """Create a UUID as `uuid.UUID` does, from ``hex``, ``bytes``, ``bytes_le``, ``fields`` or ``int``.
 
-        ``version`` is in 1 to 8, and ``is_safe`` is as there.
-
-        Raises:
-            ValueError: If a form or the version is not one of a UUID.
+        ``version`` is in 1 to 8, ``is_safe`` as there. Raises as `uuid.UUID` does.
         """
         if int is None or version is None or version < 6:
             super().__init__(hex, bytes, bytes_le, fields, int, version, is_safe=is_safe)

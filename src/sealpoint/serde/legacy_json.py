@@ -37,11 +37,6 @@ _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
 }
 
-_LANGCHAINS_KINDS: Final = ("constructor", "not_implemented", "secret")
-_JAVASCRIPT: Final = (
-    'LangGraph for Python refuses it, too; serde=JsonPlusSerializer(on_blocked="raw") returns the envelope'
-)
-
 
 def parse_json(
     data: bytes,
@@ -103,8 +98,9 @@ def decode_json(
 def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
     module, name = envelope_target(value)
     if not module:
-        if value["lc"] == 1 and value["type"] in _LANGCHAINS_KINDS:
-            raise UnbuildableValueError("JavaScript", name, "its envelope names no module", hint=_JAVASCRIPT)
+        if value["lc"] == 1 and value["type"] in ("constructor", "not_implemented", "secret"):
+            hint = 'LangGraph for Python refuses it, too; on_blocked="raw" returns the envelope'
+            raise UnbuildableValueError("JavaScript", name, "its envelope names no module", hint=hint)
         return value
     if not allowlist.permissive and (module, name) not in allowlist.types:
         raise BlockedTypeError(module, name, "allowed_json_modules")

@@ -15,15 +15,5 @@ from sealpoint.serde.classes import (
     Value,
 )
 
-__all__ = [
-    "ERROR",
-    "INTERRUPT",
-    "RESUME",
-    "SCHEDULED",
-    "TASKS",
-    "C",
-    "ChannelProtocol",
-    "SendProtocol",
-    "Update",
-    "Value",
-]
+__all__ = ["ERROR", "INTERRUPT", "RESUME", "SCHEDULED", "TASKS"]
+__all__ += ["C", "ChannelProtocol", "SendProtocol", "Update", "Value"]

@@ -112,9 +112,8 @@ def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
 
 def require_age(cursor: sqlite3.Cursor, table: str) -> None:
     """Check that a table is none of LangGraph before 0.2. The connection may give text as bytes."""
-    found = columns_of(cursor, table)
-    if not found.isdisjoint({"thread_ts", b"thread_ts"}):
-        raise OldTablesError(table)
+    if not columns_of(cursor, table).isdisjoint({"thread_ts", b"thread_ts"}):
+        raise OldTablesError
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:

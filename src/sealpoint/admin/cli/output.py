@@ -27,8 +27,6 @@ from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.rows import WAITING, Event, Failure, Failures
 from sealpoint.admin.maintenance.inspect import plain
 from sealpoint.admin.maintenance.result import REFUTING, Reason, Result, failure_reasons
-from sealpoint.admin.maintenance.status import Share
-from sealpoint.crypto.tag import JSON, Kind
 from sealpoint.errors import EXCERPT_CHARS, SealpointError, excerpt
 
 # An object of `sealpoint.admin.maintenance.result`, or a part of one.
@@ -207,16 +205,6 @@ def complain_of_damage(database: str, damage: Iterable[SealpointError]) -> None:
 def warn(text: str, hint: str = "") -> None:
     """Print a warning, on stderr; the command continues."""
     complain(text, hint, "warning")
-
-
-def warn_of_json(shares: Iterable[Share]) -> None:
-    """Warn of unsealed ``json`` values, if there are any: an agent in JavaScript may have written them."""
-    saved = (share for share in shares if share.kind is Kind.PLAINTEXT and not share.is_plain_item)
-    if any(JSON in share.types for share in saved):
-        warn(
-            "the database has values of type json, which LangGraph.js writes: it reads no sealed value",
-            "seal them if no agent in JavaScript uses them: early LangGraph for Python wrote this type, too",
-        )
 
 
 def require_command(context: typer.Context) -> None:

@@ -42,9 +42,9 @@ from sealpoint.admin.cli.output import (
     show_table,
     values_line,
     warn,
-    warn_of_json,
     watching,
 )
+from sealpoint.admin.cli.status import warn_of_json
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Event, RowStore

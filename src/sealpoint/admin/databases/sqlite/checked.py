@@ -365,11 +365,10 @@ class CheckedFile:
         guard.allow(self.size_bytes(cursor))
         try:
             self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
-        except OldTablesError as error:
+        except OldTablesError:
             old = [name for name in schema.SAVER if "thread_ts" in schema.columns_of(cursor, name)]
-            rows = [cursor.execute(_COUNT_OLD.format(name)).fetchone()[0] for name in old]
-            counts = " and ".join(f"{count} of {name!r}" for name, count in zip(old, rows, strict=True))
-            raise OldTablesError(error.table, f"; rows that are not sealed: {counts}") from None
+            counts = (f"{cursor.execute(_COUNT_OLD.format(name)).fetchone()[0]} of {name!r}" for name in old)
+            raise OldTablesError(f"rows that are not sealed: {' and '.join(counts)}") from None
         with suppress(SchemaError):  # a table of this name may be another program's: it is not read
             self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
