@@ -359,6 +359,18 @@ class TablesMissingError(SchemaError):
     hint = "is it the right database, and the right search path? the saver's setup() creates the tables"
 
 
+class OldTablesError(SchemaError):
+    """The tables are those of LangGraph before 0.2, which no saver reads any more."""
+
+    hint = (
+        "nothing since LangGraph 0.2 (August 2024) reads or seals them, and all in them is readable: give the"
+        " agents a new database, and delete this one as soon as its threads are not needed"
+    )
+
+    def __str__(self) -> str:
+        return "; ".join(("the tables are of LangGraph before 0.2, by their column 'thread_ts'", *self.args))
+
+
 class DatabaseCorruptError(SealpointError, OSError):
     """SQLite reports that a file is damaged or is not a database."""
 

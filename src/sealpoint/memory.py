@@ -56,3 +56,6 @@ class InMemorySaver(SqliteSaver):
     async def __aexit__(self, *exception: object) -> None:
         await self._pool.run(self._database.close)
         self._pool.shutdown()
+
+
+MemorySaver = InMemorySaver  # its first name in LangGraph, which many programs import

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from sealpoint.errors import MissingExtraError, SchemaError, excerpt
+from sealpoint.errors import MissingExtraError, OldTablesError, SchemaError, excerpt
 
 
 def require_psycopg() -> Any:
@@ -402,6 +402,8 @@ def require_plain(row: Row) -> None:
     """
     for what, name in row.flaws or ():
         raise refuse_schema(f"table {excerpt(row.name)} {what}{_named(name)}")
+    if any(name == "thread_ts" for name, *_ in row.columns):
+        raise OldTablesError
 
 
 def layout_of(row: Row) -> Layout:

@@ -8,28 +8,54 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+import subprocess
 import sys
 import types
 import typing
 from collections.abc import Iterator
+from importlib.metadata import files
 from typing import Any, Final
 
 import pytest
 
-MODULES: Final = {
-    "langgraph.checkpoint.serde.base": "sealpoint.serde.base",
-    "langgraph.checkpoint.serde.types": "sealpoint.serde.classes",
-    "langgraph.checkpoint.serde.jsonplus": "sealpoint.serde.jsonplus",
-    "langgraph.checkpoint.serde.encrypted": "sealpoint.serde.encrypted",
-    "langgraph.checkpoint.base": "sealpoint.base",
-    "langgraph.checkpoint.base.id": "sealpoint.base.checkpoint",
-    "langgraph.checkpoint.sqlite": "sealpoint.sqlite",
-    "langgraph._internal._replay": "sealpoint.replay",
+DISTRIBUTIONS: Final = ("langgraph-checkpoint", "langgraph-checkpoint-sqlite")
+
+NOT_OURS: Final = {
+    "langgraph.cache.": "caches remain LangGraph's; SealedCache wraps any of them",
+    "langgraph.store.": "stores remain LangGraph's; SealedStore wraps any of them",
+    "langgraph.checkpoint.serde.event_hooks": "no serializer here emits events: no listener would be called",
+    "langgraph.checkpoint.sqlite.utils": "SQL of LangGraph's saver; not on its reference",
 }
+"""Modules without a counterpart, each with its reason; a name that ends with a dot stands for all in it."""
+
+
+def installed() -> Iterator[str]:
+    """The public modules that LangGraph's distributions install, whatever their release."""
+    for distribution in DISTRIBUTIONS:
+        for file in files(distribution) or ():
+            parts = file.with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            if file.suffix == ".py" and not any(part.startswith("_") for part in parts):
+                yield ".".join(parts)
+    yield "langgraph._internal._replay"
+
+
+def swapped(module: str) -> str:
+    """The module that has the names of one of LangGraph's here."""
+    return module.replace("langgraph.checkpoint", "sealpoint").replace("langgraph._internal._", "sealpoint.")
+
+
+def reasons(module: str) -> list[str]:
+    return [each for each in NOT_OURS if module == each or (each[-1] == "." and module.startswith(each))]
+
+
+INSTALLED: Final = sorted(installed())
+MODULES: Final = {module: swapped(module) for module in INSTALLED if not reasons(module)}
 FACES: Final = {"langgraph.checkpoint.base"}
 """Modules from which users import what is defined elsewhere."""
 
 _PASSED_ON = "it is in sealpoint.base"
+_AEXIT = ", ".join(f"_InMemorySaver__{name}" for name in ("exc_type", "exc_value", "traceback"))
 _INNER = "a number of the format; see sealpoint.serde.encode"
 
 DIFFERENCES: Final[dict[str, dict[str, str]]] = {
@@ -65,6 +91,28 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
         "no ChannelVersions": _PASSED_ON,
         "no WRITES_IDX_MAP": _PASSED_ON,
         "no DELTA_STAGE1_SQL": "an inner detail",
+    },
+    "sealpoint.sqlite.aio": {
+        "AsyncSqliteSaver.from_conn_string adds serde": "so that a database is opened sealed in one line",
+        "no ChannelVersions": _PASSED_ON,
+        "no WRITES_IDX_MAP": _PASSED_ON,
+        "no DELTA_STAGE1_SQL": "an inner detail",
+        "no T": "an inner detail",
+    },
+    "sealpoint.memory": {
+        **{
+            f"{name}.__init__(serde, factory) is (serde)": "the checkpoints are in SQLite, not in dicts"
+            for name in ("InMemorySaver", "MemorySaver")
+        },
+        **{
+            f"{name}.__aexit__({_AEXIT}) is (exception)": "only a with statement calls it"
+            for name in ("InMemorySaver", "MemorySaver")
+        },
+        "no ChannelVersions": _PASSED_ON,
+        "no PersistentDict": "the checkpoints are in SQLite, not in dicts",
+        "no PendingWrite": _PASSED_ON,
+        "no WRITES_IDX_MAP": _PASSED_ON,
+        "no logger": "nothing is logged",
     },
     "sealpoint.replay": {"no NS_END": "an inner detail"},
 }
@@ -180,6 +228,19 @@ def differences(theirs: Any, ours: Any) -> set[str]:
         elif home_of(name, getattr(theirs, name)) in ("", theirs.__name__):
             found.update(compare(name, getattr(theirs, name), getattr(ours, name)))
     return found
+
+
+def test_the_paths_of_a_release_are_known() -> None:
+    """What is on LangGraph's reference is among those found, and each that is left out exists."""
+    assert MODULES.keys() >= {"langgraph.checkpoint.base.id", "langgraph.checkpoint.serde.types"}
+    assert MODULES.keys() >= {"langgraph.checkpoint.memory", "langgraph.checkpoint.sqlite.aio"}
+    assert {reason for module in INSTALLED for reason in reasons(module)} == NOT_OURS.keys()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_path_imports_under_the_prefix_swap(module: str) -> None:
+    """In a process of its own, as in a program where nothing else has loaded the package."""
+    subprocess.run([sys.executable, "-c", f"import {MODULES[module]}"], check=True)
 
 
 @pytest.mark.parametrize("module", MODULES)

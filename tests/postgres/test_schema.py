@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import permutations
 from typing import Final
 
@@ -16,7 +16,8 @@ from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, WRITES
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import Batch
-from sealpoint.errors import MaintenanceError, SchemaError
+from sealpoint.errors import MaintenanceError, OldTablesError, SchemaError
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.support.databases.postgres import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
 FUNCTION: Final = """
@@ -89,6 +90,30 @@ def test_altered_tables_are_refused(url: str, words: str) -> None:
     with pytest.raises(SchemaError, match=words) as caught:
         PostgresRows(url)
     assert "psql" in caught.value.hint
+
+
+# As the guide of LangGraph 0.1 had them: its packages had no saver for Postgres before 0.2.
+OLD: Final = """
+    DROP TABLE checkpoints, checkpoint_blobs, checkpoint_writes;
+    CREATE TABLE checkpoints (thread_id TEXT NOT NULL, thread_ts TEXT NOT NULL, parent_ts TEXT,
+        checkpoint BYTEA NOT NULL, metadata BYTEA NOT NULL, PRIMARY KEY (thread_id, thread_ts))"""
+
+
+def test_tables_of_langgraph_before_0_2_are_named_as_such(url: str) -> None:
+    """By commands, and by SealedSaver, whatever the setup of today's saver has added to them."""
+    alter(url, OLD)
+    for prepare in ((), (PostgresSaver,)):
+        for saver in prepare:
+            with suppress(psycopg.Error):
+                set_up(saver, url)
+        with pytest.raises(OldTablesError, match=r"before 0\.2") as caught:
+            PostgresRows(url)
+        assert "a new database" in caught.value.hint
+        with PostgresSaver.from_conn_string(url) as inner:
+            sealed = SealedSaver(inner, serde=EncryptedSerializer.from_key(bytes(32)))
+            with pytest.raises(OldTablesError, match=r"before 0\.2") as caught:
+                sealed.get_tuple({"configurable": {"thread_id": "1", "checkpoint_ns": ""}})
+        assert "a new database" in caught.value.hint
 
 
 def test_tables_in_several_schemas_are_refused(url: str) -> None:

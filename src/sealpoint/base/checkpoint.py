@@ -40,7 +40,10 @@ class UUID(uuid.UUID):
         *,
         is_safe: uuid.SafeUUID = uuid.SafeUUID.unknown,
     ) -> None:
-        """Create a UUID from exactly one of its forms, as `uuid.UUID` does; ``version`` is in 1 to 8."""
+        """Create a UUID as `uuid.UUID` does, from ``hex``, ``bytes``, ``bytes_le``, ``fields`` or ``int``.
+
+        ``version`` is in 1 to 8, ``is_safe`` as there. Raises as `uuid.UUID` does.
+        """
         if int is None or version is None or version < 6:
             super().__init__(hex, bytes, bytes_le, fields, int, version, is_safe=is_safe)
             return

@@ -21,6 +21,7 @@ from sealpoint.base.saver import arun, run
 from sealpoint.crypto.cipher import CipherTally
 from sealpoint.errors import (
     ConfigError,
+    OldTablesError,
     SchemaError,
     SharedRoleError,
     ThreadStoreError,
@@ -215,6 +216,8 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
         for what, name in shadows:
             raise refuse_schema(f"the search path leads to {what} {excerpt(name)} that is not the server's")
         return require_tables([Row(*row) for row in rows])
+    except OldTablesError:
+        raise
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
 
@@ -275,6 +278,8 @@ class _SqliteTables:
             file, cursor = inspect(connection), connection.cursor()
             cursor.row_factory = None
             require_whole(cursor, file)
+            for name in () if self._has_schema else self._names:
+                schema.require_age(cursor, name)
             self._cursor = cursor
         if not self._has_schema:
             return
@@ -285,13 +290,13 @@ class _SqliteTables:
         try:
             if begins:  # what is remembered is what was checked, whatever is changed meanwhile
                 cursor.execute("BEGIN")
-            schema = cursor.execute(_SCHEMA).fetchall()
+            found = cursor.execute(_SCHEMA).fetchall()
             _require_known(connection, cursor, self._names)
         finally:
             if begins and connection.in_transaction:
                 cursor.execute("ROLLBACK")
             cursor.close()
-        self._schema = schema
+        self._schema = found
 
 
 def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names: Collection[str]) -> None:
@@ -303,6 +308,8 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names
         for name, other in cursor.execute(_REFERRING).fetchall():
             if other.lower() in names and name.lower() not in names:  # which are checked already
                 raise SchemaError(f"table {excerpt(name)} refers to {excerpt(other)}, and acts with it")
+    except OldTablesError:
+        raise
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
     finally:

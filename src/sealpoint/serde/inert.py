@@ -33,7 +33,8 @@ class Inert(NamedTuple):
 
     Attributes:
         kind: How the type would be called: a label of `sealpoint.serde.codes.EXTENSIONS`, ``envelope`` in a
-            legacy json row, or ``pickle`` for a whole pickle row, which is not examined.
+            legacy json row, ``JavaScript`` for one of LangGraph.js, which names no module, or ``pickle``
+            for a whole pickle row, which is not examined.
         module: Module of the type, as the bytes name it.
         name: Name of the type, as the bytes name it.
         payload: Its arguments, as plain data.
@@ -124,7 +125,8 @@ def _inert_record(code: int, data: bytes) -> Inert:
 
 def _inert_envelope(value: dict[str, Any]) -> Inert:
     module, name = envelope_target(value)
-    return Inert("envelope", module, name, {key: value[key] for key in value if key not in ("lc", "id")})
+    kind = "envelope" if module else "JavaScript"
+    return Inert(kind, module, name, {key: value[key] for key in value if key not in ("lc", "id")})
 
 
 # Turns a type name and bytes into a value, or into one with ``None`` for each of its objects.

@@ -5,6 +5,9 @@
 
 They stand under the same allowlist as msgpack. Secrets, which would be read from the
 environment, and LangChain's other kinds of envelope are refused.
+
+LangGraph.js writes its Set, Map, RegExp, Error, Uint8Array and undefined with an id of one part, or
+none. Their envelopes are the value, as for LangGraph: Python has no such type.
 """
 
 from __future__ import annotations
@@ -58,8 +61,8 @@ def parse_json(
         raise LimitError(f"a json row has {len(data)} bytes; at most {most} are read")
 
     def build(value: dict[str, Any]) -> Any:
-        is_envelope = value.get("lc") in (1, 2) and "type" in value and "id" in value
-        return revive(value) if is_envelope else value
+        is_envelope = value.get("lc") in (1, 2) and "type" in value
+        return revive(value) if is_envelope and ("id" in value or value["type"] == "undefined") else value
 
     return parse(data, limits.depth, limits.elements, build, strict=strict)
 
@@ -94,6 +97,11 @@ def decode_json(
 
 def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
     module, name = envelope_target(value)
+    if not module:
+        if value["lc"] == 1 and value["type"] in ("constructor", "not_implemented", "secret"):
+            hint = 'LangGraph for Python refuses it, too; on_blocked="raw" returns the envelope'
+            raise UnbuildableValueError("JavaScript", name, "its envelope names no module", hint=hint)
+        return value
     if not allowlist.permissive and (module, name) not in allowlist.types:
         raise BlockedTypeError(module, name, "allowed_json_modules")
     if value["type"] != "constructor":
@@ -127,11 +135,14 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
-    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules."""
-    path = value["id"]
-    if not isinstance(path, list) or len(path) < 2 or not all(isinstance(part, str) for part in path):
-        raise DecodeError("an envelope's id is a list of at least two strings")
+    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules.
+
+    The module is empty in one of LangGraph.js.
+    """
+    path = value.get("id", [value["type"]])
+    if not isinstance(path, list) or not path or not all(isinstance(part, str) for part in path):
+        raise DecodeError("an envelope's id is not a list of strings")
     *module, name = path
-    if value["lc"] == 1 and module[0] in ("langchain", "langchain_core") and name in _LANGCHAIN:
+    if value["lc"] == 1 and path[0] in ("langchain", "langchain_core") and name in _LANGCHAIN:
         return _LANGCHAIN[name]
     return ".".join(module), name

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from sealpoint.base import RunnableConfig
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place, require_unicode
-from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, SchemaError, excerpt
+from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, OldTablesError, SchemaError, excerpt
 from sealpoint.serde.jsontext import parse
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import REQUIRE_CHECK
@@ -110,6 +110,12 @@ def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
     return STORE if {"prefix", "key", "value"} <= found else ()
 
 
+def require_age(cursor: sqlite3.Cursor, table: str) -> None:
+    """Check that a table is none of LangGraph before 0.2. The connection may give text as bytes."""
+    if not columns_of(cursor, table).isdisjoint({"thread_ts", b"thread_ts"}):
+        raise OldTablesError
+
+
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
     """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
 
@@ -121,6 +127,7 @@ def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> se
         related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
         if any(_lower(each.name) == table for each in related):
             _require_plain(related, table)
+            require_age(cursor, table)
             _require_columns(cursor, table, needed, optional)
             _require_row_ids(cursor, table)
             _require_indexes(cursor, table, needed, related)

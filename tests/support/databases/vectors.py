@@ -1,6 +1,6 @@
 """sqlite-vec on a Python whose `sqlite3` cannot load extensions, as LangGraph's SqliteStore wants it.
 
-It imports nothing of this project: `tests/compat/storesuites` loads it where ``tests`` is another package.
+It imports nothing of this project: `tests/compat/ownsuites` loads it where ``tests`` is another package.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_members
 from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
 from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_database, put, say, watching
-from sealpoint.admin.cli.status import show_status
+from sealpoint.admin.cli.status import show_status, warn_of_json
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.postgres.tables import grants
@@ -169,6 +169,7 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
         if ring is None and (sealed := [share for share in shares if share.kind is Kind.SEALED]):
             hint = "name the ring of this database with --keys FILE: a new key opens none of its values"
             raise UnknownKeyError(str(sealed[0].key_id), (), hint=hint)
+        warn_of_json(shares)
         found.tables = tuple(table for table in store.tables() if table.may_be_theirs)
         found.has_store = ITEMS in store.columns
         found.has_saver = any(column != ITEMS for column in store.columns)

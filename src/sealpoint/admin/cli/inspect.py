@@ -347,7 +347,8 @@ def types(
             except BaseException:
                 watch.say_how_far()
                 raise
-    others = allowlist is not None and (found.other_records or found.constructors.keys() - allowlist.types)
+    named = {part.pair for part in found.constructors.values() if not part.is_safe}
+    others = allowlist is not None and (found.other_records or named - allowlist.types)
     run.finds(
         {
             Reason.NO_ROWS: not found.values,
@@ -413,7 +414,12 @@ def _show_types(document: Document) -> None:
     show_table(
         ("type", "records", "first thread", "allowed"),
         [
-            (f"{part['module']}.{part['name']}", part["records"], escape_id(part["thread"]), part["allowed"])
+            (
+                f"{part['module'] or 'JavaScript'}.{part['name']}",
+                part["records"],
+                escape_id(part["thread"]),
+                part["allowed"],
+            )
             for part in types
         ],
     )

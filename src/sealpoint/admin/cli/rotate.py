@@ -44,6 +44,7 @@ from sealpoint.admin.cli.output import (
     warn,
     watching,
 )
+from sealpoint.admin.cli.status import warn_of_json
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Event, RowStore
@@ -128,6 +129,7 @@ class Change:
                 f"no rows of thread {excerpt(self.thread)}; `sealpoint inspect DB` lists the ids",
                 param_hint="--thread",
             )
+        warn_of_json(share for share, action in plan if action is Action.SEAL)
         return plan
 
     def show(self) -> None:

@@ -37,7 +37,7 @@ from sealpoint.sealed.items import require_form
 from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.jsontext import parse
-from sealpoint.serde.legacy_json import parse_json
+from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS
 from sealpoint.serde.scan import require_few_costly, scan
 from sealpoint.tokens import Tokens
@@ -354,7 +354,7 @@ def require_decodable(kind: str, data: bytes) -> None:
     if kind == MSGPACK:
         require_few_costly(data, scan(data, DEFAULT_LIMITS), DEFAULT_LIMITS)
     elif kind == JSON:
-        parse_json(data, lambda envelope: envelope, DEFAULT_LIMITS)
+        parse_json(data, envelope_target, DEFAULT_LIMITS)
     elif kind == PICKLE:
         raise UnknownTypeError("refusing to unpickle an unsealed value")
     else:

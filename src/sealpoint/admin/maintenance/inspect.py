@@ -224,8 +224,8 @@ class Constructor:
 
     @property
     def is_safe(self) -> bool:
-        """Whether a strict serializer builds it by default."""
-        return self.pair in SAFE_TYPES
+        """Whether a strict serializer reads it by default, as it does what names no module: JavaScript's."""
+        return self.pair in SAFE_TYPES or not self.module
 
     @property
     def is_nameable(self) -> bool:

@@ -22,6 +22,7 @@ from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
     EndlessTreeError,
+    OldTablesError,
     SchemaError,
     StoppedError,
     TextError,
@@ -226,6 +227,14 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
 Result = TypeVar("Result")
 
 
+_IN_LOG: Final = (
+    "if it is a copy, they may be in {}-wal beside the original, which was not copied with it: copy by"
+    ' SQLite\'s backup, `sqlite3 ORIGINAL ".backup COPY"`; otherwise, '
+)
+# Of a column: SQLite counts the rows alone by pages, where no progress handler ends it.
+_COUNT_OLD: Final = "SELECT count(thread_ts) FROM main.{} NOT INDEXED"
+
+
 class CheckedFile:
     """An open file, whose schema is checked again in each transaction if it has changed.
 
@@ -354,15 +363,22 @@ class CheckedFile:
             return
         self._version = None  # a refused schema is refused again
         guard.allow(self.size_bytes(cursor))
-        self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+        try:
+            self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+        except OldTablesError:
+            old = [name for name in schema.SAVER if "thread_ts" in schema.columns_of(cursor, name)]
+            counts = (f"{cursor.execute(_COUNT_OLD.format(name)).fetchone()[0]} of {name!r}" for name in old)
+            raise OldTablesError(f"rows that are not sealed: {' and '.join(counts)}") from None
         with suppress(SchemaError):  # a table of this name may be another program's: it is not read
             self._present |= schema.require_tables(cursor, (CACHE,))
         self.has_task_path = schema.has_task_path(cursor)
         self.store_columns = schema.columns_of(cursor, "store")
         if self._present.isdisjoint(NAMED):
+            (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
             raise SchemaError(
                 f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",
-                hint="is it the right file? a saver, or a Store, creates them when it is first used",
+                hint=_IN_LOG.format(self.path.name) * (mode == "wal")
+                + "is it the right file? a saver, or a Store, creates them when it is first used",
             )
         self._version = version
 

@@ -1,0 +1,7 @@
+"""UUIDs of version 6, as LangGraph's ``langgraph.checkpoint.base.id``."""
+
+from __future__ import annotations
+
+from sealpoint.base.checkpoint import UUID, uuid6
+
+__all__ = ["UUID", "uuid6"]

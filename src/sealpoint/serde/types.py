@@ -1,0 +1,19 @@
+"""Channels by name and by protocol, as LangGraph's ``langgraph.checkpoint.serde.types``."""
+
+from __future__ import annotations
+
+from sealpoint.serde.classes import (
+    ERROR,
+    INTERRUPT,
+    RESUME,
+    SCHEDULED,
+    TASKS,
+    C,
+    ChannelProtocol,
+    SendProtocol,
+    Update,
+    Value,
+)
+
+__all__ = ["ERROR", "INTERRUPT", "RESUME", "SCHEDULED", "TASKS"]
+__all__ += ["C", "ChannelProtocol", "SendProtocol", "Update", "Value"]
