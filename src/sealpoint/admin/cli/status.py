@@ -37,6 +37,7 @@ from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.status import MAX_TYPES, Share
 from sealpoint.admin.maintenance.status import status as take_shares
+from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
 
 _SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
@@ -211,6 +212,8 @@ def _show_audit(document: Document) -> None:
             count(size, f"{{}} bytes of {_RESIDUE[what]} were not read")
     put("")
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
+    legacy = sum(share["rows"] for share in document["shares"] if share["kind"] == Kind.LEGACY)
+    count(legacy, "{} are under LANGGRAPH_AES_KEY, which binds no value to its type or row")
     if not document["is_silent"]:
         put("more is readable beside the values, where a serializer cannot seal it")
     elif document["rows"]:
