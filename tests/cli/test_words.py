@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +19,11 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+import sealpoint
 from sealpoint import JsonPlusSerializer
 from sealpoint.admin.cli.exits import Exit
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.sqlite import SqliteSaver as OurSaver
 from tests.cli import odd
 from tests.cli.conftest import Run
 from tests.cli.odd import MODULE, ODD, SECRET, THREAD, Odd
@@ -73,13 +77,18 @@ def said_by(error: BaseException) -> Iterator[str]:
 
 
 def saver_says(path: Path, serde: EncryptedSerializer, unbound: Any) -> Iterator[str]:
-    """Yield what SealedSaver says of a thread."""
+    """Yield what SealedSaver and the saver of the package say of a thread."""
     at: Any = {"configurable": {"thread_id": THREAD, "checkpoint_ns": ""}}
     unsealed: Any = {"allow_write_with": Theirs()} if unbound == "allow" else {}
-    for read in (lambda saver: saver.get_tuple(at), lambda saver: list(saver.list(at))):
+    makers: Any = (
+        lambda on: SealedSaver(SqliteSaver(on), serde=serde, unbound=unbound, **unsealed),
+        lambda on: OurSaver(on, serde=serde),
+    )
+    readers: Any = (lambda saver: saver.get_tuple(at), lambda saver: list(saver.list(at)))
+    for make, read in product(makers, readers):
         with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
             try:
-                read(SealedSaver(SqliteSaver(connection), serde=serde, unbound=unbound, **unsealed))
+                read(make(connection))
             except Exception as error:  # noqa: BLE001 -- what it says counts
                 yield from said_by(error)
 
@@ -123,6 +132,7 @@ def test_no_genuine_value_is_accused(name: str, run: Run, tmp_path: Path, keys: 
 HIDING: Final = """
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from tests.cli.odd import ODD
@@ -172,6 +182,29 @@ def test_the_search_finds_what_it_searches() -> None:
         with pytest.raises(AssertionError):
             require_plain_words([("verify", text)])
     require_plain_words([("inspect --last", SECRET)])
+
+
+def sentences(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts of a module that are no documentation."""
+    documentation = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in documentation:
+            yield each.value
+
+
+def test_few_sentences_accuse_at_all() -> None:
+    """Where a signature or the database server has said so."""
+    found = {
+        (file.name, text)
+        for file in Path(sealpoint.__file__).parent.rglob("*.py")
+        for text in sentences(ast.parse(file.read_text(encoding="utf-8")))
+        if " " in text and re.search(r"\bforge|tamper|damage|corrupt", text, re.IGNORECASE)
+    }
+    assert found == {
+        ("ledger.py", " is damaged: "),
+        ("connection.py", "the server cannot read a table or an index of the saver: it is damaged"),
+        ("rows.py", "restore the row from backup; the log of the server says where it is damaged"),
+    }
 
 
 # --- what a constructor refuses -----------------------------------------------------------------------
