@@ -219,13 +219,13 @@ class WrappedKeyError(KeyRingError, ValueError):
 class SealedValueError(SealpointError, ValueError):
     """A value cannot be opened or sealed: it is not bytes, or is too short."""
 
-    hint = "the row was damaged or forged; restore it from backup"
+    hint = "no saver stores a value in this form: compare the row with a backup"
 
 
 class TagError(SealedValueError):
     """A type tag is not of the form ``<inner>+<suite>[.flags]@<key id>``, or its suite is not known."""
 
-    hint = "the row was damaged, forged, or not written by sealpoint"
+    hint = "this release of sealpoint writes no such type: look for another program or release that does"
 
 
 class PlaintextError(SealedValueError):
@@ -249,7 +249,7 @@ class ContextMissingError(SealedValueError):
 class UnboundValueError(SealedValueError):
     """A row or a secret of a thread was given, but the value is not bound to it."""
 
-    hint = "the value was written before rows were bound, or was forged"
+    hint = "it was sealed without its row or thread, and may come from another place: see docs/migration.md"
 
 
 # Errors of serialization.
@@ -291,7 +291,7 @@ class UnknownTypeError(SerdeError, NotImplementedError):
 class DecodeError(SerdeError, ValueError):
     """Bytes do not have the format that their type names."""
 
-    hint = "the row was damaged or forged; restore it from backup"
+    hint = "look for the program that wrote the row, or compare it with a backup: see docs/untrusted.md"
 
 
 class LimitError(DecodeError):
@@ -337,8 +337,8 @@ class UnbuildableValueError(_NamedTypeError, ValueError):
     """A type, of `module` and `name`, refuses the arguments that bytes contain for it; `cause` says why."""
 
     hint = (
-        "the type has changed since the value was written, or the bytes were forged; "
-        'serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
+        "compare the type with the release that wrote the value: keep what stored values name, and give new"
+        ' fields defaults; serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
     )
 
     def __str__(self) -> str:
@@ -384,7 +384,7 @@ class EndlessTreeError(DatabaseCorruptError):
 class RowError(SealpointError, ValueError):
     """A row does not contain what its type or its primary key says."""
 
-    hint = "the row was damaged or forged; restore it from backup"
+    hint = "compare it with a backup; what is over a limit may be genuine: see docs/untrusted.md#limits"
 
 
 class TextError(RowError):

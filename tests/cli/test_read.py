@@ -364,7 +364,7 @@ def test_inspect_without_a_ring_says_so_once(sealed: Path, capsys: pytest.Captur
     shown = capsys.readouterr()
     missing, damaged = shown.err.splitlines()
     assert "no ring file at" in missing
-    assert "sealed values are not opened (--keys FILE)" in missing
+    assert "values that need a key are not opened (--keys FILE)" in missing
     assert "DecodeError" in damaged
     assert "null" in shown.out
     assert len(document(capsys, "inspect", sealed, "--thread", "t2", code=4)["values"]) == 4

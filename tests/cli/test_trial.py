@@ -93,7 +93,7 @@ def test_threads_that_raise_are_named(run: Run, path: Path) -> None:
     assert head.split("  ")[0] == "thread"
     assert [row.split()[:2] for row in rows] == [["b", "2"], ["c", "1"]]
     assert (decoded, verdict) == (
-        "decoded 37 values; values and rows that raise: 3",
+        "tried 37 values; values and rows that raise: 3",
         "not ok: values do not open",
     )
 

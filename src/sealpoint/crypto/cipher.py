@@ -257,7 +257,7 @@ class PreparedRing(NeverPickled):
         if "dek" not in tag.flags and is_mixed:
             raise UnboundValueError(
                 f"{tag.format()} has no secret in its key",
-                hint="the value was written before threads had secrets, or was forged",
+                hint="it was sealed before its thread had a secret, or for another place",
             )
         return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
 

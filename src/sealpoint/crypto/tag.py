@@ -90,7 +90,7 @@ class Tag:
         front, separator, key_id = name.partition("@")
         suite, *flags = front.split(".")
         if suite not in SUITES:
-            hint = "the row was forged, or written by a newer release"
+            hint = "another program or a newer release of sealpoint may have written the row"
             raise TagError(f"{excerpt(text)} names no known suite", hint=hint)
         if not separator or not KEY_ID.fullmatch(key_id):
             raise TagError(f"{excerpt(text)} names no key after '@'")

@@ -16,11 +16,14 @@ from sealpoint.errors import UnbuildableValueError, excerpt
 from sealpoint.serde.limits import MAX_WARNINGS
 
 _MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
-_IMPORTABLE: Final = (
+IMPORTABLE: Final = (
     "let this process find the module and what it imports, under the name in the value;"
     " `sealpoint trial` imports it with --import MODULE"
 )
-
+_RENAMED: Final = (
+    "keep the name at the top of its module while stored values have it, such as OLD = NEW;"
+    ' serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
+)
 _OF_ITS_PROGRAM: Final = (
     "the type was in the main module of the program that wrote it, and only that program finds it there;"
     " `sealpoint trial` cannot: run the program on a copy of the database"
@@ -38,9 +41,10 @@ def find_class(module: str, name: str) -> Any:
     try:
         found = getattr(sys.modules.get(home) or import_module(home), name)
     except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
-        hint = _OF_ITS_PROGRAM if home == "__main__" else None
-        hint = _IMPORTABLE if isinstance(error, ModuleNotFoundError) else hint
-        raise UnbuildableValueError(module, name, type(error).__name__, hint=hint) from None
+        is_renamed = isinstance(error, AttributeError) and home in sys.modules
+        cause = "its module has no such name" if is_renamed else type(error).__name__
+        hint = _OF_ITS_PROGRAM if home == "__main__" else _RENAMED if is_renamed else IMPORTABLE
+        raise UnbuildableValueError(module, name, cause, hint=hint) from None
     # LangGraph writes a pattern as a call of re.compile: the one name in its records that is not a class.
     if not isclass(found) and found is not re.compile:
         raise UnbuildableValueError(module, name, "it is not a class")

@@ -21,6 +21,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -29,10 +30,10 @@ from typing import Any, Final, Literal
 
 import ormsgpack
 
-from sealpoint.errors import UnbuildableValueError
+from sealpoint.errors import UnbuildableValueError, excerpt
 from sealpoint.serde import codes
 from sealpoint.serde.catalogue import CATALOGUE, Builder, SafeType, address_reader
-from sealpoint.serde.classes import _DeltaSnapshot, find_class
+from sealpoint.serde.classes import IMPORTABLE, _DeltaSnapshot, find_class, home_of
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.guards import RefusedError, as_tuple, require_members
 from sealpoint.serde.limits import MAX_LEARNED_MESSAGES
@@ -199,9 +200,21 @@ def as_unbuildable(error: Exception, module: str, name: str) -> UnbuildableValue
     """Return the error for what a constructor raised: that may be anything, and its text may quote values."""
     if isinstance(error, UnbuildableValueError):
         return error
-    return UnbuildableValueError(
-        module, name, str(error) if isinstance(error, RefusedError) else type(error).__name__
-    )
+    cause = str(error) if isinstance(error, RefusedError) else type(error).__name__
+    if isinstance(error, getattr(sys.modules.get("pydantic_core"), "ValidationError", ())):
+        cause = f"pydantic refuses {_refused_fields(error, module, name)}"
+    hint = IMPORTABLE if isinstance(error, ModuleNotFoundError) else None
+    return UnbuildableValueError(module, name, cause, hint=hint)
+
+
+def _refused_fields(error: Any, module: str, name: str) -> str:
+    """Return the fields that a model declares and refuses; of what was stored, keys included, nothing."""
+    declared = getattr(getattr(sys.modules.get(home_of(module)), name, None), "model_fields", {})
+    aliases = {field.alias or key: key for key, field in declared.items()}
+    refused = (part["loc"][:1] for part in error.errors(include_url=False, include_input=False))
+    names = dict.fromkeys(aliases.get(key, key) for (key,) in filter(None, refused))
+    known = [f"field {excerpt(key)}" for key in names if key in declared]
+    return ", ".join([*known, *["other parts of it"] * (len(known) < len(names) or not names)])
 
 
 def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Builder:
@@ -302,7 +315,9 @@ def _enum(cls: Any) -> Builder:
         try:
             return cls(payload)
         except ValueError:
-            return cls(as_tuple(payload))
+            with suppress(ValueError):
+                return cls(as_tuple(payload))
+            raise RefusedError("it has no member of this value") from None
 
     return build
 

@@ -244,6 +244,7 @@ def _tick(_: None) -> None:
 # The largest row, value or text that is read or written; SQLite's own limit is four times as high
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
 
+_MORE_MEMORY: Final = "give the process more memory; `.recover` in the sqlite3 shell saves what can be read"
 # In a hostile file the index may share pages with a table, which REINDEX would overwrite: only on a copy.
 _REINDEX: Final = (
     "the table may be complete: on a copy run `sqlite3 COPY REINDEX`, then `sealpoint verify COPY`;"
@@ -276,7 +277,7 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, UnicodeDecodeError):
         return SchemaError("the schema contains text that is not UTF-8")
     if isinstance(error, MemoryError):  # a damaged file may require any amount
-        return DatabaseCorruptError("SQLite lacks the memory that the file requires")
+        return DatabaseCorruptError("SQLite lacks the memory that the file requires", hint=_MORE_MEMORY)
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
     if code == sqlite3.SQLITE_AUTH:
         return SchemaError("a trigger or a view would have run with one of our statements")

@@ -58,7 +58,7 @@ from sealpoint.admin.maintenance.rotate import try_keys
 from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.crypto.tag import is_marked_bound, is_sealed
+from sealpoint.crypto.tag import PICKLE, Kind, is_marked_bound, is_sealed
 from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.catalogue import Allowlist
@@ -264,9 +264,10 @@ def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None
         put(f"channel {quoted(part['channel'])}")
         count(part["left_out"], "  {} earlier members of the list are left out (--limit)")
         members = part["value"] if isinstance(part["value"], list) else []
-        if members and all(map(_is_message, members)):
-            for member in members:
-                _show_message(member["arguments"])
+        messages = [*map(_message_fields, members)]
+        if members and all(messages):
+            for fields in messages:
+                _show_message(fields)
         else:
             _put_json(part["value"])
     for write in writes:
@@ -284,13 +285,14 @@ def _protection(tag: Any) -> str:
     return f"{tag}, not bound to its row" if is_sealed(tag) else ", ".join(filter(None, (tag, "not sealed")))
 
 
-def _is_message(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and str(value.get("$record")).startswith("langchain_core.messages.")
-        and isinstance(value["arguments"], dict)
-        and "content" in value["arguments"]
-    )
+def _message_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a message; none of what is no message."""
+    if not (isinstance(value, dict) and str(value.get("$record")).startswith("langchain_core.messages.")):
+        return {}
+    fields = value["arguments"]
+    if value["kind"] == "envelope":
+        fields = fields.get("kwargs")
+    return fields if isinstance(fields, dict) and "content" in fields else {}
 
 
 def _show_message(fields: dict[str, Any]) -> None:
@@ -332,8 +334,8 @@ def types(
 ) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
-    Without a ring, sealed values are not opened; they are counted, and the exit code is 5. With --allow, it
-    is 3 if a type is named that is not allowed; what a strict serializer builds by itself always is.
+    Without a ring, values that need a key are only counted, and the exit code is 5. With --allow, it is 3 if
+    a type is named that is not allowed; what a strict serializer builds by itself always is.
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
@@ -377,7 +379,7 @@ def type_members(found: contents.Inventory, allowlist: Allowlist | None = None) 
         for part in found.constructors.values()
     ]
     counts = {name: getattr(found, name) for name in ("other_records", "values", "not_opened")}
-    return {"types": types, **counts}
+    return {"types": types, **counts, "not_shown": dict(found.not_shown)}
 
 
 def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -409,6 +411,13 @@ def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | 
     return "yes" if found.pair in allowlist.types else "no"
 
 
+_NOT_SHOWN: Final = {
+    Kind.SEALED: "are sealed",
+    Kind.LEGACY: "are under LANGGRAPH_AES_KEY",
+    Kind.UNKNOWN: "have a tag that is not known",
+}
+
+
 def _show_types(document: Document) -> None:
     types = sorted(document["types"], key=lambda part: -part["records"])
     show_table(
@@ -423,11 +432,14 @@ def _show_types(document: Document) -> None:
             for part in types
         ],
     )
-    if not types:
-        put("no value names a type")
+    looked_at = document["values"] - document["not_opened"] - document["failed"]
+    if looked_at and not types:
+        of_those = f", of the {looked_at} that were read" * (looked_at < document["values"])
+        put(f"no value names a type{of_those}")
     values = f"{{}} of {document['values']} values"
-    count(document["not_opened"], f"{values} are sealed and were not opened")
-    count(document["failed"], f"{values} could not be read")
+    for kind, number in document["not_shown"].items():
+        count(number, f"not shown: {values} {_NOT_SHOWN[kind]} and were not opened")
+    count(document["failed"], f"not shown: {values} could not be read")
     count(sum(part["allowed"] == "no" for part in types), "{} types are not on the allowlist")
     count(document["other_records"], "{} records name other types, which are not listed")
 
@@ -444,14 +456,17 @@ def allowlist_text(parts: Iterable[contents.Constructor]) -> str:
 def _emit_types(found: contents.Inventory) -> None:
     needed = sorted((part.pair, part) for part in found.constructors.values() if not part.is_safe)
     print(allowlist_text(part for _, part in needed if part.is_nameable), end="")
-    if found.not_opened:
-        number = f"{found.not_opened} of {found.values}"
-        say(f"{number} values are sealed and were not opened: their types are not in the list")
+    for kind, number in found.not_shown.items():
+        values = f"{number} of {found.values} values {_NOT_SHOWN[kind]}"
+        say(f"{values} and were not opened: their types are not in the list")
+    if any(part.module == PICKLE for _, part in needed):
+        say("some values are pickles, which are not read: their types are not in the list")
+        needed = [each for each in needed if each[1].module != PICKLE]
     if found.other_records:
         say(f"{found.other_records} records name other types, which are not in the list")
     if unnameable := sum(not part.is_nameable for _, part in needed):
         say(f"{unnameable} of the names are no type's and were left out")
-    if needed:
+    if any(part.is_nameable for _, part in needed):
         say("the values name these types: allow those that are yours, and no other")
 
 
@@ -553,4 +568,5 @@ def _show_trial(document: Document) -> None:
         show_table(("thread", "values or rows that raise", "first error"), rows)
     if document["other_failures"]:
         put(f"{document['other_failures']} more values or rows raise in other threads")
-    put(f"decoded {document['rows']} values; values and rows that raise: {document['failed']}")
+    done = "tried" if document["failed"] else "decoded"
+    put(f"{done} {document['rows']} values; values and rows that raise: {document['failed']}")

@@ -555,7 +555,7 @@ def find_cipher(run: Run, store: RowStore) -> RingCipher | None:
     except RingFileMissingError as error:
         if run.keys is not None:
             raise
-        say(f"{error}: sealed values are not opened (--keys FILE)")
+        say(f"{error}: values that need a key are not opened (--keys FILE)")
         return None
 
 

@@ -224,6 +224,8 @@ def _show_audit(document: Document) -> None:
             count(size, f"{{}} bytes of {_RESIDUE[what]} were not read")
     put("")
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
+    legacy = sum(share["rows"] for share in document["shares"] if share["kind"] == Kind.LEGACY)
+    count(legacy, "{} are under LANGGRAPH_AES_KEY, which binds no value to its type or row")
     if not document["is_silent"]:
         put("more is readable beside the values, where a serializer cannot seal it")
     elif document["rows"]:

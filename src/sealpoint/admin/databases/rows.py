@@ -155,7 +155,7 @@ MAX_TAGS: Final = 100_000
 def require_few_tags(label: str, found: Sequence[object]) -> None:
     """Refuse a column with so many tags that they would fill memory."""
     if len(found) > MAX_TAGS:
-        raise RowError(f"table {label!r} has over {MAX_TAGS} different tags; they are forged")
+        raise RowError(f"table {label!r} has over {MAX_TAGS} different tags")
 
 
 class Table(NamedTuple):

@@ -15,6 +15,7 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -26,7 +27,7 @@ from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.items import read_item
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.crypto.tag import KINDS, is_sealed
+from sealpoint.crypto.tag import KINDS, Kind, classify, is_sealed
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.sealed.items import label_pseudonym, pseudonym_of
 from sealpoint.sealed.rows import ItemName, Parts
@@ -241,7 +242,8 @@ class Inventory:
         constructors: The types, by module and name.
         other_records: How often types beyond `MAX_TYPES` were named.
         values: How many values were read.
-        not_opened: Sealed values that were skipped because there is no cipher.
+        not_opened: Values that were skipped because there is no cipher.
+        not_shown: The number of these by how they are protected.
         failures: How many values could not be read.
     """
 
@@ -249,6 +251,7 @@ class Inventory:
     other_records: int = 0
     values: int = 0
     not_opened: int = 0
+    not_shown: Counter[Kind] = field(default_factory=Counter)
     failures: int = 0
 
     def add(self, cell: Cell, module: str, name: str, records: int) -> None:
@@ -301,6 +304,7 @@ def inventory(
         found.values += 1
         if cipher is None and is_sealed(cell.tag):
             found.not_opened += 1
+            found.not_shown[classify(cell.tag)[0]] += 1
             return
         opened = opener.parts(cell).opened
         if cell.is_plain_item:  # of whose JSON no store builds anything

@@ -58,7 +58,7 @@ def answer(reasons: Collection[AnyReason]) -> bool | None:
 class Reason(AnyReason):
     """Why ``ok`` is not true."""
 
-    DAMAGED = "damaged", "the database is damaged, and not all of it was counted", True
+    DAMAGED = "damaged", "a part of the database cannot be read, and not all of it was counted", True
     VALUES_FAILED = "values-failed", "values do not open", True
     KEYS_MISSING = "keys-missing", "keys are not available", True
     NONE_OPENS = (
@@ -106,7 +106,7 @@ class Reason(AnyReason):
         "legacy-allowed",
         "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",
     )
-    NOT_OPENED = "not-opened", "sealed values were not opened"
+    NOT_OPENED = "not-opened", "values that need a key were not opened"
     NOT_VERIFIED = "not-verified", "no value was opened again"
     SAMPLED = "sampled", "only a sample was opened again"
     KEY_CHECK_WAIVED = "key-check-waived", "the ring was not tried first"

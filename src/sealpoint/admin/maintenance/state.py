@@ -21,7 +21,8 @@ from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Coordinates
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import RowError, SealpointError
+from sealpoint.crypto.tag import PICKLE
+from sealpoint.errors import RowError, SealpointError, UnknownTypeError
 from sealpoint.sealed.entry import MARK
 from sealpoint.sealed.rows import SENTINEL, is_bound, require_never_sealed, require_same_row, value_missing
 from sealpoint.serde.inert import Inert, decode_inert
@@ -113,7 +114,7 @@ class _Reader:
             document = parse_json(beside["document"])
         else:
             parts = self.opener.parts(cell)
-            document, header = decode_inert(*parts.opened.typed), parts.header
+            document, header = _document(*parts.opened.typed), parts.header
         if header:
             require_same_row(header, state.metadata, beside["parent"], self._tokens)
             state.metadata = header["metadata"]
@@ -159,6 +160,12 @@ class _Reader:
         except SealpointError as error:
             self.state.failures.append(failure(cell, error))
             return []
+
+
+def _document(kind: str, data: bytes) -> Any:
+    if kind == PICKLE:
+        raise UnknownTypeError("a pickle is not read here", hint="see docs/migration.md#rows-of-pickle")
+    return decode_inert(kind, data)
 
 
 def _snapshot(value: Any) -> Any:

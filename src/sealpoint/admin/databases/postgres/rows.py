@@ -377,7 +377,7 @@ class PostgresRows(CheckedTables):
             for channel, kind, rows in self.select(part, _INLINE, ()):
                 found[channel, kind] += rows
             if len(found) > _MAX_INLINE:
-                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
+                raise RowError(f"the checkpoints have over {_MAX_INLINE} readable channels")
         yield from (InlineValue(*each, rows) for each, rows in found.items())
 
     def _scan(

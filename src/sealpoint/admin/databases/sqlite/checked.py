@@ -98,7 +98,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 def _stopped(error: Exception) -> StoppedError | None:
     if isinstance(error, MemoryError):
-        return StoppedError("no memory for a value of this size, or of a damaged file")
+        return StoppedError("no memory for what the file contains")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     for known in (code, code & 0xFF):
         if known in _STOPS:
@@ -196,7 +196,7 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
 
 
 class UndecodedText(bytes):
-    """The bytes of a text that is not UTF-8, which only a forged file contains. Such a value is refused."""
+    """The bytes of a text that is not UTF-8, which no saver writes. Such a value is refused."""
 
 
 def text_or_bytes(text: bytes) -> str | UndecodedText:
@@ -414,7 +414,7 @@ class CheckedFile:
     ) -> Result:
         """Return the result of ``take`` for the rows of a query and the size of the file.
 
-        Text that is not UTF-8, as in a forged file, is read as bytes; then ``take`` is called again.
+        Text that is not UTF-8 is read as bytes; then ``take`` is called again.
         """
 
         def run() -> Result:
