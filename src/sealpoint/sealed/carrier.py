@@ -35,6 +35,11 @@ class Sealable:
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
 
+    @classmethod
+    def sealed(cls, made: tuple[str, bytes]) -> Self:
+        """Return one of a value that is sealed already."""
+        return cls(lambda: made)
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise SealingError("the saver pickles or copies a value instead of passing it to its serializer")
 
