@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
@@ -149,7 +150,7 @@ class SealedCache(BaseCache[ValueT]):
     ) -> dict[FullKey, tuple[Sealable, int | None]]:
         """Seal all before the first is stored."""
         return {
-            full: (Sealable.sealed(self.serde.seal(value, row=_row_of(*full))), ttl)
+            full: (Sealable.of(partial(self.serde.seal, value, row=_row_of(*full)), now=True), ttl)
             for full, (value, ttl) in pairs.items()
         }
 

@@ -23,7 +23,7 @@ from sealpoint.crypto import KeyRing, Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
-from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Dump, Sealable, Sealed, dump_mapping
+from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
     INLINE,
     SENTINEL,
@@ -110,8 +110,6 @@ class Rows:
     # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so
     # compares values in Python
     keeps_types: ClassVar[bool] = False
-    # Whether the database refuses a NUL in a name, perhaps after others of the same call were stored
-    refuses_nul: ClassVar[bool] = False
     # Returns the metadata that the saver would store of a call of ``put``
     merge = staticmethod(get_checkpoint_metadata)
 
@@ -195,22 +193,12 @@ class Rows:
         self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
     ) -> list[tuple[str, Sealable]]:
         """Return what to store for the writes of a call, each as in `Write`, in their order."""
-        seal, found = self.serde.seal, []
+        of, found = partial(Sealable.of, now=self.keeps_types), []
         for claims, task_id, channel, value in writes:
-            self.require_name(channel)
             row = _write_row(*spot, task_id, channel)
             head = pack_claims(claims or Claims("", 0))
-            found.append((channel, self.sealable(partial(seal, value, row=row, head=head))))
+            found.append((channel, of(partial(self.serde.seal, value, row=row, head=head))))
         return found
-
-    def sealable(self, dump: Dump) -> Sealable:
-        """Return what is sealed when the saver asks for it: it asks for all before it stores the first."""
-        return Sealable(dump)
-
-    def require_name(self, channel: str) -> None:
-        """Check that the database takes the name of a channel."""
-        if self.refuses_nul and "\0" in channel:
-            raise ConfigError("the name of a channel holds a NUL, which the database does not store")
 
     # --- opening ------------------------------------------------------------------------------
 
@@ -358,13 +346,12 @@ class _Apart(Rows):
         changed, versions = dict(new_versions), dict(checkpoint["channel_versions"])
         metadata, stored, inline = header["metadata"], dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
-            self.require_name(name)
             if isinstance(value, self.inline_types):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
                 row = value_row(*spot[:2], name, str(changed.get(name, versions[name])))
                 dump = partial(self.serde.seal, value, row=row)
-                sealable = self.sealable(dump) if name in changed else Sealable(dump)
+                sealable = Sealable.of(dump, now=self.keeps_types and name in changed)
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         header["channels"] = list(stored)
         rest = {name: part for name, part in checkpoint.items() if name != "channel_values"}
@@ -442,7 +429,6 @@ class Inline(_Apart):
     """Text, numbers, booleans and None stand in a JSON column, all other values in rows of their own."""
 
     layout: ClassVar[str] = "inline"
-    refuses_nul: ClassVar[bool] = True
     inline_types: ClassVar[tuple[type, ...]] = INLINE
     merge = staticmethod(get_serializable_checkpoint_metadata)
     _sentinels: Sentinels = field(init=False, repr=False, compare=False)
@@ -483,20 +469,9 @@ class Values(_Apart):
     keeps_types: ClassVar[bool] = True
     lists_by_id: ClassVar[bool] = False
 
-    def sealable(self, dump: Dump) -> Sealable:
-        """Return what is sealed already: the saver stores each value before it asks for the next."""
-        return Sealable.sealed(dump())
-
-    def seal_frame(
-        self, spot: Spot, header: Header, document: Any, metadata: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the metadata; what has no form in JSON is refused now, before a value is stored."""
-        frame = _Apart.seal_frame(self, spot, header, document, metadata)
-        dump_mapping({**frame, "": document[0]["channel_versions"]})
-        return frame
-
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
         metadata, header["metadata"] = header["metadata"], {}
+        dump_mapping({**self.readable(metadata), "": rest["channel_versions"]})  # raises before any is stored
         return [rest, metadata]
 
     def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> None:
