@@ -278,9 +278,9 @@ def test_a_scrub_looks_for_items_as_they_stand_in_the_file(path: Path, keys: Pat
     with closing(SqliteRows(path)) as rows:
         for cell in cells_of(rows, rows.columns):
             traces.add(cell)
-    assert len(traces.fragments) == ITEMS + 1
+    assert len(traces.samples) == ITEMS + 1
     content = path.read_bytes()
-    assert all(fragment in content for fragment in traces.fragments)
+    assert all(fragment in content for sample in traces.samples for fragment in sample.fragments)
 
 
 def test_a_field_that_stays_readable_is_no_old_value(run: Run, path: Path, keys: Path) -> None:

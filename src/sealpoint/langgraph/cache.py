@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
@@ -148,12 +149,10 @@ class SealedCache(BaseCache[ValueT]):
         self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]
     ) -> dict[FullKey, tuple[Sealable, int | None]]:
         """Seal all before the first is stored."""
-
-        def sealed(full: FullKey, value: ValueT) -> Sealable:
-            made = self.serde.seal(value, row=_row_of(*full))
-            return Sealable(lambda: made)
-
-        return {full: (sealed(full, value), ttl) for full, (value, ttl) in pairs.items()}
+        return {
+            full: (Sealable.of(partial(self.serde.seal, value, row=_row_of(*full)), now=True), ttl)
+            for full, (value, ttl) in pairs.items()
+        }
 
     def _open(self, keys: Sequence[FullKey], found: Mapping[FullKey, Any]) -> dict[FullKey, ValueT]:
         # SqliteCache joins labels by commas and splits them again: a label that has one comes back as two.

@@ -65,6 +65,9 @@ _PAGE_CHARS: Final = 2**21
 # Stores that return items of one time in the same order on each page; Postgres does not
 _ORDERED: Final = ("langgraph.store.memory", "langgraph.store.sqlite")
 
+# Stores that refuse a NUL in a key when others of the batch may be stored
+_NO_NUL: Final = "langgraph.store.postgres"
+
 
 class _Indexed(dict[str, Any]):
     """What is stored of an item, with the texts for the index of the store, which it must not store.
@@ -197,7 +200,9 @@ class SealedStore(BaseStore):
         self._tables = tables_of(
             store, None, allow_partial=True, allow_schema=allow_schema, allow_shared_role=False
         )
-        self._is_ordered = any(base.__module__.startswith(_ORDERED) for base in type(store).__mro__)
+        modules = [base.__module__ for base in type(store).__mro__]
+        self._is_ordered = any(name.startswith(_ORDERED) for name in modules)
+        self._refuses_nul = any(name.startswith(_NO_NUL) for name in modules)
         super().__init__()
         self.inner = store
 
@@ -297,6 +302,8 @@ class SealedStore(BaseStore):
                 self.serde.tally.add(UNBOUND, "")
             return op
         stored = self._items.stored_name(name)
+        if self._refuses_nul and "\0" in stored.key:
+            raise ConfigError("the key of an item holds a NUL, which Postgres does not store")
         if op.value is None:
             return op._replace(namespace=stored.namespace, key=stored.key)
         value, index = self._items.seal(name, op.value), op.index

@@ -35,6 +35,17 @@ class Sealable:
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
 
+    @classmethod
+    def of(cls, dump: Dump, *, now: bool) -> Self:
+        """Make one; if ``now`` it is sealed at once.
+
+        Args:
+            dump: Serializes and seals the value.
+            now: For a saver that stores each value before it asks for the next, which may be refused.
+        """
+        made = dump() if now else None
+        return cls(dump if made is None else lambda: made)
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise SealingError("the saver pickles or copies a value instead of passing it to its serializer")
 

@@ -33,6 +33,7 @@ from sealpoint.errors import (
 )
 from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
 from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde.encode import refusing_surrogates
 from sealpoint.tokens import TOKEN, Tokens
 
 _row: Final = RowTemplate(dict(ITEM.kind), ITEM.columns).row
@@ -93,13 +94,16 @@ class Items:
 
         Raises:
             ConfigError: If the value has the field ``__sealpoint__``.
+            UnsupportedTypeError: If text in it has a lone surrogate, which no store takes.
             SealpointError: What the serializer raises.
         """
         require_unframed(value)
         value, stored = dict(value), self.stored_name(name)
+        readable = self.readable(value)
         head = pack_item(name if self.has_pseudonyms else None)
-        tag, blob = self.serde.seal(value, row=row_of(*stored), head=head)
-        return {**self.readable(value), KEY: make_frame(tag, blob)}
+        with refusing_surrogates():
+            tag, blob = self.serde.seal(value, row=row_of(*stored), head=head)
+        return {**readable, KEY: make_frame(tag, blob)}
 
     def readable(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields and tokens of a value that stay readable; nothing of the value is kept.

@@ -201,11 +201,11 @@ class Rows:
         self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
     ) -> list[tuple[str, Sealable]]:
         """Return what to store for the writes of a call, each as in `Write`, in their order."""
-        seal, found = self.serde.seal, []
+        of, found = partial(Sealable.of, now=self.keeps_types), []
         for claims, task_id, channel, value in writes:
             row = _write_row(*spot, task_id, channel)
             head = pack_claims(claims or Claims("", 0))
-            found.append((channel, Sealable(partial(seal, value, row=row, head=head))))
+            found.append((channel, of(partial(self.serde.seal, value, row=row, head=head))))
         return found
 
     # --- opening ------------------------------------------------------------------------------
@@ -358,7 +358,8 @@ class _Apart(Rows):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
                 row = value_row(*spot[:2], name, str(changed.get(name, versions[name])))
-                sealable = Sealable(partial(self.serde.seal, value, row=row))
+                dump = partial(self.serde.seal, value, row=row)
+                sealable = Sealable.of(dump, now=self.keeps_types and name in changed)
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         header["channels"] = list(stored)
         rest = {name: part for name, part in checkpoint.items() if name != "channel_values"}
@@ -479,6 +480,7 @@ class Values(_Apart):
 
     def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
         metadata, header["metadata"] = header["metadata"], {}
+        dump_mapping({**self.readable(metadata), "": rest["channel_versions"]})  # raises before any is stored
         return [rest, metadata]
 
     def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
+from sealpoint.sealed.layout import Inline, Rows
 from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
 from sealpoint.sealed.rows import (
     ID_BYTES,
@@ -67,6 +68,7 @@ def put(
         "store": claim,
         "made": made,
     }
+    _require_names(rows, checkpoint["channel_values"])
     sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
     # All is computed before: after a wait for the disk, the caches of the processor are cold.
     record = None if heads is None else heads.record(spot, digest_of(claim, "", b""))
@@ -89,6 +91,12 @@ def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
     """Return the call of the wrapped saver with what its serializer is to write, and count it."""
     parts.rows.serde.tally.add(UNBOUND, "")
     return Do(method, arguments)
+
+
+def _require_names(rows: Rows, channels: Iterable[str]) -> None:
+    """Refuse a NUL in a name: Postgres refuses it when values of other channels may be stored."""
+    if isinstance(rows, Inline) and any("\0" in channel for channel in channels):
+        raise ConfigError("the name of a channel holds a NUL, which Postgres does not store")
 
 
 def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
@@ -125,6 +133,7 @@ def put_writes(
         return
     asked = yield from asking(parts, config, is_new=True)
     heads = parts.heads
+    _require_names(parts.rows, (channel for channel, _ in writes))
     call = new_call(writes)
     if not asked.place.checkpoint_id:
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")

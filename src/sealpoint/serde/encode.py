@@ -18,6 +18,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
 from itertools import chain
@@ -73,6 +74,8 @@ class _Diagnostics(threading.local):
         replaced: How often text was written with ``?`` in place of a lone surrogate.
     """
 
+    refuses_surrogates = False  # see `refusing_surrogates`
+
     def __init__(self) -> None:
         self.refusal: UnsupportedTypeError | None = None
         self.unreadable: dict[tuple[str, str], str] = {}
@@ -82,6 +85,16 @@ class _Diagnostics(threading.local):
 _CALLBACK_FAILED: Final = "Type is not msgpack serializable"
 
 _diagnostics: Final = _Diagnostics()
+
+
+@contextmanager
+def refusing_surrogates() -> Iterator[None]:
+    """Within it, `encode` refuses text with a lone surrogate in this thread, and does not write ``?``."""
+    _diagnostics.refuses_surrogates = True
+    try:
+        yield
+    finally:
+        _diagnostics.refuses_surrogates = False
 
 
 def refuse(what: str) -> UnsupportedTypeError:
@@ -197,6 +210,8 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
     # ormsgpack raises one class for every cause: only the text tells them apart.
     if "surrogates" not in str(error):
         raise error
+    if _diagnostics.refuses_surrogates:
+        raise refuse("text with a lone surrogate")
     _diagnostics.replaced += 1
     noted.add(threading.get_ident())
     if _diagnostics.replaced > MAX_REPLACEMENTS:

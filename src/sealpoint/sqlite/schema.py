@@ -104,6 +104,17 @@ def columns_of(cursor: sqlite3.Cursor, table: str) -> set[str]:
     return {row[1] for row in cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall()}
 
 
+def quoted(name: str) -> str:
+    """Return the name of a table or a column for a statement."""
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def stored_columns(cursor: sqlite3.Cursor, table: str) -> list[str]:
+    """Return the names of the columns that stand in the file: to read a virtual one may call functions."""
+    rows = cursor.execute(f"PRAGMA main.table_xinfo({quoted(table)})").fetchall()
+    return [name for _, name, _, _, _, _, hidden in rows if hidden in (0, 3)]
+
+
 def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
     """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
     found = set(map(_lower, columns_of(cursor, "store")))  # a store would use them in any case of letters
@@ -245,8 +256,7 @@ def _require_indexes(
     expiry = {each.name for each in related if each.statement == _EXPIRY}
     primary = []
     for _, name, unique, origin, partial in cursor.execute(f"PRAGMA main.index_list({table})").fetchall():
-        quoted = name.replace('"', '""')
-        columns = cursor.execute(f'PRAGMA main.index_xinfo("{quoted}")').fetchall()
+        columns = cursor.execute(f"PRAGMA main.index_xinfo({quoted(name)})").fetchall()
         # In PRAGMA index_xinfo the column number of an expression is -2, and that of the row id -1.
         names = [column for _, place, column, *_, is_key in columns if is_key and place >= 0]
         if (partial and name not in expiry) or any(place == -2 for _, place, *_ in columns):

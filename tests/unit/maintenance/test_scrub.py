@@ -38,9 +38,9 @@ def test_nothing_old_is_left(path: Path, mode: str) -> None:
         connection.execute(f"PRAGMA journal_mode = {mode}")
     old, every, traces = values_of(path), opened(path, make_cipher("k1")), Traces()
     run(path, make_cipher("k2", "k1"), before_change=traces.add)
-    done = scrub(path, RING, traces.fragments)
+    done = scrub(path, RING, traces.samples)
     assert done.found == ()
-    assert done.fragments == len(traces.fragments) > 0
+    assert done.fragments == len(traces.samples) > 0
     assert done.searched_bytes >= path.stat().st_size
     after = content(path)
     assert b"+cobblestone256@k1" not in after
@@ -59,10 +59,10 @@ def test_a_reader_kept_old_values_in_the_file_until_the_scrub(path: Path) -> Non
         run(path, make_cipher("k2", "k1"), before_change=traces.add)
         reader.execute("COMMIT")
         before = content(path)
-        assert all(fragment in before for fragment in traces.fragments)
-        assert scrub(path, RING, traces.fragments).found == ()
+        assert all(fragment in before for sample in traces.samples for fragment in sample.fragments)
+        assert scrub(path, RING, traces.samples).found == ()
         after = content(path)
-        assert not any(fragment in after for fragment in traces.fragments)
+        assert not any(fragment in after for sample in traces.samples for fragment in sample.fragments)
 
 
 def test_the_search_finds_what_is_there(path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_search_finds_what_is_there(path: Path) -> None:
     traces = Traces()
     for value in values_of(path):
         traces.add(value)
-    assert scrub(path, RING, traces.fragments).found != ()
+    assert scrub(path, RING, traces.samples).found != ()
     assert scrub(path, RING).found == ()  # rows carry the tags
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE copy AS SELECT * FROM checkpoints")
@@ -85,10 +85,10 @@ def test_the_search_finds_what_is_there(path: Path) -> None:
 def test_a_fragment_across_two_chunks_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traces = Traces()
     traces.add(values_of(path)[4])
-    ((_, place),) = scrub(path, RING, traces.fragments).found
+    ((_, place),) = scrub(path, RING, traces.samples).found
     for inside in range(1, FRAGMENT_BYTES):
         monkeypatch.setattr("sealpoint.admin.maintenance.scrub._CHUNK_BYTES", place + inside)
-        assert scrub(path, RING, traces.fragments).found == (("x.db", place),)
+        assert scrub(path, RING, traces.samples).found == (("x.db", place),)
 
 
 def test_traces_are_a_sample_of_all_values() -> None:
@@ -98,11 +98,11 @@ def test_traces_are_a_sample_of_all_values() -> None:
     too_short: list[Any] = [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)]
     for blob in (*too_short, *values):
         traces.add(Cell(blob, "msgpack+cobblestone256@k1", Where(CHECKPOINTS, ("t", "", "1"))))
-        assert blob in values or traces.fragments == []
-    assert len(traces.fragments) == MAX_FRAGMENTS
-    assert all(len(fragment) == FRAGMENT_BYTES for fragment in traces.fragments)
+        assert blob in values or traces.samples == []
+    assert len(traces.samples) == MAX_FRAGMENTS
+    assert all(len(fragment) == FRAGMENT_BYTES for sample in traces.samples for fragment in sample.fragments)
     numbers = sorted(
-        next(at for at, blob in enumerate(values) if fragment in blob) for fragment in traces.fragments
+        next(at for at, blob in enumerate(values) if sample.fragments[0] in blob) for sample in traces.samples
     )
     assert numbers[0] < 250
     assert numbers[-1] >= 750

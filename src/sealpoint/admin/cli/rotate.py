@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,17 +272,30 @@ def _sentence(line: str, number: int) -> str:
 
 def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
     """Return when a scrub does not show that nothing old is left in the file."""
-    return {Reason.OLD_CONTENT_FOUND: scrubbed.found, Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments}
+    return {
+        Reason.OLD_CONTENT_FOUND: scrubbed.found,
+        Reason.OLD_TEXT_READABLE: scrubbed.readable,
+        Reason.OLD_VALUES_NOT_SEARCHED: not scrubbed.fragments,
+    }
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [*names]
+    more = len(shown) - MAX_PLACES
+    return ", ".join(shown[:MAX_PLACES]) + (f" and {more} more places" if more > 0 else "")
 
 
 def _search_result(scrubbed: Scrubbed) -> str:
-    places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
-    more = len(scrubbed.found) - len(places)
-    found = f"found: {', '.join(places)}" if places else "found nothing"
-    found += f" and {more} more places" if more else ""
+    places = [*map(excerpt, scrubbed.columns), *(f"{file} at byte {place}" for file, place in scrubbed.found)]
+    found = f"found: {_listed(places)}" if places else "found nothing"
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
     if not scrubbed.fragments:  # a job that changes nothing has none
-        looked_for = "only for old tags, because this run has changed no values"
+        why = "the old values stand readable" if scrubbed.unsearched else "this run has changed no values"
+        looked_for = f"only for old tags, because {why}"
+    if scrubbed.readable:
+        found += f"; text of old values also stands readable in {_listed(map(excerpt, scrubbed.readable))}"
+    if scrubbed.unsearched:
+        found += f"; {scrubbed.unsearched} of the sample stand there as a whole and were not searched for"
     return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
 
 

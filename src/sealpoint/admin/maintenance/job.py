@@ -281,7 +281,7 @@ class Job:
         outcome = self._outcome
         self._report(Phase.SCRUB)
         try:
-            outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.fragments)
+            outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.samples)
             outcome.note_lock(outcome.scrubbed.lock_seconds)
             if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
                 with closing(SqliteRows(path)) as self._changed:

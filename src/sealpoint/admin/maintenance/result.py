@@ -123,6 +123,7 @@ class Reason(AnyReason):
         "old-content-not-read",
         "parts of the file that no statement reads may hold old content",
     )
+    OLD_TEXT_READABLE = "old-text-readable", "text of old values also stands in readable columns"
     OLD_VALUES_NOT_SEARCHED = (
         "old-values-not-searched",
         "the file was searched for old tags, and not for old values",

@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell
-from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.sqlite.rows import Find, SqliteRows
 from sealpoint.base.place import encode_value
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.suites import SUITES
@@ -32,6 +32,17 @@ _MIN_DIFFERENT: Final = 8  # bytes of a fragment that was not sealed
 _BYTES_PER_SECOND: Final = 50_000_000  # of a VACUUM; disks differ by a factor of ten
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is missed between two chunks
+_PARTS: Final = (4, 1, 7, 2, 6, 3, 5, 0, 8)  # where fragments are, in eighths of a value
+_TAG: Final = b""  # stands for a tag of an old key among what was found
+
+_Cell = tuple[str, bool | None]  # see `SqliteRows.search`
+
+
+class Sample(NamedTuple):
+    """Fragments of an old value: the first, or one for a fragment that also stands where it may stay."""
+
+    fragments: tuple[bytes, ...]
+    is_sealed: bool
 
 
 class Traces:
@@ -41,30 +52,32 @@ class Traces:
     """
 
     def __init__(self) -> None:
-        self.fragments: list[bytes] = []
+        self.samples: list[Sample] = []
         self._seen = 0
         self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
 
     def add(self, cell: Cell) -> None:
-        """Possibly keep a fragment from the middle of a value."""
+        """Possibly keep fragments of a value."""
         value = cell.value
         if cell.is_item and is_sealed(cell.tag) and isinstance(value, bytes):
             value = encode_value(value).encode()  # as it stands in the file
         if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
-        middle = (len(value) - FRAGMENT_BYTES) // 2
-        fragment = value[middle : middle + FRAGMENT_BYTES]
-        if not is_sealed(cell.tag) and _may_stay(fragment, cell):
+        room, sealed = len(value) - FRAGMENT_BYTES, is_sealed(cell.tag)
+        places = dict.fromkeys(room * part // 8 for part in _PARTS)
+        each = (value[place : place + FRAGMENT_BYTES] for place in places)
+        fragments = (fragment for fragment in each if sealed or not _may_stay(fragment, cell))
+        if (first := next(fragments, None)) is None:
             return
         self._seen += 1
         # Reservoir sampling, because the number of values is not known in advance: the n-th value is kept
         # with the probability MAX_FRAGMENTS / n.
-        place = len(self.fragments)
+        place = len(self.samples)
         if place == MAX_FRAGMENTS:
             place = self._random.randrange(self._seen)
             if place >= MAX_FRAGMENTS:
                 return
-        self.fragments[place : place + 1] = [fragment]
+        self.samples[place : place + 1] = [Sample((first, *fragments), sealed)]
 
 
 def _may_stay(fragment: bytes, cell: Cell) -> bool:
@@ -82,6 +95,12 @@ class Scrubbed(NamedTuple):
     found: tuple[tuple[str, int], ...]
     # The longest time that writers waited.
     lock_seconds: float = 0.0
+    # Tables and columns in which old content was found.
+    columns: tuple[str, ...] = ()
+    # Other tables and columns in which old text stands readable: it cannot be told from what is left.
+    readable: tuple[str, ...] = ()
+    # Values of the sample that stand there as a whole, and were not searched for.
+    unsearched: int = 0
 
 
 class Forecast(NamedTuple):
@@ -102,8 +121,11 @@ def forecast(path: Path) -> Forecast:
     return Forecast(size, size / _BYTES_PER_SECOND, _processes(path))
 
 
-def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
+def scrub(path: Path, ring: KeyRing, samples: Sequence[Sample] = ()) -> Scrubbed:
     """Rewrite the file without its old contents, empty its log, and search both.
+
+    A fragment that also stands in a readable cell proves nothing: another one of its value is searched for,
+    which no such cell holds. So what is left beside a copy of its text is found, too.
 
     Writers wait from the beginning until the log is empty, and so do readers of a file without a WAL.
     """
@@ -118,14 +140,33 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
             error.lock_seconds = lock_seconds
             raise error
         live = frozenset(filter(None, (key_id_of(count.tag) for count in store.count())))
-    fragments = tuple(traces)
-    size, found = 0, set[tuple[str, int]]()
-    path = path.resolve()  # SQLite has its log next to the target of a link
-    for file in (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")):
-        with suppress(FileNotFoundError):  # the last process that closes the database removes the log
-            size += file.stat().st_size
-            found.update((file.name, place) for place in _search(file, _old_tags(ring, live), fragments))
-    return Scrubbed(size, len(fragments), tuple(sorted(found)), lock_seconds)
+    return _search(path, _old_tags(ring, live), samples)._replace(lock_seconds=lock_seconds)
+
+
+def _search(path: Path, tags: re.Pattern[bytes] | None, samples: Sequence[Sample]) -> Scrubbed:
+    """Search a file and its log; where something is found, also the cells of all tables."""
+    size, found = _search_files(path, _finder(tags, [sample.fragments[0] for sample in samples]))
+    met = [sample for sample in samples if sample.fragments[0] in found]
+    columns, readable, again, stands = set[str](), set[str](), list[bytes](), dict[bytes, set[_Cell]]()
+    if found:
+        with closing(SqliteRows(path)) as store:
+            find = _finder(tags, [fragment for sample in met for fragment in sample.fragments])
+            for needle, label, is_readable in store.search(find):
+                stands.setdefault(needle, set()).add((label, is_readable))
+        columns.update(label for label, _ in stands.get(_TAG, ()))
+    for fragments, sealed in met:
+        cells = set[_Cell]().union(*(stands.get(fragment, ()) for fragment in fragments))
+        # Old ciphertext is a leftover in any table, and so is old text in a value that is not sealed.
+        is_left = sealed or any(is_readable is False for _, is_readable in cells)
+        rest = [fragment for fragment in fragments if is_left or fragment not in stands]
+        again += rest[:1]
+        named = columns if is_left else readable
+        named.update(label for label, is_readable in cells if not (is_readable and rest))
+    if found:
+        _, found = _search_files(path, _finder(tags, again))
+    places, unsearched = sorted(set().union(*found.values())), len(met) - len(again)
+    names = tuple(sorted(columns)), tuple(sorted(readable))
+    return Scrubbed(size, len(samples) - unsearched, tuple(places), 0.0, *names, unsearched)
 
 
 def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
@@ -143,18 +184,36 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
     return re.compile(rf"\+(?:{'|'.join(sorted(SUITES))}){flags}@(?:{ids})".encode())
 
 
-def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield the positions of old contents in a file, one of each kind per chunk."""
-    place, tail = 0, b""
-    with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            data = tail + chunk
-            start = place - len(tail)
-            yield from (start + hit for fragment in fragments if (hit := data.find(fragment)) >= 0)
-            if tags is not None and (match := tags.search(data)):
-                yield start + match.start()
-            place += len(chunk)
-            tail = data[-_LONGEST_BYTES:]
+def _finder(tags: re.Pattern[bytes] | None, fragments: Sequence[bytes]) -> Find:
+    """Return a function that yields what is in bytes, and where: one of each kind."""
+
+    def find(data: bytes) -> Iterator[tuple[bytes, int]]:
+        yield from ((each, place) for each in fragments if (place := data.find(each)) >= 0)
+        if tags is not None and (match := tags.search(data)):
+            yield _TAG, match.start()
+
+    return find
+
+
+def _search_files(path: Path, find: Find) -> tuple[int, dict[bytes, set[tuple[str, int]]]]:
+    """Return the size of a file and its log, and the positions of what is found, one per chunk."""
+    size, found, path = (
+        0,
+        dict[bytes, set[tuple[str, int]]](),
+        path.resolve(),
+    )  # the log is next to the target
+    for file in (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")):
+        place, tail = 0, b""
+        # The last process that closes the database removes the log.
+        with suppress(FileNotFoundError), file.open("rb") as stream:
+            size += file.stat().st_size
+            while chunk := stream.read(_CHUNK_BYTES):
+                data, start = tail + chunk, place - len(tail)
+                for needle, hit in find(data):
+                    found.setdefault(needle, set()).add((file.name, start + hit))
+                place += len(chunk)
+                tail = data[-_LONGEST_BYTES:]
+    return size, found
 
 
 def _processes(path: Path) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +45,7 @@ from sealpoint.admin.databases.sqlite.checked import (
 )
 from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
+from sealpoint.base.place import has_frame
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.keys.sources import run_command
@@ -69,6 +71,9 @@ _OWNED: Final = {
 _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
 
+
+Find = Callable[[bytes], Iterable[tuple[bytes, int]]]
+"""Returns what it finds in bytes, and where."""
 
 # How long to wait for readers before the log is emptied.
 READERS_TIMEOUT_MS: Final = 5_000
@@ -338,6 +343,26 @@ class SqliteRows(CheckedFile):
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
+    def search(self, find: Find) -> Iterator[tuple[bytes, str, bool | None]]:
+        """Yield what is found in the cells of all tables; one row is in memory, and no view or function runs.
+
+        With it ``table.column``, and whether the cell is readable by design, as names, metadata and fields
+        of sealed items are; ``None`` if the table is not LangGraph's.
+        """
+        with self.reading() as cursor:
+            real = "SELECT name FROM main.sqlite_master WHERE type = 'table' AND rootpage > 0"  # not virtual
+            tables = ["sqlite_master", *(name for (name,) in cursor.execute(real).fetchall())]
+            columns = {table: schema.stored_columns(cursor, table) for table in tables}
+        values = {(column.table, column.name): column.in_json for column in self.columns}
+        for table, names in columns.items():
+            is_ours = table.lower() in self._present & NAMED.keys()
+            cells = ", ".join(f"CAST({schema.quoted(name)} AS BLOB)" for name in names)
+            statement = f"SELECT {cells} FROM main.{schema.quoted(table)} NOT INDEXED"
+            for needle, name, is_framed in self.query(statement, (), partial(_found_in, names, find)):
+                in_json = values.get((table.lower(), name.lower()))
+                is_readable = in_json is None or (in_json and is_framed)
+                yield needle, f"{table}.{name}", is_readable if is_ours else None
+
     def vacuum(self) -> bool:
         """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
 
@@ -366,6 +391,14 @@ class SqliteRows(CheckedFile):
             except OSError as error:
                 raise stopped_by(error, f"{journal} cannot be removed") from None
         return not busy
+
+
+def _found_in(
+    names: Sequence[str], find: Find, cursor: Iterable[Any], _most_bytes: int
+) -> set[tuple[bytes, str, bool]]:
+    """Return what is found in a query, the name of its column, and whether there is a frame in the cell."""
+    cells = ((name, cell) for row in cursor for name, cell in zip(names, row, strict=True) if cell)
+    return {(needle, name, has_frame(cell)) for name, cell in cells for needle, _ in find(cell)}
 
 
 def _require_file(path: str | PathLike[str]) -> None:
