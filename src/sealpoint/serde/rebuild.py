@@ -356,8 +356,6 @@ def _pydantic(cls: Any) -> Builder:
 
 def construct(cls: Any, code: int, payload: Any) -> Any:
     """Return a model of authenticated fields, without validation: it holds what its own dump said."""
-    if getattr(cls, "__pydantic_root_model__", False):
-        return cls.model_construct(payload)
     return (cls.model_construct if code == codes.PYDANTIC_V2 else cls.construct)(**payload)
 
 
