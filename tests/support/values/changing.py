@@ -56,7 +56,7 @@ class Ticket(BaseModel):
     other: Any = None
 
 
-Tone = enum.Enum("ToneOfVoice", "WARM COLD")
+Tone = enum.Enum("ToneOfVoice", "WARM COLD")  # type: ignore[misc]  # another name than its own
 
 
 def _local() -> Any:
@@ -247,7 +247,9 @@ scalars = st.one_of(
 
 
 def _fields(value: Any) -> list[str]:
-    model = getattr(type(value), "model_fields", None) or getattr(type(value), "__dataclass_fields__", ())
+    model: Any = getattr(type(value), "model_fields", None) or getattr(
+        type(value), "__dataclass_fields__", ()
+    )
     return [name for name in model if name != "seed"]
 
 

@@ -7,15 +7,20 @@ import enum
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from pydantic import BaseModel, Field
 
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.maintenance.verify import trial
 from sealpoint.errors import BlockedTypeError, SerdeError, UnbuildableValueError, UnreadableTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
+from tests.support.databases import foreign
 from tests.support.values.changing import Aliased, Holder, Ticket, Webhook
 from tests.support.values.forge import envelope, record
+from tests.unit.serde.test_unauthenticated import WAYS, reader
 
 KEY = bytes(32)
 
@@ -63,6 +68,9 @@ def unsealed(allowed: Any) -> dict[str, Callable[[], Any]]:
         "plaintext, any type": lambda: allows.loads_typed(FORGED),
         "plaintext, listed": lambda: listed.loads_typed(FORGED),
         "a foreign cipher": lambda: foreign.loads_typed((FORGED[0] + "+foreign", FORGED[1])),
+        "LANGGRAPH_AES_KEY, listed": lambda: (
+            reader().with_msgpack_allowlist(LISTED).loads_typed(WAYS["LANGGRAPH_AES_KEY"](FORGED))
+        ),
         "json": lambda: allows.loads_typed(raw_json),
         "json, sealed": lambda: allows.loads_typed(sealed_json),
     }
@@ -79,6 +87,17 @@ def test_bytes_without_a_key_are_validated(way: str, allowed: Any) -> None:
             sealing.serde.loads_typed(FORGED)
         with pytest.raises(SerdeError):
             unsealed(allowed)[way]()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_trial_validates_what_no_key_authenticated(way: str, tmp_path: Path) -> None:
+    """As the agents do: it names rows that would be read without validation, were they sealed first."""
+    path = foreign.write(tmp_path / "x.db", {})
+    foreign.insert(path, [WAYS[way](FORGED)])
+    serde = reader().with_msgpack_allowlist(LISTED)
+    with foreign.rows_of(path) as store:
+        failures = [event for event in trial(store, serde) if isinstance(event, Failure)]
+    assert {type(failure.error) for failure in failures} == {UnbuildableValueError}
 
 
 def test_a_type_that_is_not_allowed_is_not_made() -> None:
