@@ -46,7 +46,8 @@ def test_a_sample_comes_back_unless_it_is_known_not_to(name: str) -> None:
 
 @given(anything())
 def test_any_value_has_the_same_bytes(value: Any) -> None:
-    assert ours.dumps_typed(value) == theirs.dumps_typed(value)
+    """Also of what cannot be built again, which is refused unless bare arguments may be read instead."""
+    assert JsonPlusSerializer(on_blocked="raw").dumps_typed(value) == theirs.dumps_typed(value)
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,17 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 from pydantic import BaseModel
 
-from sealpoint.errors import SerdeError, UnbuildableValueError, UnsupportedTypeError
-from sealpoint.serde import JsonPlusSerializer
+from sealpoint.errors import SerdeError, UnbuildableValueError, UnreadableTypeError, UnsupportedTypeError
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from tests.support import sample_types as t
 from tests.support.values.forge import envelope, extension, record
 from tests.support.values.samples import Samples, alike
+from tests.support.values.strategies import equal
 
 ours = JsonPlusSerializer()
 raw = JsonPlusSerializer(on_blocked="raw")
 theirs = Theirs()
+sealed = EncryptedSerializer.from_key(bytes(32))
 
 
 @pytest.fixture(autouse=True)
@@ -97,11 +99,28 @@ def test_what_langgraph_gives_back_as_something_else_is_rebuilt(reason: str) -> 
 @pytest.mark.parametrize("reason", REFUSED_AT_READING)
 def test_what_langgraph_gives_back_as_something_else_is_refused(reason: str) -> None:
     value = REFUSED_AT_READING[reason]
-    row = ours.dumps_typed(value)
+    row = raw.dumps_typed(value)
     assert row == theirs.dumps_typed(value)
     with pytest.raises(UnbuildableValueError):
         ours.loads_typed(row)
     assert not isinstance(theirs.loads_typed(row), type(value)) or isinstance(value, BaseModel)
+
+
+@pytest.mark.parametrize("reason", REFUSED_AT_READING)
+def test_what_cannot_be_built_is_refused_when_it_is_written(reason: str) -> None:
+    """But models: sealed, they come back as LangGraph gives them. A class in another one is warned of."""
+    value = REFUSED_AT_READING[reason]
+    if isinstance(value, BaseModel):
+        got, wanted = (
+            sealed.loads_typed(sealed.dumps_typed(value)),
+            theirs.loads_typed(theirs.dumps_typed(value)),
+        )
+        assert equal(got, wanted)
+    elif not isinstance(value, t.Outer.Inner):
+        for serde in (ours, sealed):
+            with pytest.raises(UnreadableTypeError, match=r"does not accept what is stored") as caught:
+                serde.dumps_typed({"deep": [value]})
+            assert (caught.value.module, caught.value.name) == (t.__name__, type(value).__name__)
 
 
 @pytest.mark.parametrize("reason", REFUSED_AT_READING)

@@ -28,6 +28,7 @@ from tests.support.values.forge import record
 from tests.support.values.strategies import anything
 
 serde = JsonPlusSerializer()
+writer = JsonPlusSerializer(on_blocked="raw")  # also of what cannot be built again
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
@@ -234,7 +235,7 @@ def test_no_decimal_is_large_in_any_spelling(text: str) -> None:
 @given(anything())
 def test_what_is_honest_passes(value: Any) -> None:
     """The check, and inert reading after it. Text with surrogates may lose what told two keys apart."""
-    kind, data = serde.dumps_typed(value)
+    kind, data = writer.dumps_typed(value)
     if kind == "msgpack":
         scan(data)
     decode_inert(kind, data)

@@ -25,8 +25,9 @@ _RENAMED: Final = (
     ' serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
 )
 _OF_ITS_PROGRAM: Final = (
-    "the type was in the main module of the program that wrote it, and only that program finds it there;"
-    " `sealpoint trial` cannot: run the program on a copy of the database"
+    "the program that wrote it had the type in its main module, perhaps inside a class or a function: run"
+    " that program on a copy of the database, not `sealpoint trial`; for any program to read it, define the"
+    " type at the top level of a module, under its own name"
 )
 
 

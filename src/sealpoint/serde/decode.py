@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import ormsgpack
@@ -17,7 +18,7 @@ import ormsgpack
 from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError, excerpt
 from sealpoint.serde.catalogue import Allowlist, Builder
 from sealpoint.serde.classes import find_class, home_of, warn_once
-from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
+from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V1, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.guards import json_budget
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
@@ -26,6 +27,7 @@ from sealpoint.serde.rebuild import (
     UNNAMED,
     adopting,
     as_unbuildable,
+    construct,
     make_builder,
     make_raw_builder,
 )
@@ -33,6 +35,7 @@ from sealpoint.serde.scan import require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]
 Hook = Callable[[int, bytes], Any]
+_MODELS: Final = (PYDANTIC_V1, PYDANTIC_V2)
 
 # Looked up once: it is called for every extension.
 _unpackb: Final = ormsgpack.unpackb
@@ -87,13 +90,27 @@ class Decoder:
     """Converts msgpack to values, and imports only what its allowlist allows."""
 
     def __init__(
-        self, allowlist: Allowlist, on_blocked: OnBlocked = "raise", limits: Limits | None = None
+        self,
+        allowlist: Allowlist,
+        on_blocked: OnBlocked = "raise",
+        limits: Limits | None = None,
+        *,
+        authenticated: bool = False,
     ) -> None:
         # ``limits`` is None for authenticated or otherwise trusted bytes: only others are checked before they
-        # are decoded, as are the arguments of the safe types.
+        # are decoded, as are the arguments of the safe types. ``authenticated``: a key has authenticated
+        # them, so a model that refuses its own dump is made without validation. Never set it for others:
+        # an attacker would choose the fields.
         self.allowlist = allowlist
         self.on_blocked = on_blocked
         self.limits = limits
+        self.authenticated = authenticated
+        # For what is inside a model. What is checked first is built at once: a second reading has its cost.
+        self._in_model = self
+        if on_blocked == "raise" and limits is None:
+            self._in_model = Decoder(allowlist, "raw", authenticated=authenticated)
+            self._in_model._warned = BlockedTypeError
+        self._warned: type[Exception] = SealpointError
         self._learned: dict[tuple[Any, ...], Learned] = {}
         self._failed = threading.local()
         self._latest_call = [object()]
@@ -126,6 +143,7 @@ class Decoder:
         """Return what decodes one extension. It looks up no attributes, and saves a call per known record."""
         learned = self._learned if is_on("lookup") else {}
         latest_call, rebuild, note = self._latest_call, self._rebuild, self._note
+        construct_, rebuild_model = self._construct, self._rebuild_model
 
         def extension(code: int, data: bytes) -> Any:  # msgpack calls this for the innermost first
             try:
@@ -145,13 +163,15 @@ class Decoder:
                 except (KeyError, TypeError, ValueError):  # unknown, or not a record
                     pass
                 if known is None:
-                    return rebuild(code, record)
+                    return rebuild(code, record, data)
                 try:
                     build = known.build_from_bytes
                     return known.build(argument) if build is None else build(data, record)
                 except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
-                    raise as_unbuildable(error, module, name) from None
+                    return construct_(error, code, record, data)
             except BaseException as error:
+                if code in _MODELS and type(error) is ValueError:  # of what is inside
+                    return rebuild_model(error, code, data)
                 note(error)
                 raise
 
@@ -162,7 +182,27 @@ class Decoder:
         if type(error) is not ValueError:  # which ormsgpack raises for malformed data or a failed inner hook
             vars(self._failed).setdefault("error", error)
 
-    def _rebuild(self, code: int, record: Any) -> Any:
+    def _construct(self, error: Exception, code: int, record: list[Any], data: bytes) -> Any:
+        """Make an authenticated model that refused its record without validation; raise for any other."""
+        if self.authenticated and code in _MODELS and not isinstance(error, RecursionError | MemoryError):
+            with suppress(Exception):  # of the model's own code, which may have changed the record
+                again = _unpackb(data, ext_hook=self._in_model._extension, option=UNPACK)
+                return construct(find_class(*record[:2]), code, again[2])
+        raise as_unbuildable(error, record[0], record[1]) from None
+
+    def _rebuild_model(self, error: BaseException, code: int, data: bytes) -> Any:
+        """Build a model that contains what cannot be built: it reads the bare arguments, as in LangGraph."""
+        failure, decoder = vars(self._failed).get("error"), self._in_model
+        if decoder is self or not isinstance(failure, BlockedTypeError | UnbuildableValueError):
+            raise error
+        del self._failed.error
+        try:
+            return self._rebuild(code, decoder.unpack(data), data)
+        except BaseException as last:
+            self._note(last)
+            raise
+
+    def _rebuild(self, code: int, record: Any, data: bytes) -> Any:
         """Build what is unknown or has no name, or whose class has changed."""
         if code in UNNAMED:
             try:
@@ -186,7 +226,7 @@ class Decoder:
         try:
             return known.build(argument)
         except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
-            raise as_unbuildable(error, record[0], record[1]) from None
+            return self._construct(error, code, record, data)
 
     def _make(self, code: int, module: str, name: str) -> Learned:
         if not self.allowlist.permissive and (module, name) not in self.allowlist.types:
@@ -214,6 +254,9 @@ class Decoder:
             try:
                 return builder({**payload} if type(payload) is dict else payload)  # validators write into it
             except UnbuildableValueError as error:
+                if self.authenticated and code in _MODELS:
+                    with suppress(Exception):  # of the model's own code
+                        return construct(find_class(module, name), code, payload)
                 return self._raw_or_raise(error)(payload)
 
         return build
@@ -221,5 +264,6 @@ class Decoder:
     def _raw_or_raise(self, error: BlockedTypeError | UnbuildableValueError) -> Builder:
         if self.on_blocked == "raise":
             raise error
-        warn_once(type(error).__name__, error.module, error.name, f"given as bare arguments: {error}")
+        if isinstance(error, self._warned):
+            warn_once(type(error).__name__, error.module, error.name, f"given as bare arguments: {error}")
         return lambda payload: payload

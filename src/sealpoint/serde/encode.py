@@ -15,12 +15,15 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
+from inspect import signature
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -28,8 +31,15 @@ from uuid import UUID
 
 import ormsgpack
 
-from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError, excerpt
-from sealpoint.serde.catalogue import CATALOGUE, Encoder, SafeType
+from sealpoint.errors import (
+    DecodeError,
+    NestingError,
+    UnbuildableValueError,
+    UnreadableTypeError,
+    UnsupportedTypeError,
+    excerpt,
+)
+from sealpoint.serde.catalogue import CATALOGUE, Allowlist, Encoder, SafeType
 from sealpoint.serde.classes import (
     SendProtocol,
     _DeltaSnapshot,
@@ -51,6 +61,7 @@ from sealpoint.serde.codes import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
+from sealpoint.serde.decode import Decoder
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.limits import (
     MAX_LEARNED_TYPES,
@@ -70,7 +81,7 @@ class _Diagnostics(threading.local):
 
     Attributes:
         refusal: Why it cannot be encoded.
-        unreadable: The cause for each class that a reader would not find, by module and name.
+        unreadable: Module, name and cause of each object whose class a reader would not find.
         replaced: How often text was written with ``?`` in place of a lone surrogate.
     """
 
@@ -78,10 +89,13 @@ class _Diagnostics(threading.local):
 
     def __init__(self) -> None:
         self.refusal: UnsupportedTypeError | None = None
-        self.unreadable: dict[tuple[str, str], str] = {}
+        self.unreadable = Counter[tuple[str, str, str]]()
         self.replaced = 0
 
 
+_STORE_FIELDS: Final = (
+    "store it in another form, such as its fields in a dict, or let the class accept what it holds"
+)
 _CALLBACK_FAILED: Final = "Type is not msgpack serializable"
 
 _diagnostics: Final = _Diagnostics()
@@ -114,17 +128,54 @@ def _nesting_of(error: Exception) -> NestingError | None:
     return None
 
 
-def report(*, is_error: bool) -> None:
-    """Report the diagnostics of the value that this thread has just packed."""
+def _note() -> None:
+    noted.add(threading.get_ident())
+
+
+class _AllTypes(frozenset[tuple[str, str]]):
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+# Reads what this process has just written, and so may build any type, without a warning.
+_own: Final = Decoder(Allowlist(_AllTypes()), authenticated=True)
+
+
+def _try(data: bytes, unreadable: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
+    """Read a value back. Return the classes whose objects it lacks then: others were made by a model.
+
+    Raises:
+        UnreadableTypeError: If a class refuses what is written of its object.
+    """
+    try:
+        value = _own.decode(data)
+        if unreadable:
+            _packb(value, _default, PACK)
+            unreadable = unreadable - _diagnostics.unreadable
+    except UnbuildableValueError as error:
+        if not any(each[:2] == (error.module, error.name) for each in unreadable):
+            cause = f"its class does not accept what is stored of this object: {error.cause}"
+            raise UnreadableTypeError(error.module, error.name, cause, hint=_STORE_FIELDS) from None
+    except (DecodeError, ormsgpack.MsgpackEncodeError):  # the stack ends
+        pass
+    finally:
+        _clear()
+    return unreadable
+
+
+def report(data: bytes, *, is_error: bool, may_be_raw: bool = False) -> None:
+    """Report the diagnostics of the value that this thread has just packed as ``data``."""
     if threading.get_ident() not in noted:
         return
     unreadable, replaced = _diagnostics.unreadable, _diagnostics.replaced
     _clear()
-    for (module, name), cause in unreadable.items():
+    if not may_be_raw:
+        unreadable = _try(data, unreadable)
+    for module, name, cause in unreadable:
         error = UnreadableTypeError(module, name, cause)
         if is_error:
             raise error
-        warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
+        warn_once("unreadable", module, name, f"{cause}; a value is written that cannot be read back")
     if replaced:
         if is_error:
             raise UnsupportedTypeError("cannot encode text with a lone surrogate")
@@ -152,7 +203,7 @@ _packb: Final = ormsgpack.packb
 _Ext: Final = ormsgpack.Ext
 
 
-def encode(obj: Any, must_be_readable: bool = False) -> bytes:
+def encode(obj: Any, must_be_readable: bool = False, may_be_raw: bool = False) -> bytes:
     """Return ``obj`` as msgpack.
 
     Args:
@@ -161,12 +212,14 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
             reader would not find by its module and name, or text with lone surrogates, which UTF-8 cannot
             encode. Otherwise both are written as LangGraph does, surrogates as ``?``, with one warning per
             type and one for text.
+        may_be_raw: Whether bare arguments may be read in place of an object that cannot be built.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
             over 64 bits, or has text that is an error.
         NestingError: If it is nested too deeply.
-        UnreadableTypeError: If a class in it would not be found, and that is an error.
+        UnreadableTypeError: If a class in it would not be found, and that is an error; or refuses what is
+            stored of its object, unless ``may_be_raw``.
     """
     try:
         try:
@@ -178,7 +231,7 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
         _clear()
         raise refusal from None
     if noted:
-        report(is_error=must_be_readable)
+        report(data, is_error=must_be_readable, may_be_raw=may_be_raw)
     if len(data) >= LARGE_BYTES and is_on("memory"):
         _keep_freed_memory()
     return data
@@ -213,7 +266,7 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
     if _diagnostics.refuses_surrogates:
         raise refuse("text with a lone surrogate")
     _diagnostics.replaced += 1
-    noted.add(threading.get_ident())
+    _note()
     if _diagnostics.replaced > MAX_REPLACEMENTS:
         raise refuse("text with lone surrogates in so many objects")
     return _packb(value, _inside[level], PACK_REPLACING)
@@ -270,23 +323,50 @@ class _Encoders(dict[type, Encoder]):
         encoder = _choose(cls)
         if len(self) >= MAX_LEARNED_TYPES:
             self.clear()
-        if encoder not in _NAMELESS and why_not_found(cls) is not None:
-            encoder = _unreadable(cls, encoder)
+        if encoder not in _NAMELESS and (why_not_found(cls) is not None or not _accepts_its_own(cls)):
+            encoder = _noting(cls, encoder)
         self[cls] = encoder
         return encoder
 
 
-def _unreadable(cls: type, encoder: Encoder) -> Encoder:
-    """Record a class that a reader would not find, unless it can be found by now."""
+def _noting(cls: type, encoder: Encoder) -> Encoder:
+    """Have the value read back before it is stored; note a class that a reader would not find by now."""
 
     def encode_and_note(obj: Any, level: int) -> Any:
-        cause = why_not_found(cls)
-        if cause is not None:
-            _diagnostics.unreadable[str(cls.__module__), cls.__name__] = cause
-            noted.add(threading.get_ident())
+        _note()
+        if (cause := why_not_found(cls)) is not None:
+            _diagnostics.unreadable[str(cls.__module__), cls.__name__, cause] += 1
         return encoder(obj, level)
 
     return encode_and_note
+
+
+def _accepts_its_own(cls: Any) -> bool:
+    """Whether what is stored of any object of a class is certain to make it again.
+
+    A model that refuses its own dump is made without validation, unless its own code runs then too.
+    """
+    if (home_of(cls.__module__), cls.__name__) in CATALOGUE or cls is re.Pattern:
+        return True
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
+        own = cls.__mro__[: cls.__mro__.index(pydantic.BaseModel)]
+        found = [vars(base)[name] for base in own for name in _MODEL_HOOKS if name in vars(base)]
+        return all(getattr(hook, "__name__", "") == "init_private_attributes" for hook in found)  # pydantic's
+    try:  # an enum or a signature may be made by code of the user
+        if issubclass(cls, Enum):
+            return all(type(each.value) in _SIMPLE and cls(each.value) is each for each in cls)
+        if hasattr(cls, "__dataclass_fields__") and not hasattr(cls, "__post_init__"):
+            wanted = {field.name for field in dataclasses.fields(cls) if field.init}
+            return _is_generated(cls, "__init__") and {*signature(cls).parameters} == wanted
+    except Exception:  # noqa: BLE001
+        return False
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and _is_generated(cls, "__new__")
+
+
+def _is_generated(cls: Any, method: str) -> bool:
+    """Whether the standard library made a method of a class, which then takes any field as it is."""
+    return getattr(getattr(getattr(cls, method), "__code__", None), "co_filename", "") == "<string>"
 
 
 def _choose(cls: type) -> Encoder:
@@ -417,9 +497,16 @@ _INSIDE: Final = {
 }
 
 
+def _dump(obj: Any) -> Any:
+    fields = obj.model_dump()
+    if type(fields) is not dict:
+        _note()  # a serializer of the model's own, whose form its validation may not take
+    return fields
+
+
 def _model_dump(cls: type) -> Encoder:
     """Pack plain fields from where the model has them, which takes a third of the time of its method."""
-    by_dump = _record(PYDANTIC_V2, lambda obj: obj.model_dump())(cls)
+    by_dump = _record(PYDANTIC_V2, _dump)(cls)
     names = plain_fields(cls) if is_on("models") else None
     if names is None:
         return by_dump
@@ -509,5 +596,10 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
 
 # What these write names no class, or always the same.
 _NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _text))
+
+# What runs if a model is dumped, or made without validation.
+_MODEL_HOOKS: Final = ("model_dump", "model_construct", "model_post_init")
+# Values of enums that msgpack gives back as they are.
+_SIMPLE: Final = (bool, int, str, bytes, type(None))
 
 _encoders: Final = _Encoders()

@@ -124,11 +124,14 @@ class JsonPlusSerializer:
         return clone
 
     def _set_allowlist(self, allowlist: Allowlist, on_blocked: OnBlocked) -> None:
+        self._may_be_raw = on_blocked == "raw"
         self._must_be_readable = on_blocked == "raise" and not allowlist.permissive
         self._decoder = Decoder(allowlist, on_blocked)
+        # Apart from the one before, which a permissive serializer uses for bytes that no key authenticated.
+        self._sealed = Decoder(allowlist, on_blocked, authenticated=True)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
         self._strictest = Decoder(Allowlist(allowlist.types), on_blocked, self.limits)
-        self._unpack = self._decoder.unpack
+        self._unpack = self._sealed.unpack
         self._default = self._decoder if allowlist.permissive else self._checking
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
@@ -147,7 +150,7 @@ class JsonPlusSerializer:
         if isinstance(obj, _BYTES):
             return BYTEARRAY if isinstance(obj, bytearray) else BYTES, bytes(obj)
         try:
-            return MSGPACK, encode(obj, self._must_be_readable)
+            return MSGPACK, encode(obj, self._must_be_readable, self._may_be_raw)
         except NestingError:
             raise  # pickle recurses too
         except UnsupportedTypeError:
@@ -193,7 +196,7 @@ class JsonPlusSerializer:
             return self._unpack(content, self._ext_hook)
         if kind == NULL and content == b"":  # what a branch of a graph writes
             return None
-        return self._loads(kind, content, self._decoder, allow_pickle=self.pickle_fallback)
+        return self._loads(kind, content, self._sealed, allow_pickle=self.pickle_fallback)
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
         """Return the value of bytes that no key has authenticated: checked first, and never unpickled.
