@@ -295,12 +295,17 @@ class DecodeError(SerdeError, ValueError):
 
 
 class LimitError(DecodeError):
-    """Unauthenticated bytes exceed a limit: size, depth or number of elements."""
+    """Unauthenticated bytes exceed a limit: size, depth or number of elements.
 
-    hint = (
-        "if the value is really yours, pass a higher limit, such as"
-        " serde=JsonPlusSerializer(limits=Limits(elements=10_000_000)): see docs/untrusted.md#limits"
-    )
+    Attributes:
+        limit: The field of `sealpoint.serde.limits.Limits`; empty for a bound that cannot be raised.
+    """
+
+    hint = "this bound cannot be raised: if the value is yours, read it with LangGraph and put it again"
+
+    def __init__(self, message: str, limit: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.limit = limit
 
 
 class BlockedTypeError(SerdeError, TypeError):

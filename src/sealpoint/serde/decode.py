@@ -21,7 +21,7 @@ from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V1, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.guards import json_budget
-from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
+from sealpoint.serde.limits import MAX_LEARNED_TYPES, MIN_DEEP_BYTES, Limits
 from sealpoint.serde.rebuild import (
     MESSAGES,
     UNNAMED,
@@ -32,6 +32,7 @@ from sealpoint.serde.rebuild import (
     make_raw_builder,
 )
 from sealpoint.serde.scan import require_few_costly, scan
+from sealpoint.serde.stack import require_stack
 
 OnBlocked = Literal["raise", "raw"]
 Hook = Callable[[int, bytes], Any]
@@ -130,6 +131,8 @@ class Decoder:
     def unpack(self, data: bytes, hook: Hook | None = None) -> Any:
         """Return the value of trusted msgpack bytes: as `decode`, without the check against ``limits``."""
         self._latest_call[0] = object()
+        if len(data) > MIN_DEEP_BYTES:
+            require_stack(data)
         try:
             return _unpackb(data, ext_hook=hook or self._extension, option=UNPACK)
         except ormsgpack.MsgpackDecodeError as error:

@@ -26,6 +26,7 @@ from sealpoint.serde.jsonplus import JsonPlusSerializer
 from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import read_names, scan
+from sealpoint.serde.stack import require_stack
 
 
 class Inert(NamedTuple):
@@ -104,7 +105,7 @@ def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS)
         return Counter([read_names(data, payload) for payload in scan(data, limits)])
     found: Counter[tuple[str, str]] = Counter()
     if kind == JSON:
-        parse_json(data, lambda value: found.update([envelope_target(value)]), limits, strict=False)
+        parse_json(data, lambda value: found.update([envelope_target(value)]), limits)
     elif kind == PICKLE:
         found[PICKLE, "?"] += 1
     return found
@@ -116,7 +117,7 @@ def _require_bytes(data: object) -> None:
 
 
 def _inert_record(code: int, data: bytes) -> Inert:
-    value = read_outline(data, _inert_record)
+    value = _unpack(data, _inert_record)
     extension = EXTENSIONS[code]
     if extension.type_name is not None:
         return Inert(extension.label, *extension.type_name, value)
@@ -156,6 +157,11 @@ def make_outline(serde: SerializerProtocol) -> Outline:
 
 def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = lambda *_: None) -> Any:
     """Return msgpack that was scanned or authenticated; ``stand_in`` returns what takes an object's place."""
+    require_stack(data)
+    return _unpack(data, stand_in)
+
+
+def _unpack(data: bytes, stand_in: Callable[[int, bytes], Any]) -> Any:
     try:
         return ormsgpack.unpackb(data, ext_hook=stand_in, option=UNPACK)
     except ormsgpack.MsgpackDecodeError as error:

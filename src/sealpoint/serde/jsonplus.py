@@ -21,7 +21,7 @@ from sealpoint.serde.classes import logger  # noqa: F401 -- a name of LangGraph'
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
 from sealpoint.serde.legacy_json import decode_json
-from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
 
@@ -196,6 +196,8 @@ class JsonPlusSerializer:
             return self._unpack(content, self._ext_hook)
         if kind == NULL and content == b"":  # what a branch of a graph writes
             return None
+        if kind == JSON and isinstance(content, _BYTES):
+            return self._loads_json(content, self._sealed, WRITTEN_LIMITS)
         return self._loads(kind, content, self._sealed, allow_pickle=self.pickle_fallback)
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
@@ -219,16 +221,14 @@ class JsonPlusSerializer:
         if kind == MSGPACK:
             return decoder.decode(bytes(content), self._ext_hook)  # bytes are not copied
         if kind == JSON:
-            return self._loads_json(content, decoder)
+            return self._loads_json(content, decoder, self.limits)
         if kind == PICKLE and allow_pickle:
             return pickle.loads(content)  # noqa: S301 -- requested by the caller, see pickle_fallback
         return read_plain(kind, content, _PICKLE_HINT if kind == PICKLE else "")
 
-    def _loads_json(self, content: bytes, decoder: Decoder) -> Any:
+    def _loads_json(self, content: bytes, decoder: Decoder, limits: Limits) -> Any:
         listed = () if self._json_modules is True else self._json_modules
         allowlist = Allowlist(self.allowlist.types).extended(listed)
         if self._json_modules is True and decoder is not self._strictest:
             allowlist = Allowlist(permissive=True)
-        # LangGraph wrote NaN and infinities: trusted rows may contain them.
-        strict = decoder.limits is not None
-        return decode_json(content, allowlist, self.on_blocked, self.limits, strict=strict)
+        return decode_json(content, allowlist, self.on_blocked, limits)

@@ -4,7 +4,7 @@
 whole texts, and one pass over the brackets. A pattern that has to match a whole string is
 quadratic where a string has no end. `parse` refuses what Python's parser accepts and returns as
 something else than was stored: NaN, infinities, numbers beyond a float, ``-0`` (which would
-become ``0``), a key twice, lone surrogates.
+become ``0``), a key twice, lone surrogates. Legacy rows of values are read as LangGraph reads them.
 
 What is sealed of metadata and of inline values is strict JSON too. What that lacks stands in arrays:
 
@@ -59,11 +59,11 @@ def require_bounded(data: bytes, depth: int, elements: int) -> None:
     if opened > depth:
         steps = map(_STEPS.__getitem__, bare.translate(None, _NO_BRACKETS))
         if max(accumulate(steps)) > depth:
-            raise LimitError(f"JSON is nested over {depth} deep")
+            raise LimitError(f"JSON is nested over {depth} deep", "depth")
 
 
 def _too_many(elements: int) -> LimitError:
-    return LimitError(f"JSON has over {elements} elements")
+    return LimitError(f"JSON has over {elements} elements", "elements")
 
 
 def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, strict: bool = True) -> Any:
@@ -74,8 +74,8 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         depth: How many arrays and objects may be within each other.
         elements: How many items of arrays and pairs of objects there may be.
         hook: Is called for every object, innermost first; what it returns takes the object's place.
-        strict: Whether to refuse what would be returned as something else than was stored, and NaN
-            and infinities. Otherwise, of a key that occurs twice the last counts, as for Python's parser.
+        strict: Whether to refuse what would be returned as something else than was stored, NaN and
+            infinities, and a key twice. Otherwise it is read as by ``json.loads``: the last of a key counts.
 
     Raises:
         LimitError: If ``data`` is deeper, or has more elements or a longer number than is allowed.
@@ -97,7 +97,7 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     try:
         if hook is None and strict and is_short:
             return parse_short(data.decode())
-        return _decoder(hook, strict).decode(data.decode())
+        return _decoder(hook, strict).decode(data.decode(errors="strict" if strict else "surrogatepass"))
     except SerdeError:
         raise
     except UnicodeDecodeError:
@@ -124,15 +124,11 @@ def parse_short(text: str) -> Any:
 
 
 def _decoder(hook: Hook | None, strict: bool) -> json.JSONDecoder:
-    unique: Callable[..., dict[str, Any]] = _unique if strict else dict
-
-    def build(pairs: list[tuple[str, Any]]) -> Any:
-        return unique(pairs) if hook is None else hook(unique(pairs))
-
     if strict:
+        build = _unique if hook is None else lambda pairs: hook(_unique(pairs))
         return json.JSONDecoder(object_pairs_hook=build, **_STRICT_NUMBERS, parse_int=_integer)
     return json.JSONDecoder(
-        object_pairs_hook=build,
+        object_hook=hook,
         parse_float=lambda text: float(_bounded(text)),
         parse_int=lambda text: int(_bounded(text)),
     )

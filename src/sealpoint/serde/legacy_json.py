@@ -8,6 +8,9 @@ environment, and LangChain's other kinds of envelope are refused.
 
 LangGraph.js writes its Set, Map, RegExp, Error, Uint8Array and undefined with an id of one part, or
 none. Their envelopes are the value, as for LangGraph: Python has no such type.
+
+The text is read as LangGraph reads it, which wrote NaN and infinities: of a key that occurs twice the last
+counts, and a lone surrogate stays. All readers agree on that, so no two find another value in a row.
 """
 
 from __future__ import annotations
@@ -38,51 +41,40 @@ _LANGCHAIN: Final = {
 }
 
 
-def parse_json(
-    data: bytes,
-    revive: Callable[[dict[str, Any]], Any],
-    limits: Limits = DEFAULT_LIMITS,
-    *,
-    strict: bool = True,
-) -> Any:
+def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Limits = DEFAULT_LIMITS) -> Any:
     """Return the value of a legacy row; what ``revive`` returns for an envelope takes its place.
 
     Args:
         data: The row.
         revive: Is called for each envelope, innermost first.
         limits: What the row may be.
-        strict: As for `sealpoint.serde.jsontext.parse`. LangGraph wrote NaN and infinities.
 
     Raises:
-        DecodeError: If ``data`` is not JSON, exceeds ``limits``, or has an object with a key twice.
+        DecodeError: If ``data`` is not JSON, or exceeds ``limits``.
     """
     most = limits.size_bytes // 2  # it is in memory twice, with four bytes a character if one is rare enough
     if len(data) > most:
-        raise LimitError(f"a json row has {len(data)} bytes; at most {most} are read")
+        raise limits.over("size_bytes", f"a json row has {len(data)} bytes; at most {most} are read")
 
     def build(value: dict[str, Any]) -> Any:
         is_envelope = value.get("lc") in (1, 2) and "type" in value
         return revive(value) if is_envelope and ("id" in value or value["type"] == "undefined") else value
 
-    return parse(data, limits.depth, limits.elements, build, strict=strict)
+    try:
+        return parse(data, limits.depth, limits.elements, build, strict=False)
+    except LimitError as error:
+        raise (limits.over(error.limit, str(error)) if error.limit else error) from None
 
 
-def decode_json(
-    data: bytes,
-    allowlist: Allowlist,
-    on_blocked: OnBlocked,
-    limits: Limits,
-    *,
-    strict: bool,
-) -> Any:
-    """Return the value of a legacy row; ``strict`` is as for `parse_json`."""
+def decode_json(data: bytes, allowlist: Allowlist, on_blocked: OnBlocked, limits: Limits) -> Any:
+    """Return the value of a legacy row."""
     named: Counter[tuple[str, str]] = Counter()
     records = count(1)
 
     def revive(value: dict[str, Any]) -> Any:
         named[envelope_target(value)] += 1
         if next(records) > limits.records:
-            raise LimitError(f"value has over {limits.records} records")
+            raise limits.over("records", f"value has over {limits.records} records")
         require_counts(named, limits)
         try:
             return _revive(value, allowlist)
@@ -92,7 +84,7 @@ def decode_json(
             warn_once(type(error).__name__, error.module, error.name, f"given as its envelope: {error}")
             return value
 
-    return parse_json(data, revive, limits, strict=strict)
+    return parse_json(data, revive, limits)
 
 
 def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:

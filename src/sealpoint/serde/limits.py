@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sealpoint.errors import LimitError
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -35,6 +37,21 @@ class Limits:
     records: int = 100_000
     patterns: int = 100
     chunks: int = 2_000
+
+    def over(self, name: str, message: str) -> LimitError:
+        """Return the error of a value over a limit; its hint raises that one.
+
+        Args:
+            name: The field.
+            message: What was met.
+        """
+        limit = getattr(self, name)
+        enough = MAX_PACKED_LEVELS if name == "depth" and limit < MAX_PACKED_LEVELS else 10 * limit
+        by_command = name in OF_COMMANDS and (name != "depth" or enough == MAX_PACKED_LEVELS)
+        option = f"--limits {name}={enough} on the command, " if by_command else ""
+        python = f"serde=JsonPlusSerializer(limits=Limits({name}={enough})) in Python"
+        hint = f"if the value is yours, raise this limit: {option}{python}; see docs/untrusted.md#limits"
+        return LimitError(message, name, hint=hint)
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -103,6 +120,26 @@ UNCOUNTED_LEVELS: Final = 8 * OBJECT_LEVELS
 
 # Containers within each other that msgpack packs in one call.
 MAX_PACKED_LEVELS: Final = 255
+
+# What authenticated JSON may be.
+_ANY: Final = 2**63
+WRITTEN_LIMITS: Final = Limits(_ANY, MAX_PACKED_LEVELS, _ANY, _ANY, _ANY, _ANY)
+
+# What ``--limits`` raises. Not patterns: sealed, they would be compiled without a bound.
+OF_COMMANDS: Final = ("size_bytes", "depth", "elements", "records", "chunks")
+
+# --- how deep a value may be in a thread with a small stack, in which a decoder recurses ----------
+
+# A thread with so much reads all that is written, see `MAX_WRITTEN_LEVELS`.
+LARGE_STACK_BYTES: Final = 7 * 1024 * 1024
+# Where the platform does not say what a thread has.
+UNKNOWN_STACK_BYTES: Final = 1024 * 1024
+# What a level takes, and one of the fields of a model, which pydantic validates: measured were up to 770 and
+# 4,700 bytes. With half of a stack of 128 KiB, that leaves the 64 levels of `Limits`.
+LEVEL_BYTES: Final = 1000
+MODEL_LEVEL_BYTES: Final = 5000
+# A value of so many bytes has at most as many levels.
+MIN_DEEP_BYTES: Final = DEFAULT_LIMITS.depth
 
 # --- what is remembered: names come from the bytes, and must not fill memory ----------------------
 

@@ -114,7 +114,7 @@ def require_counts(names: Mapping[tuple[str, str], int], limits: Limits) -> None
     """Refuse counts of types as `require_few_costly` does."""
     for costly, field in _COSTLY.items():
         if names[costly] > getattr(limits, field):
-            raise LimitError(f"value has over {getattr(limits, field)} {_CALLED[field]}")
+            raise limits.over(field, f"value has over {getattr(limits, field)} {_CALLED[field]}")
 
 
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -169,7 +169,7 @@ def _read_array(data: bytes, position: int, depth: int, last: int) -> tuple[Any,
     items = []
     for _ in range(count):
         if position > last:
-            raise LimitError("a map has a key of too many elements")
+            raise LimitError("a map has a key of too many elements", "elements")
         item, position = read_key(data, position, depth - 1, last)
         items.append(item)
     return tuple(items), position
@@ -198,7 +198,7 @@ def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
         DecodeError: If it is malformed or ambiguous in one of the ways above.
     """
     if len(data) > limits.size_bytes:
-        raise LimitError(f"value has {len(data)} bytes; at most {limits.size_bytes} are read")
+        raise limits.over("size_bytes", f"value has {len(data)} bytes; at most {limits.size_bytes} are read")
     try:
         return _Walk(data, limits).run()
     except (IndexError, struct.error):
@@ -383,21 +383,22 @@ class _Walk:
             raise DecodeError("a container announces more than the bytes can hold")
         depth_left = self._limits.depth - len(self._around) - 1
         if depth_left < 0:
-            raise LimitError(f"value is nested over {self._limits.depth} deep")
+            raise self._limits.over("depth", f"value is nested over {self._limits.depth} deep")
         head = self._data[position]
         if head in EXTENSION_HEADS:
             self._add_extension(start, count)
             return start, _Payload(start + count, self)
         self.add_elements(count)
         if head in MAPS:
-            # An array that is a key of the map may have the levels that a value in it may have.
-            return start, _Map(count, self, depth_left)
+            # An array that is a key of the map may have the levels that a value in it may have: it is hashed,
+            # which recurses.
+            return start, _Map(count, self, min(depth_left, _MAX_LEVELS))
         return start, _Level(count, self)
 
     def add_elements(self, count: int) -> None:
         self.elements_left -= count
         if self.elements_left < 0:
-            raise LimitError(f"value has over {self._limits.elements} elements")
+            raise self._limits.over("elements", f"value has over {self._limits.elements} elements")
 
     def _add_extension(self, start: int, size: int) -> None:
         """Note an extension, and the ``size`` bytes of its payload, which a decoder copies."""
@@ -406,7 +407,7 @@ class _Walk:
             raise DecodeError(f"extension {code} is not one that LangGraph writes")
         self._payloads.append(start)
         if len(self._payloads) > self._limits.records:
-            raise LimitError(f"value has over {self._limits.records} records")
+            raise self._limits.over("records", f"value has over {self._limits.records} records")
         self._copies_left -= size
         if self._copies_left < 0:
             raise LimitError(f"value has extensions within extensions of over {MAX_COPIES} times its size")

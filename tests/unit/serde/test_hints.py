@@ -98,12 +98,41 @@ def test_bare_arguments_are_returned_as_the_error_says(make: Make) -> None:
     assert make(**pasted(raised.value.hint)).loads_typed(stored) == {"x": 1, "label": "p"}
 
 
-def test_a_value_over_a_limit_is_read_as_the_error_says(make: Make) -> None:
-    row = JsonPlusSerializer().dumps_typed([0] * 2_000_001)
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+OVER: dict[str, Callable[[], tuple[str, bytes]]] = {
+    "elements": lambda: JsonPlusSerializer().dumps_typed([0] * 2_000_001),
+    "depth": lambda: JsonPlusSerializer().dumps_typed(nested(65)),
+    "depth of json": lambda: ("json", json.dumps(nested(65)).encode()),
+    "records": lambda: JsonPlusSerializer().dumps_typed([{1}] * 100_001),
+    "patterns": lambda: JsonPlusSerializer().dumps_typed([re.compile("a")] * 101),
+    "size_bytes of json": lambda: ("json", json.dumps("x" * 2**26).encode()),
+}
+
+
+@pytest.mark.parametrize("over", OVER)
+def test_a_value_over_a_limit_is_read_as_the_error_says(make: Make, over: str) -> None:
+    """The hint names the limit that was met, and no other."""
+    row, limit = OVER[over](), over.partition(" ")[0]
     with pytest.raises(LimitError) as raised:
         make(plaintext="allow").loads_typed(row)
-    found: Any = make(plaintext="allow", **pasted(raised.value.hint)).loads_typed(row)
-    assert len(found) == 2_000_001
+    assert raised.value.limit == limit
+    assert re.findall(r"(\w+)=\d+", raised.value.hint) == [limit] * (1 if limit == "patterns" else 2)
+    reader = make(plaintext="allow", **pasted(raised.value.hint))
+    assert reader.loads_typed(row) == JsonPlusSerializer(
+        allowed_msgpack_modules=True, limits=Limits(*[2**40] * 6)
+    ).loads_typed(row)
+
+
+def test_a_bound_that_cannot_be_raised_says_so(make: Make) -> None:
+    with pytest.raises(LimitError) as raised:
+        make(plaintext="allow").loads_typed(("json", b"1" * 4301))
+    assert (raised.value.limit, "cannot be raised" in raised.value.hint) == ("", True)
 
 
 def test_a_value_that_is_not_sealed_is_read_as_the_errors_say(make: Make) -> None:

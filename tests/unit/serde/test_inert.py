@@ -138,10 +138,8 @@ def test_plain_json_is_itself() -> None:
     assert decode_inert("json", json.dumps(value).encode()) == value
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"[" * 100, b'{"a": 1, "a": 1}', b'{"lc": 2, "type": "x", "id": "a.b"}']
-)
-def test_json_that_is_ambiguous_or_too_deep_is_refused(data: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"[" * 100, b'{"lc": 2, "type": "x", "id": "a.b"}'])
+def test_json_that_is_no_json_or_too_deep_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_inert("json", data)
     with pytest.raises(DecodeError):

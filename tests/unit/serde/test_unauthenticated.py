@@ -268,6 +268,5 @@ def test_a_users_own_cipher_reads_the_types_it_wrote() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_json_that_is_no_json_is_refused_where_no_key_has_authenticated_it(way: str) -> None:
-    with pytest.raises(DecodeError):
-        reader().loads_typed(WAYS[way](("json", b"[NaN]")))
+def test_json_of_langgraph_is_read_where_no_key_has_authenticated_it(way: str) -> None:
+    assert repr(reader().loads_typed(WAYS[way](("json", b'{"a": 1, "a": [NaN]}')))) == "{'a': [nan]}"

@@ -12,6 +12,7 @@ from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     DatabaseArgument,
+    LimitsOption,
     VariableOption,
     naming_other_files,
     one_database,
@@ -28,6 +29,7 @@ from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.workers import Pace
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import excerpt
+from sealpoint.serde.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from sealpoint.admin.databases.postgres.rows import PostgresRows
@@ -48,6 +50,7 @@ def decrypt(
         ),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
+    limits: LimitsOption = DEFAULT_LIMITS,
     db_env: VariableOption = None,
 ) -> None:
     """Write a copy of a database with nothing sealed in it.
@@ -64,13 +67,15 @@ def decrypt(
     with ExitStack() as stack:
         if is_file:
             stack.enter_context(naming_other_files(database))
-            events = decrypt_file(database, Path(place), cipher, allow_plaintext=allow_plaintext)
+            events = decrypt_file(
+                database, Path(place), cipher, allow_plaintext=allow_plaintext, limits=limits
+            )
         else:
             from sealpoint.admin.maintenance.schemacopy import decrypt_schema
 
             source = stack.enter_context(closing(cast("PostgresRows", open_store(database))))
             run.looks_at(source)  # not later: the copy's tables are not part of it
-            events = decrypt_schema(source, place, cipher, allow_plaintext=allow_plaintext)
+            events = decrypt_schema(source, place, cipher, allow_plaintext=allow_plaintext, limits=limits)
         pace = Pace(stack.enter_context(stopping(run)))
         watch = stack.enter_context(watching("decrypt", failures.add))
         # Closed also if the terminal to draw on is gone.

@@ -24,8 +24,8 @@ from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     DatabaseArgument,
+    LimitsOption,
     VariableOption,
-    find_cipher,
     find_ring,
     id_option,
     one_database,
@@ -59,9 +59,10 @@ from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.maintenance.verify import trial as decode_all
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import PICKLE, Kind, is_marked_bound, is_sealed
-from sealpoint.errors import BlockedTypeError, UnknownKeyError, excerpt
+from sealpoint.errors import BlockedTypeError, RingFileMissingError, UnknownKeyError, excerpt
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.catalogue import Allowlist
+from sealpoint.serde.limits import DEFAULT_LIMITS
 
 AllowTypesOption = Annotated[
     list[str] | None,
@@ -99,6 +100,7 @@ def inspect(
             "--limit", min=1, max=100_000, help="How many values, messages, or ids, to show at most."
         ),
     ] = 100,
+    limits: LimitsOption = DEFAULT_LIMITS,
     variable: VariableOption = None,
 ) -> None:
     """Show the values of one thread, or items, as plain data. Nothing is imported, and what is long is cut.
@@ -133,10 +135,11 @@ def inspect(
             _show_values(run, cipher, others, "namespace", namespace or "", found, limit)
         elif is_state:
             with closing(kind_of(named).open_whole(named)) as rows:
-                state = read_state(rows, cipher, thread, (namespace or "", checkpoint), channel, limit)
+                place = namespace or "", checkpoint
+                state = read_state(rows, cipher, thread, place, channel, limit, limits)
             _end_state(run, others, thread, namespace or "", state, channel, limit)
         else:
-            found = contents.inspect(store, cipher, thread)
+            found = contents.inspect(store, cipher, thread, limits=limits)
             _show_values(run, cipher, others, "thread", thread, found, limit)
 
 
@@ -323,6 +326,19 @@ def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
         say(f"shown are the first {limit} {what}s; there are more")
 
 
+def find_cipher(run: Run, store: RowStore) -> RingCipher | None:
+    """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
+    if run.keys is None and not any(is_sealed(count.tag) for count in store.count()):
+        return None
+    try:
+        return RingCipher(open_ring(run))
+    except RingFileMissingError as error:
+        if run.keys is not None:
+            raise
+        say(f"{error}: values that need a key are not opened (--keys FILE)")
+        return None
+
+
 def types(
     run: Run,
     database: DatabaseArgument = None,
@@ -330,6 +346,7 @@ def types(
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
     allow: AllowTypesOption = None,
+    limits: LimitsOption = DEFAULT_LIMITS,
     variable: VariableOption = None,
 ) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
@@ -345,7 +362,7 @@ def types(
         cipher = failures.cipher = find_cipher(run, store)
         with watching("types", failures.add) as watch:
             try:
-                found = contents.inventory(store, cipher, report=watch.take)
+                found = contents.inventory(store, cipher, limits=limits, report=watch.take)
             except BaseException:
                 watch.say_how_far()
                 raise
@@ -490,6 +507,7 @@ def trial(
         bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
     ] = False,
     allow_plaintext: AllowPlaintextOption = False,
+    limits: LimitsOption = DEFAULT_LIMITS,
     variable: VariableOption = None,
 ) -> None:
     """Decode every value as an agent would; name threads that raise.
@@ -500,7 +518,7 @@ def trial(
     """
     run.asks(allow_plaintext=allow_plaintext)
     named = one_database(run, database, variable)
-    inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
+    inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True, limits=limits)
     allowed = [*read_allowed(allow or ())]
     _import_all(modules or ())
     failures = _Threads()

@@ -27,9 +27,8 @@ from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
 from sealpoint.admin.maintenance.result import Check, Options, describe_ring
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.admin.maintenance.status import Share
-from sealpoint.crypto import KeyRing, KeyState, RingCipher
+from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.suites import SUITES
-from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
@@ -46,6 +45,7 @@ from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.postgres import has_password, is_url
+from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, Limits
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
 
@@ -106,6 +106,30 @@ ThreadsOption = Annotated[
 PinOption = Annotated[
     Path | None,
     typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
+]
+
+
+def parse_limits(given: str | Limits) -> Limits:
+    """Return the limits that a command line gives, such as ``depth=200,records=500000``."""
+    found = dict[str, int]()
+    for part in [] if isinstance(given, Limits) else given.split(","):
+        name, _, number = part.strip().partition("=")
+        found[name] = int(number) if re.fullmatch("[1-9][0-9]{,17}", number) else 0
+        if name not in OF_COMMANDS or not found[name] or found.get("depth", 0) > MAX_PACKED_LEVELS:
+            names = f"{', '.join(OF_COMMANDS)}, and depth is at most {MAX_PACKED_LEVELS}"
+            raise typer.BadParameter(f"{excerpt(part)} is not NAME=NUMBER; names are {names}")
+    return Limits(**found)
+
+
+LimitsOption = Annotated[
+    Limits,
+    typer.Option(
+        "--limits",
+        metavar="NAME=NUMBER,...",
+        parser=parse_limits,
+        show_default=False,
+        help="What your own values may be that no key has authenticated, such as depth=200,records=500000.",
+    ),
 ]
 
 
@@ -180,6 +204,7 @@ class JobOptions:
         ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
+    limits: LimitsOption = DEFAULT_LIMITS
     no_key_check: Annotated[
         bool,
         typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
@@ -203,6 +228,7 @@ class JobOptions:
             scrub=self.scrub,
             check_keys=not self.no_key_check,
             shard=run.shard,
+            limits=self.limits,
             **more,
         )
 
@@ -546,19 +572,6 @@ def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share])
         say("no ring file was found: the states of keys are not known")
 
 
-def find_cipher(run: Run, store: RowStore) -> RingCipher | None:
-    """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
-    if run.keys is None and not any(is_sealed(count.tag) for count in store.count()):
-        return None
-    try:
-        return RingCipher(open_ring(run))
-    except RingFileMissingError as error:
-        if run.keys is not None:
-            raise
-        say(f"{error}: values that need a key are not opened (--keys FILE)")
-        return None
-
-
 TIMEOUT_SECONDS: Final = 10.0  # of a call to a thread store: agents write to it meanwhile
 
 
@@ -568,16 +581,6 @@ def find_threads(named: str | None, keys: Path | None) -> str | None:
     if store is not None and has_password(store):
         raise MaintenanceError("a password stands in the name of the thread store", hint=LIBPQ_HINT)
     return None if store is None else all_databases([store], None)[0]
-
-
-def require_threads(run: Run, named: str | None) -> str:
-    """Return the name of the thread store, or refuse the command line."""
-    store = None if named is None and find_ring(run) is None else find_threads(named, run.keys)
-    if store is None:
-        raise typer.BadParameter(
-            "name the thread store, or add [threads] to the ring file", param_hint="STORE"
-        )
-    return store
 
 
 @contextmanager

@@ -20,15 +20,16 @@ from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     AllowUnprovenOption,
     DatabaseArgument,
+    LimitsOption,
     PinOption,
     ThreadsOption,
     VariableOption,
+    find_ring,
     find_threads,
     open_ring,
     opened_database,
     opened_threads,
     require_reason,
-    require_threads,
     require_whole,
 )
 from sealpoint.admin.cli.output import (
@@ -62,6 +63,7 @@ from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import excerpt
+from sealpoint.serde.limits import DEFAULT_LIMITS
 from sealpoint.utc import as_utc, format_utc
 
 
@@ -79,6 +81,7 @@ def verify(
         bool, typer.Option("--no-threads", help="Do not use the thread store of the ring file.")
     ] = False,
     pin: PinOption = None,
+    limits: LimitsOption = DEFAULT_LIMITS,
     variable: VariableOption = None,
 ) -> None:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.
@@ -107,7 +110,12 @@ def verify(
                 param_hint="--pin",
             )
         check = Verification(
-            store, cipher, allow_plaintext=allow_plaintext, observer=comparison, require_bound=bound
+            store,
+            cipher,
+            allow_plaintext=allow_plaintext,
+            observer=comparison,
+            require_bound=bound,
+            limits=limits,
         )
 
         def events() -> Iterator[Event]:
@@ -227,6 +235,16 @@ StoreArgument = Annotated[
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def require_threads(run: Run, named: str | None) -> str:
+    """Return the name of the thread store, or refuse the command line."""
+    store = None if named is None and find_ring(run) is None else find_threads(named, run.keys)
+    if store is None:
+        raise typer.BadParameter(
+            "name the thread store, or add [threads] to the ring file", param_hint="STORE"
+        )
+    return store
 
 
 @heads.command()

@@ -26,6 +26,7 @@ from sealpoint.crypto.tag import (
 )
 from sealpoint.errors import (
     DecodeError,
+    LimitError,
     PlaintextError,
     RowError,
     SealedValueError,
@@ -36,9 +37,10 @@ from sealpoint.errors import (
 from sealpoint.sealed.items import require_form
 from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
 from sealpoint.serde.base import read_plain
+from sealpoint.serde.classes import logger
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.legacy_json import envelope_target, parse_json
-from sealpoint.serde.limits import DEFAULT_LIMITS
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
 from sealpoint.tokens import Tokens
 
@@ -295,11 +297,13 @@ class Opener(NamedTuple):
         cipher: Opens with the keys of its ring, and seals under its active key.
         allow_plaintext: Whether a value that is not sealed is returned as it stands.
         compress: Whether values are compressed before they are sealed again; ``None`` for those that were.
+        limits: What a value may be that no key has authenticated.
     """
 
     cipher: RingCipher
     allow_plaintext: bool = False
     compress: bool | None = None
+    limits: Limits = DEFAULT_LIMITS
 
     def open(self, cell: Cell) -> Opened:
         """Open one value."""
@@ -329,9 +333,20 @@ class Opener(NamedTuple):
         opened = self.open(cell)
         row = cell.row if is_sealed(cell.tag) else None
         changed = self.seal(cell, *opened.typed, row)
-        if not opened.authenticated:
-            require_decodable(opened.inner, opened.data)
+        self.require_decodable(cell, opened)
         return changed
+
+    def require_decodable(self, cell: Cell, opened: Opened) -> None:
+        """Check bytes that no key has authenticated as a serializer does that decodes them."""
+        if opened.authenticated:
+            return
+        require_decodable(*opened.typed, self.limits)
+        if self.limits.depth > DEFAULT_LIMITS.depth:
+            try:
+                require_decodable(*opened.typed, replace(self.limits, depth=DEFAULT_LIMITS.depth))
+            except LimitError as error:
+                text = "%s at %s: threads with a small stack cannot read it, see docs/untrusted.md#limits"
+                logger.warning(text, error, excerpt(str(cell.where.names)))
 
     def seal(self, cell: Cell, inner: str, data: bytes, row: Row | None) -> tuple[str, bytes]:
         """Seal what takes the place of a value, under the active key."""
@@ -349,12 +364,12 @@ def require_readable(cell: Cell) -> None:
         raise RowError("the item is neither an object in JSON nor sealed to its row")
 
 
-def require_decodable(kind: str, data: bytes) -> None:
+def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built."""
     if kind == MSGPACK:
-        require_few_costly(data, scan(data, DEFAULT_LIMITS), DEFAULT_LIMITS)
+        require_few_costly(data, scan(data, limits), limits)
     elif kind == JSON:
-        parse_json(data, envelope_target, DEFAULT_LIMITS)
+        parse_json(data, envelope_target, limits)
     elif kind == PICKLE:
         raise UnknownTypeError("refusing to unpickle an unsealed value")
     else:

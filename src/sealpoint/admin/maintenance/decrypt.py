@@ -26,7 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener, require_decodable
+from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener
 from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Progress, failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
@@ -48,6 +48,7 @@ from sealpoint.errors import (
 from sealpoint.keys.files import PrivateFolder
 from sealpoint.sealed.items import require_unframed
 from sealpoint.sealed.rows import Parts
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file
 from sealpoint.tokens import Tokens
@@ -136,6 +137,7 @@ def decrypt(
     cipher: RingCipher,
     *,
     allow_plaintext: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
 ) -> Events:
     """Write the decrypted checkpoints, writes and items of ``source`` to the new file ``out``.
@@ -150,6 +152,7 @@ def decrypt(
         cipher: Opens with the keys of its ring.
         allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
             nothing tells them from what a holder of the key wrote.
+        limits: What a value may be whose type no key has authenticated.
         batch: How much to read at a time.
 
     Yields:
@@ -170,7 +173,7 @@ def decrypt(
                 closing(SqliteRows(source)) as store,
                 closing(create_file(copy, folder.descriptor)) as target,
             ):
-                run = _FileCopy(store, target, Opener(cipher, allow_plaintext), batch)
+                run = _FileCopy(store, target, Opener(cipher, allow_plaintext, limits=limits), batch)
                 yield from run.events()
             if not run.has_failed:
                 _require_free(out)  # again, because the run took a while
@@ -209,8 +212,8 @@ class Copy:
     def parts(self, cell: Cell) -> Parts:
         """Open a value, and remember the thread that a checkpoint names."""
         opened = self._opener.open(cell)
-        if is_sealed(cell.tag) and not opened.authenticated:
-            require_decodable(opened.inner, opened.data)
+        if is_sealed(cell.tag):
+            self._opener.require_decodable(cell, opened)
         parts = cell.parts(opened)
         if parts.header is not None and "thread" in parts.header:
             self._ids[cell.where.names["thread_id"]] = str(parts.header["thread"])

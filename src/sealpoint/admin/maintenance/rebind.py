@@ -19,7 +19,6 @@ from sealpoint.admin.databases.cells import (
     Opener,
     Selection,
     parse_item,
-    require_decodable,
     require_readable,
 )
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
@@ -62,6 +61,7 @@ from sealpoint.sealed.rows import (
     value_missing,
 )
 from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.threads.store import Spot
 from sealpoint.tokens import PSEUDONYM, Tokens
 
@@ -99,6 +99,7 @@ class Binder:
         *,
         allow_plaintext: bool = False,
         allow_nul: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Prepare; values are sealed under the active key, unsealed ones only if that is allowed.
 
@@ -110,7 +111,7 @@ class Binder:
         if visible.indexed | fields.indexed:
             cipher.ring.index_key("metadata")  # raises now, not at the first row
         self._cipher = cipher
-        self._opener = Opener(cipher, allow_plaintext)
+        self._opener = Opener(cipher, allow_plaintext, limits=limits)
         serde, tokens = EncryptedSerializer(cipher), Tokens(lambda: cipher.ring)
         self._rows = Inline(serde, plain, visible.indexed, tokens, allow_unbound=True)
         self._whole = Whole(serde, plain, visible.indexed, tokens, allow_unbound=True)  # on SQLite
@@ -132,8 +133,7 @@ class Binder:
             header = _make_header(cell, beside)
             head, metadata = pack_header(header), self._whole.readable(header["metadata"])
         tag, blob = self._opener.seal(cell, opened.inner, head + opened.data, cell.where.row)
-        if not opened.authenticated:
-            require_decodable(opened.inner, opened.data)
+        self._opener.require_decodable(cell, opened)
         stored = None if metadata is None else _as_stored(metadata, beside)
         return Replacement(tag, blob, beside.get("parent") or None, stored)
 
@@ -342,6 +342,7 @@ def rebind(
         options.fields,
         allow_plaintext=options.allow_plaintext,
         allow_nul=store.kind == "sqlite",
+        limits=options.limits,
     )
     run, bound = Run(store, options.paced_batch, options.max_lock_seconds), Selection(bound=True)
     columns = [column for column in store.columns if options.takes(column.label)]

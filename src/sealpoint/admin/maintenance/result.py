@@ -28,6 +28,7 @@ from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.key import active_id
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.utc import now
 
 MAX_TABLES: Final = 1_000  # how many tables that are not read are named; the others are counted
@@ -339,6 +340,8 @@ class Options:
     compress: bool | None = None
     # Only this range of threads, for Postgres.
     shard: Shard | None = None
+    # What a value may be that no key has authenticated.
+    limits: Limits = DEFAULT_LIMITS
 
     @property
     def paced_batch(self) -> Batch:

@@ -35,6 +35,7 @@ from sealpoint.admin.databases.rows import (
 from sealpoint.crypto import Key, KeyRing, RingCipher
 from sealpoint.crypto.tag import Kind, classify
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 # How many values of a column are tried for each key.
 SAMPLE_ROWS: Final = 20
@@ -119,6 +120,7 @@ def rotate(
     before_change: BeforeChange | None = None,
     check_keys: bool = True,
     compress: bool | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Events:
     """Reseal every value in place under the ring's active key. Nothing is deserialized.
 
@@ -135,6 +137,7 @@ def rotate(
         before_change: Called with each value before it is changed.
         check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
         compress: Compress what is resealed, or do not; ``None`` to leave each value as it is.
+        limits: What a value may be that no key has authenticated.
 
     Yields:
         Progress after each batch; a failure once for each value that does not open.
@@ -161,7 +164,7 @@ def rotate(
     if check_keys:
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
-    opener = Opener(cipher, allow_plaintext, compress)
+    opener = Opener(cipher, allow_plaintext, compress, limits)
 
     def change(cell: Cell) -> tuple[str, bytes] | None:
         # An item that is not sealed is left: a store that is not wrapped would return what is sealed.

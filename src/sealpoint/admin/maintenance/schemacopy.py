@@ -37,6 +37,7 @@ from sealpoint.sealed.rows import (
 )
 from sealpoint.serde.inert import read_outline
 from sealpoint.serde.jsontext import parse
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 _NO_VALUE: Final = "empty"  # the type of a channel without a value
 _QUOTED: Final = f'"{KEY}"'  # Postgres writes keys without escapes
@@ -128,6 +129,7 @@ def decrypt_schema(
     cipher: RingCipher,
     *,
     allow_plaintext: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
 ) -> Events:
     """Write the decrypted rows of a Postgres saver and Store to the new schema ``out`` of the same database.
@@ -142,6 +144,7 @@ def decrypt_schema(
         cipher: Opens with the keys of its ring.
         allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
             nothing tells them from what a holder of the key wrote.
+        limits: What a value may be whose type no key has authenticated.
         batch: How much to read at a time.
 
     Yields:
@@ -156,7 +159,7 @@ def decrypt_schema(
     """
     with closing(store.new_schema(out)) as target:
         with store.snapshot() as snapshot:
-            run = _SchemaCopy(store, snapshot, target, Opener(cipher, allow_plaintext), batch)
+            run = _SchemaCopy(store, snapshot, target, Opener(cipher, allow_plaintext, limits=limits), batch)
             yield from run.events()
         if not run.has_failed:
             target.commit()

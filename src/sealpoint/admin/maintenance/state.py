@@ -20,12 +20,13 @@ from sealpoint.admin.maintenance.schemacopy import parse_json, restore
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Coordinates
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import PICKLE
 from sealpoint.errors import RowError, SealpointError, UnknownTypeError
 from sealpoint.sealed.entry import MARK
 from sealpoint.sealed.rows import SENTINEL, is_bound, require_never_sealed, require_same_row, value_missing
 from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
 
 
@@ -57,15 +58,17 @@ def read_state(
     place: tuple[str, str | None],
     channel: str | None,
     limit: int,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> State:
     """Return a checkpoint of a thread: of this namespace, the latest or the one of this id.
 
     Of the writes on top of it, to ``channel`` if that is given, one more than ``limit`` is kept.
+    ``limits`` say what a value may be.
 
     Raises:
         RowError: If the thread has checkpoints under its id and under a pseudonym.
     """
-    reader = _Reader(store, opener_of(cipher))
+    reader = _Reader(store, opener_of(cipher)._replace(limits=limits))
     with store.one_state():
         found = [reader.find(stored, *place) for stored in stored_ids(reader.opener.cipher.ring, thread_id)]
         if len(cells := [cell for cell in found if cell]) > 1:
@@ -114,7 +117,7 @@ class _Reader:
             document = parse_json(beside["document"])
         else:
             parts = self.opener.parts(cell)
-            document, header = _document(*parts.opened.typed), parts.header
+            document, header = _document(parts.opened, self.opener.limits), parts.header
         if header:
             require_same_row(header, state.metadata, beside["parent"], self._tokens)
             state.metadata = header["metadata"]
@@ -156,16 +159,16 @@ class _Reader:
             parts = self.opener.parts(cell)
             if require_bound and not is_bound(cell.tag):  # only a bound checkpoint has a tag on Postgres
                 raise RowError("the value is not bound to its row, and its checkpoint is")
-            return [decode_inert(*parts.opened.typed)]
+            return [decode_inert(*parts.opened.typed, self.opener.limits)]
         except SealpointError as error:
             self.state.failures.append(failure(cell, error))
             return []
 
 
-def _document(kind: str, data: bytes) -> Any:
-    if kind == PICKLE:
+def _document(opened: Opened, limits: Limits) -> Any:
+    if opened.inner == PICKLE:
         raise UnknownTypeError("a pickle is not read here", hint="see docs/migration.md#rows-of-pickle")
-    return decode_inert(kind, data)
+    return decode_inert(*opened.typed, limits)
 
 
 def _snapshot(value: Any) -> Any:

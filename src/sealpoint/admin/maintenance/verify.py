@@ -48,6 +48,7 @@ from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
+from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
 from sealpoint.tokens import Tokens
 from sealpoint.utc import format_utc
 
@@ -133,7 +134,7 @@ def walk(
             yield Progress(column.label, seen, total, 0, 0, size, 0.0)
 
 
-def require_own_document(cell: Cell, opened: Opened) -> Any:
+def require_own_document(cell: Cell, opened: Opened, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Check that an opened checkpoint is the one of its row, as a saver does that reads it.
 
     Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
@@ -141,7 +142,7 @@ def require_own_document(cell: Cell, opened: Opened) -> Any:
     if opened.inner == MSGPACK and opened.authenticated:
         document = read_outline(opened.data, lambda *_: Inert("", "", "", None))
     else:
-        document = decode_inert(opened.inner, opened.data)
+        document = decode_inert(*opened.typed, WRITTEN_LIMITS if opened.authenticated else limits)
     if cell.where.column.in_json and isinstance(document, dict):
         document = {**document, "channel_values": {}}
     if not isinstance(document, Inert):
@@ -267,10 +268,12 @@ class Verification:
         observer: Observer | None = None,
         columns: Sequence[Column] | None = None,
         require_bound: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Prepare a run; all arguments but the last and the observer are those of `verify`.
+        """Prepare a run; all arguments but the last two and the observer are those of `verify`.
 
         With ``require_bound`` every value and checkpoint must be bound to its row, also if none is.
+        ``limits`` say what a checkpoint may be that no key has authenticated.
         """
         self.opened = Counter[str]()
         self.covered = Counter[tuple[str, str]]()
@@ -278,7 +281,7 @@ class Verification:
         self.accepted = self.legacy = self.bound = 0
         self.orphans = Places()
         self._unbound = Places()
-        self._require_bound = require_bound
+        self._require_bound, self._limits = require_bound, limits
         self._needs: dict[Need, Cell] = {}
         read = store.columns if columns is None else columns
         has_writes = any(column.coordinates == WRITE for column in read)
@@ -348,9 +351,10 @@ class Verification:
     def _examine(self, cell: Cell, opened: Opened) -> None:
         parts = cell.parts(opened)
         if parts.header is not None:
-            self._examine_header(cell, parts.header, require_own_document(cell, parts.opened))
+            document = require_own_document(cell, parts.opened, self._limits)
+            self._examine_header(cell, parts.header, document)
         elif cell.where.column.coordinates == CHECKPOINT:
-            require_own_document(cell, parts.opened)
+            require_own_document(cell, parts.opened, self._limits)
         elif cell.is_item:
             read_item(cell, parts, self._tokens)
         self._observer.add(cell, opened, parts)

@@ -119,6 +119,7 @@ def rotate_as(
         before_change=before_change,
         check_keys=False,
         compress=options.compress,
+        limits=options.limits,
     )
 
 
