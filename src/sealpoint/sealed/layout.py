@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, Final, Self
 
@@ -44,9 +43,9 @@ from sealpoint.sealed.rows import (
     split_write,
     value_missing,
 )
+from sealpoint.sealed.search import contains_on_postgres, equals_on_sqlite
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.serde.classes import TASKS
-from sealpoint.sqlite.schema import are_same
 from sealpoint.threads.store import Spot
 from sealpoint.tokens import EXACT, Tokens, in_json
 
@@ -338,7 +337,7 @@ class Whole(Rows):
         found: Any = metadata
         for part in key.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None  # as ``json_extract`` does
-        return _equals(found, wanted)
+        return equals_on_sqlite(found, wanted)
 
 
 class _Apart(Rows):
@@ -467,7 +466,7 @@ class Inline(_Apart):
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         """Whether Postgres finds the value in that of the key."""
-        return key in metadata and _contains(metadata[key], wanted)
+        return key in metadata and contains_on_postgres(metadata[key], wanted)
 
 
 class Values(_Apart):
@@ -503,43 +502,6 @@ class Values(_Apart):
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         """Whether Python finds them equal."""
         return bool(metadata.get(key) == wanted)
-
-
-_FLOATS: Final = 2**63  # from here on, SQLite reads integers of JSON as floats
-
-
-def _equals(found: Any, wanted: Any) -> bool:
-    """Whether two JSON values are equal in SQLite, where booleans are the numbers 0 and 1."""
-    if isinstance(wanted, tuple):
-        wanted = list(wanted)
-    if isinstance(wanted, dict | list) or isinstance(found, dict | list):
-        return are_same(found, wanted)
-    if isinstance(found, int) and abs(found) >= _FLOATS:  # SQLite reads it as a float
-        return bool(float(Decimal(found)) == wanted)
-    return bool(found == wanted)
-
-
-def _contains(found: Any, wanted: Any) -> bool:
-    """Whether a JSON value contains another as Postgres' ``@>`` says, which compares decimal digits."""
-    if isinstance(wanted, tuple):
-        wanted = list(wanted)
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            key in found and _contains(found[key], part) for key, part in wanted.items()
-        )
-    if isinstance(wanted, list):
-        return isinstance(found, list) and all(any(_contains(one, part) for one in found) for part in wanted)
-    if isinstance(wanted, float) or isinstance(found, float):
-        return _is_number(found) and _is_number(wanted) and _digits(found) == _digits(wanted)
-    return are_same(found, wanted)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _digits(number: float) -> Decimal:
-    return Decimal(repr(number) if isinstance(number, float) else number)
 
 
 _NAMES: Final[dict[str, type[Rows]]] = {each.layout: each for each in (Whole, Inline, Values)}
