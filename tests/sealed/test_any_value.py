@@ -1,7 +1,7 @@
 """What `put` takes, `get_tuple` gives back as the bare saver gives it, or as it was; or `put` raises.
 
 A batch of values is drawn at once, and is the channels of one checkpoint of each saver, so a value costs a
-tenth of a write and a read of each. One that a serializer refuses is put too, and makes `put` raise; what it
+tenth of a write and a read of each. One that a serializer refuses is put alone, and `put` raises; what it
 warns of is left out.
 """
 
@@ -174,7 +174,7 @@ def test_what_is_taken_is_read(drawn: int, savers: Savers, said: Said) -> None:
             counts[name] += len(taken)
             if None in takes[id(serde)]:
                 with pytest.raises((UnreadableTypeError, UnsupportedTypeError)):
-                    through(sealed, [*taken, batch[takes[id(serde)].index(None)]])
+                    through(sealed, [batch[takes[id(serde)].index(None)]])
             read = zip(taken, through(sealed, taken), through(bare, taken), strict=True)
             for value, got, theirs in read:
                 assert fits(got, theirs, value), name
