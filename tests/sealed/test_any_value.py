@@ -1,7 +1,7 @@
 """What `put` takes, `get_tuple` gives back as the bare saver gives it, or as it was; or `put` raises.
 
 A batch of values is drawn at once, and is the channels of one checkpoint of each saver, so a value costs a
-tenth of a write and a read of each. One that a serializer refuses is put too, and makes `put` raise; what it
+tenth of a write and a read of each. One that a serializer refuses is put alone, and `put` raises; what it
 warns of is left out.
 """
 
@@ -111,14 +111,41 @@ def same(one: Any, other: Any) -> bool:
     return True
 
 
-def by_name(value: Any) -> Any:
-    """A model with aliases, validated by the names of its fields, by which it is stored."""
-    if not isinstance(value, changing.Aliased):
-        return value
+def again(value: Any) -> Any:
+    """What the class itself makes of what is stored of a value; LangGraph cannot give it all of that.
+
+    These differences stand in docs/serializer.md: roots, fields with aliases, enums whose values are tuples.
+    """
     try:
-        return changing.Aliased.model_validate(value.model_dump(), by_alias=True, by_name=True)
+        if isinstance(value, changing.Checked):
+            return changing.Checked(**vars(value))
+        if isinstance(value, BaseModel):
+            return type(value).model_validate(value.model_dump(), by_alias=True, by_name=True)
     except ValueError:
+        pass
+    return value
+
+
+def parts(value: Any) -> dict[Any, Any]:
+    """What a value contains, by place."""
+    if isinstance(value, dict):
         return value
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    return vars(value) if isinstance(value, BaseModel | changing.Plain | changing.Guarded) else {}
+
+
+def fits(got: Any, theirs: Any, value: Any) -> bool:
+    """Whether a value, or each of its parts, is as the bare saver gives it, as it was, or made again."""
+    if same(got, theirs) or same(got, value) or same(got, again(value)):
+        return True
+    each = [*map(parts, (got, theirs, value))]
+    return (
+        type(got) in (type(theirs), type(value))
+        and bool(each[0])
+        and repr([*each[0]]) == repr([*each[1]]) == repr([*each[2]])
+        and all(map(fits, *(part.values() for part in each)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,10 +174,10 @@ def test_what_is_taken_is_read(drawn: int, savers: Savers, said: Said) -> None:
             counts[name] += len(taken)
             if None in takes[id(serde)]:
                 with pytest.raises((UnreadableTypeError, UnsupportedTypeError)):
-                    through(sealed, [*taken, batch[takes[id(serde)].index(None)]])
+                    through(sealed, [batch[takes[id(serde)].index(None)]])
             read = zip(taken, through(sealed, taken), through(bare, taken), strict=True)
             for value, got, theirs in read:
-                assert same(got, theirs) or same(got, value) or same(got, by_name(value)), name
+                assert fits(got, theirs, value), name
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pydantic warns of fields that are not of their type
