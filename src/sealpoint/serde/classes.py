@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import isclass
+from inspect import isclass, signature
 from types import FunctionType
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from sealpoint.errors import UnbuildableValueError, excerpt
+from sealpoint.serde.catalogue import CATALOGUE
 from sealpoint.serde.limits import MAX_WARNINGS
 
 _MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
@@ -181,3 +184,37 @@ def warn_once(kind: str, module: str, name: str, message: str) -> None:
         logger.warning("over %d types have been warned about; no more will be", MAX_WARNINGS)
     else:
         logger.warning("%s: %s", excerpt(f"{module}.{name}"), message)
+
+
+# What runs if a model is dumped, or made without validation.
+_MODEL_HOOKS: Final = ("model_dump", "model_construct", "model_post_init")
+# Values of enums that msgpack gives back as they are.
+_SIMPLE: Final = (bool, int, str, bytes, type(None))
+
+
+def accepts_its_own(cls: Any) -> bool:
+    """Whether what is stored of any object of a class is certain to make it again.
+
+    A model that refuses its own dump is made without validation, unless its own code runs then too.
+    """
+    if (home_of(cls.__module__), cls.__name__) in CATALOGUE or cls is re.Pattern:
+        return True
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
+        own = cls.__mro__[: cls.__mro__.index(pydantic.BaseModel)]
+        found = [vars(base)[name] for base in own for name in _MODEL_HOOKS if name in vars(base)]
+        return all(getattr(hook, "__name__", "") == "init_private_attributes" for hook in found)  # pydantic's
+    try:  # an enum or a signature may be made by code of the user
+        if issubclass(cls, Enum):
+            return all(type(each.value) in _SIMPLE and cls(each.value) is each for each in cls)
+        if hasattr(cls, "__dataclass_fields__") and not hasattr(cls, "__post_init__"):
+            wanted = {field.name for field in dataclasses.fields(cls) if field.init}
+            return _is_generated(cls, "__init__") and {*signature(cls).parameters} == wanted
+    except Exception:  # noqa: BLE001
+        return False
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and _is_generated(cls, "__new__")
+
+
+def _is_generated(cls: Any, method: str) -> bool:
+    """Whether the standard library made a method of a class, which then takes any field as it is."""
+    return getattr(getattr(getattr(cls, method), "__code__", None), "co_filename", "") == "<string>"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import re
 import sys
 import threading
 from collections import Counter
@@ -23,7 +22,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
-from inspect import signature
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -43,6 +41,7 @@ from sealpoint.serde.catalogue import CATALOGUE, Allowlist, Encoder, SafeType
 from sealpoint.serde.classes import (
     SendProtocol,
     _DeltaSnapshot,
+    accepts_its_own,
     answers_by_instance,
     home_of,
     logger,
@@ -323,7 +322,7 @@ class _Encoders(dict[type, Encoder]):
         encoder = _choose(cls)
         if len(self) >= MAX_LEARNED_TYPES:
             self.clear()
-        if encoder not in _NAMELESS and (why_not_found(cls) is not None or not _accepts_its_own(cls)):
+        if encoder not in _NAMELESS and (why_not_found(cls) is not None or not accepts_its_own(cls)):
             encoder = _noting(cls, encoder)
         self[cls] = encoder
         return encoder
@@ -339,34 +338,6 @@ def _noting(cls: type, encoder: Encoder) -> Encoder:
         return encoder(obj, level)
 
     return encode_and_note
-
-
-def _accepts_its_own(cls: Any) -> bool:
-    """Whether what is stored of any object of a class is certain to make it again.
-
-    A model that refuses its own dump is made without validation, unless its own code runs then too.
-    """
-    if (home_of(cls.__module__), cls.__name__) in CATALOGUE or cls is re.Pattern:
-        return True
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
-        own = cls.__mro__[: cls.__mro__.index(pydantic.BaseModel)]
-        found = [vars(base)[name] for base in own for name in _MODEL_HOOKS if name in vars(base)]
-        return all(getattr(hook, "__name__", "") == "init_private_attributes" for hook in found)  # pydantic's
-    try:  # an enum or a signature may be made by code of the user
-        if issubclass(cls, Enum):
-            return all(type(each.value) in _SIMPLE and cls(each.value) is each for each in cls)
-        if hasattr(cls, "__dataclass_fields__") and not hasattr(cls, "__post_init__"):
-            wanted = {field.name for field in dataclasses.fields(cls) if field.init}
-            return _is_generated(cls, "__init__") and {*signature(cls).parameters} == wanted
-    except Exception:  # noqa: BLE001
-        return False
-    return issubclass(cls, tuple) and hasattr(cls, "_fields") and _is_generated(cls, "__new__")
-
-
-def _is_generated(cls: Any, method: str) -> bool:
-    """Whether the standard library made a method of a class, which then takes any field as it is."""
-    return getattr(getattr(getattr(cls, method), "__code__", None), "co_filename", "") == "<string>"
 
 
 def _choose(cls: type) -> Encoder:
@@ -597,9 +568,5 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
 # What these write names no class, or always the same.
 _NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _text))
 
-# What runs if a model is dumped, or made without validation.
-_MODEL_HOOKS: Final = ("model_dump", "model_construct", "model_post_init")
-# Values of enums that msgpack gives back as they are.
-_SIMPLE: Final = (bool, int, str, bytes, type(None))
 
 _encoders: Final = _Encoders()
