@@ -125,6 +125,9 @@ MAX_PACKED_LEVELS: Final = 255
 _ANY: Final = 2**63
 WRITTEN_LIMITS: Final = Limits(_ANY, MAX_PACKED_LEVELS, _ANY, _ANY, _ANY, _ANY)
 
+# What unsealed values may be that an operator declares as own, and seals.
+OWN_LIMITS: Final = Limits(depth=MAX_PACKED_LEVELS, elements=20_000_000, records=1_000_000)
+
 # What ``--limits`` raises. Not patterns: sealed, they would be compiled without a bound.
 OF_COMMANDS: Final = ("size_bytes", "depth", "elements", "records", "chunks")
 

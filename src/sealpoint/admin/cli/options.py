@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
@@ -45,7 +45,7 @@ from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.postgres import has_password, is_url
-from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, OWN_LIMITS, Limits
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
 
@@ -109,28 +109,36 @@ PinOption = Annotated[
 ]
 
 
-def parse_limits(given: str | Limits) -> Limits:
-    """Return the limits that a command line gives, such as ``depth=200,records=500000``."""
+def parse_limits(given: str | Limits, others: Limits = DEFAULT_LIMITS) -> Limits:
+    """Return the limits that a command line gives, such as ``depth=200,records=500000``, and the others."""
+    if isinstance(given, Limits):
+        return given
     found = dict[str, int]()
-    for part in [] if isinstance(given, Limits) else given.split(","):
+    for part in given.split(","):
         name, _, number = part.strip().partition("=")
         found[name] = int(number) if re.fullmatch("[1-9][0-9]{,17}", number) else 0
         if name not in OF_COMMANDS or not found[name] or found.get("depth", 0) > MAX_PACKED_LEVELS:
             names = f"{', '.join(OF_COMMANDS)}, and depth is at most {MAX_PACKED_LEVELS}"
             raise typer.BadParameter(f"{excerpt(part)} is not NAME=NUMBER; names are {names}")
-    return Limits(**found)
+    return replace(others, **found)
 
 
-LimitsOption = Annotated[
-    Limits,
-    typer.Option(
+def parse_own_limits(given: str | Limits) -> Limits:
+    """Return limits as `parse_limits` does, for values that are sealed as the operator's own."""
+    return parse_limits(given, OWN_LIMITS)
+
+
+def _limits_option(parser: Callable[[str | Limits], Limits]) -> Any:
+    return typer.Option(
         "--limits",
         metavar="NAME=NUMBER,...",
-        parser=parse_limits,
+        parser=parser,
         show_default=False,
         help="What your own values may be that no key has authenticated, such as depth=200,records=500000.",
-    ),
-]
+    )
+
+
+LimitsOption = Annotated[Limits, _limits_option(parse_limits)]
 
 
 def require_number(number: float | None) -> float | None:
@@ -204,7 +212,7 @@ class JobOptions:
         ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
-    limits: LimitsOption = DEFAULT_LIMITS
+    limits: Annotated[Limits, _limits_option(parse_own_limits)] = OWN_LIMITS
     no_key_check: Annotated[
         bool,
         typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
