@@ -100,6 +100,8 @@ READING = {
     "state": ["inspect", "DB", "--thread", "1", "--last"],
     "trial": ["trial", "DB", "--allow-plaintext"],
 }
+# What `rebind` and `rotate` do not begin with: the limits of untrusted bytes.
+UNTRUSTED = ["--limits", "depth=64,elements=2000000,records=100000"]
 CHANGING = {name: [name, "DB", "--allow-plaintext", "--apply"] for name in ("rebind", "rotate")}
 
 
@@ -144,7 +146,7 @@ def test_each_command_reads_what_its_hint_says(tmp_path: Path, run: Run, name: s
     kind, make, option, reason = LIMITED[name]
     path = database(tmp_path / "x.db", kind, make())
     words = [path if word == "DB" else word for word in (READING | CHANGING)[command]]
-    refused = run(*words)
+    refused = run(*words, *(UNTRUSTED if command in CHANGING else []))
     assert refused.code == Exit.UNOPENED
     assert reason in refused.err + refused.out
     if command not in ("inspect", "state"):  # they print no causes
@@ -161,7 +163,7 @@ def test_a_row_over_each_limit_is_sealed_and_read(tmp_path: Path, run: Run, name
     path = database(tmp_path / "x.db", kind, make())
     wanted = read(path)
     words = [path if word == "DB" else word for word in CHANGING[command]]
-    refused = run(*words)
+    refused = run(*words, *UNTRUSTED)
     assert (refused.code, limits_of(refused)) == (Exit.UNOPENED, [option])
     assert reason in refused.err
     done = run(*words, "--limits", f"{option},records=1000000" if "record" not in option else option)
@@ -171,6 +173,17 @@ def test_a_row_over_each_limit_is_sealed_and_read(tmp_path: Path, run: Run, name
     out = tmp_path / "plain.db"
     assert run("decrypt", path, "--out", out).code == Exit.DONE
     assert read(out) == wanted
+
+
+@pytest.mark.parametrize("command", CHANGING)
+@pytest.mark.parametrize("name", ["depth", "depth of json", "elements", "records"])
+def test_a_row_that_is_declared_as_own_is_sealed(tmp_path: Path, run: Run, name: str, command: str) -> None:
+    """Without an option; a limit that is named leaves the others as they are."""
+    kind, make, _, _ = LIMITED[name]
+    path = database(tmp_path / "x.db", kind, make())
+    words = [path if word == "DB" else word for word in CHANGING[command]]
+    assert run(*words, "--limits", "chunks=1").code == Exit.DONE
+    assert run("verify", path).code == Exit.DONE
 
 
 @pytest.mark.parametrize("name", LENIENT)
