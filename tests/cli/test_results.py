@@ -197,7 +197,7 @@ def test_values_that_come_after_the_plan_are_counted(
     "harm",
     [
         "UPDATE checkpoints SET checkpoint_id = checkpoint_id || 'x'",
-        "UPDATE checkpoints SET metadata = CAST('{\"a\": NaN}' AS BLOB)",
+        "UPDATE checkpoints SET metadata = CAST('{\"a\": nan}' AS BLOB)",
         "UPDATE checkpoints SET metadata = CAST('[]' AS BLOB)",
         "UPDATE checkpoints SET parent_checkpoint_id = x'00'",
         "UPDATE checkpoints SET checkpoint_id = '' WHERE rowid = 1",
@@ -213,7 +213,7 @@ def test_verify_refuses_what_a_saver_refuses(run: Run, path: Path, harm: str) ->
 
 
 @pytest.mark.usefixtures("keys")
-@pytest.mark.parametrize("metadata", ["CAST('{\"a\": NaN}' AS BLOB)", "CAST('[]' AS BLOB)", "7"])
+@pytest.mark.parametrize("metadata", ["CAST('{\"a\": nan}' AS BLOB)", "CAST('[]' AS BLOB)", "7"])
 def test_trial_refuses_rows_that_an_agent_could_not_read(run: Run, path: Path, metadata: str) -> None:
     change(path, f"UPDATE checkpoints SET metadata = {metadata} WHERE rowid = 1")
     ended = run("trial", path, "--json")

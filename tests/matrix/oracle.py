@@ -213,7 +213,10 @@ def split(value: Value, data: bytes) -> tuple[Any, bytes]:
     end = start + 4 + (length & 0x7FFFFFFF)
     text = data[start + 4 : end].decode()
     if value.has_document or value.is_item:
-        return json.loads(text), data[end:]
+        header = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        return {
+            name: _meant(part) if name in ("metadata", "inline") else part for name, part in header.items()
+        }, data[end:]
     if length >> 31:
         end += 14 + 5 * int.from_bytes(data[end + 12 : end + 14], "big")
     return (int.from_bytes(data[:4], "big", signed=True), text), data[end:]
@@ -292,6 +295,22 @@ class Record:
         except (ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
+
+
+def _meant(part: Any) -> Any:
+    """What stands for itself, or in an array for what strict JSON lacks."""
+    if isinstance(part, dict):
+        return {name: _meant(each) for name, each in part.items()}
+    if not isinstance(part, list):
+        return part
+    mark, *rest = part
+    if mark == 0:
+        return [_meant(each) for each in rest]
+    if mark == "n":
+        return float(rest[0])
+    if mark == "u":
+        return bytes.fromhex(rest[0]).decode("utf-16-be", "surrogatepass")
+    return {_meant(name): _meant(each) for name, each in rest}
 
 
 def _refuse(text: str) -> Any:
