@@ -44,7 +44,6 @@ from decimal import Decimal
 from hashlib import sha256
 from itertools import combinations
 from json.encoder import encode_basestring_ascii as encode_text
-from math import isfinite
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP, CheckpointMetadata
@@ -225,19 +224,19 @@ def require_same_metadata(
 
 def _is_same(readable: Any, sealed: Any) -> bool:
     """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
-    if readable == sealed:
-        return True
-    if isinstance(sealed, float) and isinstance(readable, float):
-        return sealed != sealed and readable != readable  # noqa: PLR0124 -- both are NaN
-    if isinstance(sealed, float) and isinstance(readable, int) and isfinite(sealed):
-        return readable == int(Decimal(repr(sealed)))
     if isinstance(sealed, dict) and isinstance(readable, dict):
         return readable.keys() == sealed.keys() and all(
             _is_same(readable[key], sealed[key]) for key in sealed
         )
     if isinstance(sealed, list) and isinstance(readable, list):
         return len(readable) == len(sealed) and all(map(_is_same, readable, sealed))
-    return False
+    if isinstance(sealed, bool) or isinstance(readable, bool):
+        return sealed is readable  # True is not 1
+    if isinstance(sealed, float) and isinstance(readable, int) and sealed.is_integer():
+        return readable in (sealed, int(Decimal(repr(sealed))))
+    if sealed != sealed:  # noqa: PLR0124 -- NaN
+        return bool(readable != readable)  # noqa: PLR0124
+    return bool(readable == sealed)
 
 
 def require_same_kind(channel: str, claims: Claims) -> None:

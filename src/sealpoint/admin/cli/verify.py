@@ -52,9 +52,9 @@ from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import (
     Adoption,
     Difference,
+    Finding,
     HeadCheck,
     check_pin,
-    is_finding,
     make_pin,
     read_pin,
     write_pin,
@@ -153,7 +153,7 @@ def _report_all(
 
     def take(failed: Failure) -> None:
         nonlocal separator
-        (differing if is_finding(failed) else refused).add(failed)
+        (differing if isinstance(failed, Finding) else refused).add(failed)
         if run.as_json:
             run.print_object(separator + json.dumps(failure_object(failed)), end="")
             separator = ",\n"

@@ -39,14 +39,11 @@ from sealpoint.base.saver import run
 from sealpoint.crypto import Opened
 from sealpoint.errors import (
     DeletedCheckpointError,
-    EarlierWriteError,
     MaintenanceError,
     ParentLostError,
     RolledBackError,
     RowError,
     SealpointError,
-    ThreadStoreBehindError,
-    WritesLostError,
     WrongThreadStoreError,
 )
 from sealpoint.merkle import Tree
@@ -240,7 +237,7 @@ class HeadCheck(Observer):
 
     def _finding(self, kind: Difference, spot: Spot, error: SealpointError) -> Failure:
         self.found[kind] += 1
-        return Failure("checkpoints", spot._asdict(), None, error)
+        return Finding("checkpoints", spot._asdict(), None, error)
 
     # --- results ------------------------------------------------------------------------------
 
@@ -265,18 +262,10 @@ class HeadCheck(Observer):
         )
 
 
-def is_finding(failed: Failure) -> bool:
-    """Whether a failure is a difference from a thread store, and not a value that does not open."""
-    kinds = (
-        RolledBackError,
-        DeletedCheckpointError,
-        WrongThreadStoreError,
-        ThreadStoreBehindError,
-        EarlierWriteError,
-        ParentLostError,
-        WritesLostError,
-    )
-    return isinstance(failed.error, kinds)
+class Finding(Failure):
+    """A difference from a thread store, which `HeadCheck` counts: not a value that does not open."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)

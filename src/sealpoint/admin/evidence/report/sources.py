@@ -21,7 +21,7 @@ from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
-from sealpoint.admin.maintenance.heads import HeadCheck, is_finding
+from sealpoint.admin.maintenance.heads import Finding, HeadCheck
 from sealpoint.admin.maintenance.inspect import owner_of
 from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
 from sealpoint.admin.maintenance.status import Share, status
@@ -248,7 +248,7 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
     for event in run.events():
         if isinstance(event, Progress):
             move(event.rows, event.total)
-        elif not is_finding(event):
+        elif not isinstance(event, Finding):
             heads.failures.add(event)
     return heads
 
