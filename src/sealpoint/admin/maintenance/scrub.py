@@ -197,11 +197,8 @@ def _finder(tags: re.Pattern[bytes] | None, fragments: Sequence[bytes]) -> Find:
 
 def _search_files(path: Path, find: Find) -> tuple[int, dict[bytes, set[tuple[str, int]]]]:
     """Return the size of a file and its log, and the positions of what is found, one per chunk."""
-    size, found, path = (
-        0,
-        dict[bytes, set[tuple[str, int]]](),
-        path.resolve(),
-    )  # the log is next to the target
+    size, found = 0, dict[bytes, set[tuple[str, int]]]()
+    path = path.resolve()  # SQLite has its log next to the target of a link
     for file in (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")):
         place, tail = 0, b""
         # The last process that closes the database removes the log.
