@@ -109,7 +109,7 @@ PinOption = Annotated[
 ]
 
 
-def parse_limits(given: str | Limits, others: Limits = DEFAULT_LIMITS) -> Limits:
+def parse_limits(given: str | Limits, others: Limits) -> Limits:
     """Return the limits that a command line gives, such as ``depth=200,records=500000``, and the others."""
     if isinstance(given, Limits):
         return given
@@ -123,22 +123,17 @@ def parse_limits(given: str | Limits, others: Limits = DEFAULT_LIMITS) -> Limits
     return replace(others, **found)
 
 
-def parse_own_limits(given: str | Limits) -> Limits:
-    """Return limits as `parse_limits` does, for values that are sealed as the operator's own."""
-    return parse_limits(given, OWN_LIMITS)
-
-
-def _limits_option(parser: Callable[[str | Limits], Limits]) -> Any:
+def _limits_option(others: Limits) -> Any:
     return typer.Option(
         "--limits",
         metavar="NAME=NUMBER,...",
-        parser=parser,
+        parser=lambda given: parse_limits(given, others),
         show_default=False,
         help="What your own values may be that no key has authenticated, such as depth=200,records=500000.",
     )
 
 
-LimitsOption = Annotated[Limits, _limits_option(parse_limits)]
+LimitsOption = Annotated[Limits, _limits_option(DEFAULT_LIMITS)]
 
 
 def require_number(number: float | None) -> float | None:
@@ -212,7 +207,7 @@ class JobOptions:
         ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
-    limits: Annotated[Limits, _limits_option(parse_own_limits)] = OWN_LIMITS
+    limits: Annotated[Limits, _limits_option(OWN_LIMITS)] = OWN_LIMITS
     no_key_check: Annotated[
         bool,
         typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
