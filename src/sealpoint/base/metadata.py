@@ -213,22 +213,17 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
     return True
 
 
-def has_strict_form(value: Any, *, otherwise: bool = False) -> bool:
+def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DEPTH - 1) -> bool:
     """Whether a value of metadata may be readable in a sealed row: in strict JSON of at most 64 levels.
 
-    ``otherwise`` is returned for what JSON cannot represent, such as NaN.
+    ``otherwise`` is returned for NaN and infinities. What else JSON lacks is refused when it is sealed.
     """
-    if type(value) in _SCALARS:
-        return type(value) is not float or isfinite(value) or otherwise
-    try:
-        data = "".join(_encode({"": value}, False)).encode("utf-8", "ignore")
-    except (TypeError, ValueError, RecursionError):
-        return otherwise
-    try:
-        decode_metadata(data)
-    except MetadataError:
-        return False
-    return True
+    if isinstance(value, float):
+        return otherwise or isfinite(value)
+    if not isinstance(value, dict | list | tuple):
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(has_strict_form(each, otherwise=otherwise, levels=levels - 1) for each in parts)
 
 
 def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> CheckpointMetadata:

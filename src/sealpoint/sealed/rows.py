@@ -222,8 +222,13 @@ def require_same_metadata(
         raise RowError(f"{what} {excerpt(key)} is not what was sealed")
 
 
+_EXACT: Final = frozenset((str, int, bool))
+
+
 def _is_same(readable: Any, sealed: Any) -> bool:
     """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
+    if type(readable) is type(sealed) and type(sealed) in _EXACT:
+        return bool(readable == sealed)
     if isinstance(sealed, dict) and isinstance(readable, dict):
         return readable.keys() == sealed.keys() and all(
             _is_same(readable[key], sealed[key]) for key in sealed

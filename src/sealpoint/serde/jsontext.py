@@ -95,9 +95,10 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     )
     # Errors are raised outside: one of Python's that is their context would keep the text alive.
     try:
-        if hook is None and strict and is_short:
-            return parse_short(data.decode())
-        return _decoder(hook, strict).decode(data.decode(errors="strict" if strict else "surrogatepass"))
+        text = data.decode("utf-8", "strict" if strict else "surrogatepass")
+        if hook is None and is_short:
+            return parse_short(text, _SHORT if strict else _LENIENT)
+        return _decoder(hook, strict).decode(text)
     except SerdeError:
         raise
     except UnicodeDecodeError:
@@ -111,16 +112,17 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     raise DecodeError(f"not JSON: {reason}")
 
 
-def parse_short(text: str) -> Any:
+def parse_short(text: str, decoder: Any = None) -> Any:
     """Return the value of a text as `parse` does, but without looking at its integers or its levels.
 
     Without white space the scanner alone reads it, in two thirds of the time.
     """
+    decoder = decoder or _SHORT
     try:
-        value, end = _SHORT.scan_once(text, 0)
+        value, end = decoder.scan_once(text, 0)
     except StopIteration:
         value, end = None, -1
-    return value if end == len(text) else _SHORT.decode(text)
+    return value if end == len(text) else decoder.decode(text)
 
 
 def _decoder(hook: Hook | None, strict: bool) -> json.JSONDecoder:
@@ -167,6 +169,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
 # For text in which no integer has to be looked at. Made once: to make it takes as long as to use it.
 _SHORT: Final[Any] = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT_NUMBERS)
+_LENIENT: Final[Any] = json.JSONDecoder()
 
 # --- the sealed form ------------------------------------------------------------------------------
 

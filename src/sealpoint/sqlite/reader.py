@@ -15,7 +15,7 @@ from sealpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory, Pen
 from sealpoint.base.checkpoint import DeltaWalk, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import Place
-from sealpoint.crypto.tag import is_marked_bound
+from sealpoint.crypto.tag import BOUND_MARK
 from sealpoint.errors import ConfigError, RowError, excerpt
 from sealpoint.serde.base import SerializerProtocol, is_opaque
 from sealpoint.serde.inert import Outline, make_outline
@@ -88,7 +88,7 @@ class CheckpointRow(NamedTuple):
             (
                 config or Place(*self.key).config(),
                 self.decode(serde),
-                decode_metadata(self.metadata, strict=is_marked_bound(self.type)),
+                decode_metadata(self.metadata, strict=type(self.type) is str and BOUND_MARK in self.type),
                 Place(*self[:2], parent).config() if parent else None,
                 writes,
             )
