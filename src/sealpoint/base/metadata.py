@@ -44,6 +44,8 @@ _warned: Final = set[str]()
 _TEXTS: Final = (bytes, str)  # a union would be created for every column
 _KEPT: Final = (str, int, float)
 _TEXT: Final = frozenset((str,))
+_NUMBERS: Final = (int, float)
+_CONTAINERS: Final = (dict, list, tuple)
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
 
@@ -137,39 +139,45 @@ def _in_json(metadata: Mapping[str, Any], keep_surrogates: bool) -> dict[str, An
     """Return metadata as it is read back from JSON."""
     if not isinstance(metadata, dict):
         raise MetadataError(f"metadata is {type(metadata).__name__}, not a dict")
-    found = dict[str, Any]()
+    try:
+        return _value_in_json(metadata, keep_surrogates, MAX_LEVELS)  # type: ignore[no-any-return]
+    except MetadataError:
+        raise
+    except ValueError as error:
+        reason = str(error)
+    refused = "keys"
     for key, value in metadata.items():
         try:
-            item = _value_in_json({key: value}, keep_surrogates, MAX_LEVELS)
-            if item.keys() <= found.keys():
-                raise ValueError("another key is the same in JSON")
-        except MetadataError:
-            raise
-        except ValueError as error:
-            raise MetadataError(f"metadata {excerpt(str(key))}: {error}", hint=_HINT) from None
-        found |= item
-    return found
+            _value_in_json({key: value}, keep_surrogates, MAX_LEVELS)
+        except ValueError:
+            refused = str(key)
+            break
+    raise MetadataError(f"metadata {excerpt(refused)}: {reason}", hint=_HINT)
 
 
 def _value_in_json(value: Any, keep_surrogates: bool, levels: int) -> Any:
+    if type(value) is str and value.isascii():
+        return value
     if isinstance(value, str):
         return _text_in_json(value, keep_surrogates)
-    if value is None or isinstance(value, int | float):
+    if value is None or isinstance(value, _NUMBERS):
         if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
             raise ValueError(f"an integer has over {MAX_NUMBER_BITS} bits")
-        return in_json(value)
-    if not isinstance(value, dict | list | tuple):
+        return value if type(value) in _SCALARS else in_json(value)
+    if not isinstance(value, _CONTAINERS):
         raise ValueError(f"JSON has no form for {type(value).__name__}")
     if not levels:
         raise ValueError(f"it is nested over {MAX_LEVELS} deep, or in itself")
     if not isinstance(value, dict):
         return [_value_in_json(each, keep_surrogates, levels - 1) for each in value]
     found = {
-        _name_in_json(key, keep_surrogates): _value_in_json(each, keep_surrogates, levels - 1)
+        key if type(key) is str and key.isascii() else _name_in_json(key, keep_surrogates): _value_in_json(
+            each, keep_surrogates, levels - 1
+        )
         for key, each in value.items()
     }
     if len(found) != len(value):
-        raise ValueError("two keys in it are the same in JSON")
+        raise ValueError("two keys are the same in JSON")
     return found
 
 
@@ -220,7 +228,7 @@ def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DE
     """
     if isinstance(value, float):
         return otherwise or isfinite(value)
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, _CONTAINERS):
         return True
     parts = value.values() if isinstance(value, dict) else value
     return levels > 0 and all(has_strict_form(each, otherwise=otherwise, levels=levels - 1) for each in parts)

@@ -193,6 +193,9 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     return Claims(path, idx, data[path_end:end]), data[end:]
 
 
+_EXACT: Final = frozenset((str, int, bool))  # equal values of one of these types are the same
+
+
 def require_same_metadata(
     readable: Mapping[str, Any],
     metadata: Mapping[str, Any],
@@ -210,7 +213,10 @@ def require_same_metadata(
         if key == KEY:
             continue
         if key in metadata:
-            if _is_same(value, metadata[key]):
+            sealed, kind = metadata[key], type(value)
+            if kind is type(sealed) and (kind in _EXACT or not value) and value == sealed:
+                continue
+            if _is_same(value, sealed):
                 continue
         elif type(key) is str and TOKEN.match(key) and type(value) is int and value == 1:
             if not tokens.are_available:
@@ -222,13 +228,8 @@ def require_same_metadata(
         raise RowError(f"{what} {excerpt(key)} is not what was sealed")
 
 
-_EXACT: Final = frozenset((str, int, bool))
-
-
 def _is_same(readable: Any, sealed: Any) -> bool:
     """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
-    if type(readable) is type(sealed) and type(sealed) in _EXACT:
-        return bool(readable == sealed)
     if isinstance(sealed, dict) and isinstance(readable, dict):
         return readable.keys() == sealed.keys() and all(
             _is_same(readable[key], sealed[key]) for key in sealed

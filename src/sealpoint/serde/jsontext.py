@@ -174,6 +174,8 @@ _LENIENT: Final[Any] = json.JSONDecoder()
 # --- the sealed form ------------------------------------------------------------------------------
 
 _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_NESTED: Final = frozenset((dict, list))
+_LEAVES: Final = frozenset((int, bool, type(None)))  # in all places they stand for themselves
 
 
 def pack_json(value: Any) -> Any:
@@ -183,11 +185,12 @@ def pack_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return ["n", repr(float(value))]
     if isinstance(value, list):
-        return [0, *[pack_json(each) for each in value]]
+        return [0, *[each if type(each) in _LEAVES else pack_json(each) for each in value]]
     if isinstance(value, dict):
-        pairs = [(name, pack_json(each)) for name, each in value.items()]
-        are_unicode = is_unicode("".join(value))
-        return dict(pairs) if are_unicode else ["o", *[[pack_json(name), each] for name, each in pairs]]
+        packed = {name: each if type(each) in _LEAVES else pack_json(each) for name, each in value.items()}
+        if is_unicode("".join(value)):
+            return packed
+        return ["o", *[[pack_json(name), each] for name, each in packed.items()]]
     return value
 
 
@@ -197,19 +200,21 @@ def unpack_json(value: Any) -> Any:
     Raises:
         DecodeError: If an array has another form.
     """
-    if type(value) is dict:
-        return {name: unpack_json(each) for name, each in value.items()}
-    if type(value) is not list:
+    kind = type(value)
+    if kind is dict:
+        return {name: unpack_json(each) if type(each) in _NESTED else each for name, each in value.items()}
+    if kind is not list:
         return value
-    match value:
-        case [0, *items] if type(value[0]) is int:
-            return [unpack_json(each) for each in items]
-        case ["n", str(name)] if name in _NOT_FINITE:
+    mark, *items = value or [None]
+    if type(mark) is int and mark == 0:
+        return [unpack_json(each) if type(each) in _NESTED else each for each in items]
+    match mark, items:
+        case "n", [str(name)] if name in _NOT_FINITE:
             return _NOT_FINITE[name]
-        case ["u", str(text)]:
+        case "u", [str(text)]:
             with suppress(ValueError):
                 return bytes.fromhex(text).decode("utf-16-be", "surrogatepass")
-        case ["o", *pairs] if all(type(pair) is list and len(pair) == 2 for pair in pairs):
+        case "o", pairs if all(type(pair) is list and len(pair) == 2 for pair in pairs):
             found = [(unpack_json(name), unpack_json(each)) for name, each in pairs]
             if all(type(name) is str for name, _ in found):
                 return _unique(found)
