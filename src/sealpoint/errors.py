@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NoReturn
+from types import MappingProxyType
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
 EXCERPT_CHARS: Final = 200
 # What the system refuses for a reason that stays until names, rights or mounts are changed.
@@ -32,6 +33,12 @@ def excerpt(text: object) -> str:
 
 Category = Literal["usage", "found", "unopened", "keys", "held", "stopped"]
 
+# What names a row, in the order of messages
+_NAMES: Final = (
+    *("table", "thread_id", "checkpoint_ns", "checkpoint_id", "channel", "version", "task_id"),
+    *("namespace", "key"),
+)
+
 
 class SealpointError(Exception):
     """Base class of all exceptions of sealpoint.
@@ -40,11 +47,21 @@ class SealpointError(Exception):
         hint: What to do, in one sentence; empty if there is no advice.
         category: What a command ends in, by the name of its exit code.
         is_counted: Whether it is one of the refusals that a cipher counts.
+        place: The names of the row, value or item, as the database has them: the message gives these.
+        table: ``checkpoints``, ``values``, ``writes``, ``store`` or ``cache``. This and the following are
+            ``None`` if not known. Where pseudonyms stand for names, these are the names themselves, as far
+            as they are known: asked for, or opened. ``namespace`` and ``key`` name an item, or a cached value.
+        thread_id, checkpoint_ns, checkpoint_id, channel, version, task_id, namespace, key: See ``table``.
     """
 
     hint: str = ""
     category: Category = "unopened"  # what is no other is about a value or a row
     is_counted: bool = False
+    place: Mapping[str, Any] = MappingProxyType({})
+    table = thread_id = checkpoint_ns = checkpoint_id = channel = version = task_id = key = cast(
+        "str | None", None
+    )
+    namespace: tuple[str, ...] | None = None
 
     def __init__(self, *args: Any, hint: str | None = None) -> None:
         super().__init__(*args)
@@ -52,6 +69,39 @@ class SealpointError(Exception):
             self.hint = hint
         if self.hint:
             self.add_note(f"hint: {self.hint}")
+
+    def __str__(self) -> str:
+        place = [
+            f"{name.removesuffix('_id')} {_shown(self.place[name])}"
+            for name in _NAMES
+            if self.place.get(name)
+        ]
+        return f"{self._message()} ({', '.join(place)})" if place else self._message()
+
+    def _message(self) -> str:
+        return super().__str__()
+
+
+def _shown(name: Any) -> str:
+    return excerpt(".".join(map(str, name)) if isinstance(name, tuple) else name)
+
+
+E = TypeVar("E", bound=SealpointError)
+
+
+def located(
+    error: E, table: str, spot: Sequence[Any] = (), own: Mapping[str, Any] | None = None, **names: Any
+) -> E:
+    """Add to an error which row it is about, and return it; what it names already stays.
+
+    ``spot`` are thread, namespace and id of a checkpoint, or the first of them. ``own`` are names for which
+    pseudonyms stand in the database: only attributes have them.
+    """
+    names |= {"table": table, **dict(zip(_NAMES[1:], spot, strict=False))}
+    new = {name: part for name, part in names.items() if part is not None and getattr(error, name) is None}
+    error.place = {**error.place, **new}
+    vars(error).update(new, **own or {})
+    return error
 
 
 class OmittedAttributeError(SealpointError, AttributeError):
@@ -107,7 +157,7 @@ class UnknownKeyError(KeyRingError, LookupError):
         super().__init__(key_id, held, hint=hint)
         self.key_id, self.held = key_id, held
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"no key {excerpt(self.key_id)} in the ring (held: {', '.join(self.held) or 'none'})"
 
 
@@ -280,7 +330,7 @@ class UnreadableTypeError(_NamedTypeError, TypeError):
 
     hint = "define the class at the top level of a module, under its own name"
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"type {excerpt(f'{self.module}.{self.name}')} cannot be read back: {self.cause}"
 
 
@@ -322,7 +372,7 @@ class BlockedTypeError(SerdeError, TypeError):
         super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {advice}")
         self.module, self.name = module, name
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"type {excerpt(f'{self.module}.{self.name}')} is not on the allowlist"
 
 
@@ -334,8 +384,8 @@ class UnauthenticatedTypeError(BlockedTypeError):
         " 'sealpoint types DB --emit' prints a list of all that need it"
     )
 
-    def __str__(self) -> str:
-        return f"{super().__str__()}, and no key has authenticated the value"
+    def _message(self) -> str:
+        return f"{super()._message()}, and no key has authenticated the value"
 
 
 class UnbuildableValueError(_NamedTypeError, ValueError):
@@ -346,7 +396,7 @@ class UnbuildableValueError(_NamedTypeError, ValueError):
         ' fields defaults; serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
     )
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"cannot rebuild {excerpt(f'{self.module}.{self.name}')}: {self.cause}"
 
 
@@ -372,7 +422,7 @@ class OldTablesError(SchemaError):
         " agents a new database, and delete this one as soon as its threads are not needed"
     )
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return "; ".join(("the tables are of LangGraph before 0.2, by their column 'thread_ts'", *self.args))
 
 
@@ -430,7 +480,7 @@ class ForkedError(SealpointError, RuntimeError):
         super().__init__(saver, hint=hint)
         self.saver = saver
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"this {self.saver} was created before the process forked, and its connection cannot be shared"
 
 
@@ -455,7 +505,7 @@ class SealingCheckError(SealingError):
         super().__init__(saver, reason, hint=hint)
         self.saver, self.reason = saver, reason
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"{self.saver.__name__}: {self.reason}"
 
 
@@ -468,7 +518,7 @@ class ConfigError(SealpointError, ValueError):
 class ConfigKeyError(ConfigError, KeyError):
     """A config lacks a required key."""
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return str(self.args[0])
 
 
@@ -479,6 +529,8 @@ class RolledBackError(SealpointError, LookupError):
     In `thread_id`, the store remembers checkpoint `want`; the database has `have` instead, or it is ``None``.
     """
 
+    table = "checkpoints"
+
     hint = (
         "compare all of it with `sealpoint verify DB`; if a backup was restored on purpose, or a process"
         " without threads= wrote or deleted (correct it first), take what is there:"
@@ -488,9 +540,10 @@ class RolledBackError(SealpointError, LookupError):
     def __init__(self, thread_id: str, have: str | None, want: str, *, hint: str | None = None) -> None:
         super().__init__(thread_id, have, want, hint=hint)
         self.thread_id, self.have, self.want = thread_id, have, want
+        self.checkpoint_id = want
 
-    def __str__(self) -> str:
-        thread, want = excerpt(self.thread_id), excerpt(self.want)
+    def _message(self) -> str:
+        thread, want = excerpt(self.args[0]), excerpt(self.want)  # the database may have a pseudonym
         if self.have == self.want:
             return f"thread {thread}: checkpoint {want} is in an earlier state than the last that was stored"
         instead = "" if self.have is None else f"; the database has {excerpt(self.have)}"
@@ -509,7 +562,7 @@ class DeletedCheckpointError(SealpointError, LookupError):
         super().__init__(thread_id, checkpoint_id, hint=hint)
         self.thread_id, self.checkpoint_id = thread_id, checkpoint_id
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         thread, checkpoint = excerpt(self.thread_id), excerpt(self.checkpoint_id)
         return f"thread {thread}: checkpoint {checkpoint} was deleted, and put back"
 
@@ -551,7 +604,7 @@ class SharedRoleError(ThreadStoreError, PermissionError):
         super().__init__(role, right, hint=hint)
         self.role, self.right = role, right
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"the saver's session may write the thread store: role {excerpt(self.role)} {self.right}"
 
 
@@ -719,5 +772,5 @@ class MissingExtraError(MaintenanceError, ImportError):
         super().__init__(package, extra, hint=f"pip install 'sealpoint[{extra}]'")
         self.package, self.extra = package, extra
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"package {self.package!r} is not installed; it is part of the extra {self.extra!r}"

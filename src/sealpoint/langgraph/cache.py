@@ -8,7 +8,6 @@ When a value was stored, and when it expires, is not sealed: an earlier value of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -23,9 +22,11 @@ from sealpoint.errors import (
     KeyDestroyedError,
     KeyDisabledError,
     PlaintextError,
+    SealpointError,
     UnboundValueError,
     UnknownKeyError,
     excerpt,
+    located,
 )
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.carrier import Carrier, Sealable
@@ -162,11 +163,17 @@ class SealedCache(BaseCache[ValueT]):
         with self.serde.tally:
             for full, value in values:
                 if value is not None:
-                    with suppress(*_GONE):
-                        opened[full] = self._opened(full, value)
+                    row = _row_of(*full)
+                    try:
+                        opened[full] = self._opened(value, row)
+                    except _GONE:
+                        continue
+                    except SealpointError as error:
+                        located(error, "cache", namespace=full[0], key=full[1])
+                        raise
         return opened
 
-    def _opened(self, full: FullKey, value: Any) -> ValueT:
+    def _opened(self, value: Any, row: PackedRow) -> ValueT:
         tag, blob = require_sealed(value).tag, value.blob
         if not is_bound(tag):
             if is_sealed(tag):
@@ -174,7 +181,7 @@ class SealedCache(BaseCache[ValueT]):
             raise PlaintextError(f"a cached value of type {excerpt(tag)} is not sealed", hint=_CLEAR)
         # First: the cipher would count a refusal.
         require_ring(self.serde).require_key(str(parse_tag(tag).key_id))
-        opened = self.serde.open(tag, blob, row=_row_of(*full))
+        opened = self.serde.open(tag, blob, row=row)
         return self.serde.decode(opened.inner, opened.data)  # type: ignore[no-any-return]
 
 

@@ -41,7 +41,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, PlaintextError, RowError, excerpt
+from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt, located
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
@@ -284,8 +284,9 @@ class SealedStore(BaseStore):
     def _read(self, op: Op) -> tuple[Op | None, Callable[..., Steps[Any]]]:
         """Return what the wrapped store is asked for, if anything, and the procedure that gets its reply."""
         if isinstance(op, GetOp):
-            name = self._items.stored_name(_named(op))
-            return op._replace(namespace=name.namespace, key=name.key), partial(self._got, name)
+            own = _named(op)
+            name = self._items.stored_name(own)
+            return op._replace(namespace=name.namespace, key=name.key), partial(self._got, name, own)
         if isinstance(op, SearchOp):
             conditions = divide(self._items, op.filter or {})
             if conditions.own:
@@ -306,7 +307,11 @@ class SealedStore(BaseStore):
             raise ConfigError("the key of an item holds a NUL, which Postgres does not store")
         if op.value is None:
             return op._replace(namespace=stored.namespace, key=stored.key)
-        value, index = self._items.seal(name, op.value), op.index
+        try:
+            value, index = self._items.seal(name, op.value), op.index
+        except SealpointError as error:
+            located(error, "store", own=name._asdict(), **stored._asdict())
+            raise
         if self._paths is not None:
             value, index = self._indexed(value, op)
         return op._replace(namespace=stored.namespace, key=stored.key, value=value, index=index)
@@ -324,8 +329,8 @@ class SealedStore(BaseStore):
         }
         return made, [f"{TEXTS}.{place}[*]" for place in made.texts] or False
 
-    def _got(self, name: ItemName, found: Item | None) -> Steps[Item | None]:
-        return None if found is None else (yield from self._open([found], name))[0]
+    def _got(self, name: ItemName, own: ItemName, found: Item | None) -> Steps[Item | None]:
+        return None if found is None else (yield from self._open([found], name, own))[0]
 
     def _found(self, op: SearchOp, conditions: Conditions, found: Sequence[Item]) -> Steps[list[Any]]:
         opened = yield from self._open(found)
@@ -333,15 +338,22 @@ class SealedStore(BaseStore):
             return opened
         return (yield from self._scan(op, conditions))  # the store counted others, too
 
-    def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
+    def _open(
+        self, found: Sequence[Item], name: ItemName | None = None, own: ItemName | None = None
+    ) -> Steps[list[Any]]:
         """Open what the wrapped store has found, under a name; on a worker thread if it is large."""
         if sum(map(_stored_chars, found)) < LARGE_BYTES:
-            return [self._opened(each, name) for each in found]
-        return (yield Call(lambda: [self._opened(each, name) for each in found]))  # type: ignore[no-any-return]
+            return [self._opened(each, name, own) for each in found]
+        return (yield Call(lambda: [self._opened(each, name, own) for each in found]))  # type: ignore[no-any-return]
 
-    def _opened(self, found: Item, stored: ItemName | None) -> Item:
+    def _opened(self, found: Item, stored: ItemName | None, own: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
-        name, value = self._items.open(stored or ItemName(tuple(found.namespace), found.key), found.value)
+        stored = stored or ItemName(tuple(found.namespace), found.key)
+        try:
+            name, value = self._items.open(stored, found.value)
+        except SealpointError as error:
+            located(error, "store", own=own and own._asdict(), **stored._asdict())
+            raise
         times = found.created_at, found.updated_at
         if isinstance(found, SearchItem):
             return SearchItem(name.namespace, name.key, value, *times, found.score)
@@ -405,7 +417,7 @@ class SealedStore(BaseStore):
         named = [(each, items[0].namespace) for each, items in zip(found, firsts, strict=True) if items]
         for each, stored in named:
             if tuple(stored[: len(each)]) != tuple(each):  # Postgres takes a forged '%' for any text
-                raise RowError("a namespace has the item of another one")
+                raise located(RowError("a namespace has the item of another one"), "store", namespace=each)
         return [item.namespace[: len(each)] for item, (each, _) in zip(opened, named, strict=True)]
 
 

@@ -19,7 +19,15 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
-from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
+from sealpoint.errors import (
+    DecodeError,
+    EarlierWriteError,
+    RowError,
+    SealpointError,
+    WritesLostError,
+    excerpt,
+    located,
+)
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.layout import Rows
 from sealpoint.sealed.rows import (
@@ -88,16 +96,28 @@ class Entry:
 
     def __init__(self, rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
         """Authenticate what a saver read from a row, read the header, and compare it with the row."""
+        self._rows, self.found, self.spot, self.thread_id = rows, found, spot, spot.thread_id
+        with self:
+            self._read()
+
+    def __enter__(self) -> None:
+        """Have errors name the row."""
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, SealpointError):
+            located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
+
+    def _read(self) -> None:
+        rows, found, spot = self._rows, self.found, self.spot
         require_names(found, spot)
         opened = rows.open_header(found, spot)
-        self._rows, self.found, self.spot = rows, found, spot
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
         split: tuple[Header | None, bytes] = (None, b"") if opened is None else split_header(opened.data)
         self._header, self._content = split
         self._inner = "" if opened is None else opened.inner
         header: Any = self._header or {}
-        self.thread_id: str = header.get("thread", spot.thread_id)
+        self.thread_id = header.get("thread", spot.thread_id)
         self.claim: object = header.get("store")
         self.made: Any = header.get("made")
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
@@ -124,13 +144,15 @@ class Entry:
 
     def document(self, sends: Sequence[Write] = ()) -> Checkpoint:
         """Return the checkpoint; ``sends`` are the writes to its parent, if the layout needs them."""
-        document = self._rows.complete(self._decode()[0], self.values, sends)
-        require_document(document, self.spot.checkpoint_id)
+        with self:
+            document = self._rows.complete(self._decode()[0], self.values, sends)
+            require_document(document, self.spot.checkpoint_id)
         return document  # type: ignore[no-any-return]
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
         """Return values by channel: of some channels, or of all."""
-        return self._rows.values(self._decode()[0], self._header, self.found, self.spot, channels)
+        with self:
+            return self._rows.values(self._decode()[0], self._header, self.found, self.spot, channels)
 
     @property
     def needs_sends(self) -> bool:
@@ -140,27 +162,32 @@ class Entry:
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return `stored_writes` to some channels or to all, decoded."""
         wanted = [write for write in self.stored_writes() if channels is None or write.channel in channels]
-        return [*map(self._rows.decode_write, wanted)]
+        with self:
+            return [*map(self._rows.decode_write, wanted)]
 
     def stored_writes(self) -> Sequence[StoredWrite]:
         """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
-            self._writes = open_writes(self._rows, self.found, self.spot)
+            with self:
+                self._writes = open_writes(self._rows, self.found, self.spot)
         return self._writes
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return what was sealed as the document, and the metadata: decoded once."""
         if self._decoded is None:
-            found, serde = self.found, self._rows.serde
-            if self._header is not None:
-                decoded = serde.decode(self._inner, self._content)
-                self._decoded = self._rows.split_document(decoded, self._header, found.metadata)
-            else:
-                document: Any = found.checkpoint
-                if type(document) is Sealed:
-                    document = serde.loads_typed((document.tag, document.blob))
-                self._decoded = document, found.metadata
+            with self:
+                self._decoded = self._split()
         return self._decoded
+
+    def _split(self) -> tuple[Any, CheckpointMetadata]:
+        found, serde = self.found, self._rows.serde
+        if self._header is not None:
+            decoded = serde.decode(self._inner, self._content)
+            return self._rows.split_document(decoded, self._header, found.metadata)
+        document: Any = found.checkpoint
+        if type(document) is Sealed:
+            document = serde.loads_typed((document.tag, document.blob))
+        return document, found.metadata
 
 
 def _order(write: StoredWrite) -> tuple[str, str, int]:

@@ -27,6 +27,7 @@ from sealpoint.errors import (
     ThreadStoreError,
     WrongThreadStoreError,
     excerpt,
+    located,
 )
 from sealpoint.keys.key import KeyedHash
 from sealpoint.sealed.entry import Entry
@@ -196,9 +197,9 @@ class Heads:
         if entry.claim is not None:
             claim = parse_claim(entry.claim)
             if claim[0] != self.store.identity or claim[1] > known.clock:
-                yield from self._require_claim(claim)
+                yield from self._require_claim(claim, entry)
         if entry.removed_parent:
-            yield from self.require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
+            yield from self.require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot, entry)
         head = known.heads.get(spot)
         if head is None:
             return Standing.PRESENT
@@ -213,7 +214,9 @@ class Heads:
         """Check that rows may be missing whose heads the store had each time before the database was read."""
         for head in lost:
             if not (yield from self.may_be_pruned(head, spots)):
-                self.report(RolledBackError(thread_id, None, head.spot.checkpoint_id))
+                self.report(
+                    RolledBackError(head.spot.thread_id, None, head.spot.checkpoint_id), head.spot, thread_id
+                )
                 return  # one stands for all, if errors are only counted
 
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
@@ -252,7 +255,7 @@ class Heads:
         heads, specials = {**required.heads, **more.heads}, {**required.specials, **more.specials}
         return Known(heads, more.clock, specials), required
 
-    def require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
+    def require_deleted(self, parent: Spot, child: Spot, entry: Entry | None = None) -> Steps[None]:
         """Check that a parent was deleted: savers remove it from its children when they prune."""
         for _ in range(LOOKS):
             known = yield from self.find([parent])
@@ -260,9 +263,9 @@ class Heads:
             if not head or head.kind is not Kind.PUT:
                 return
         if head and not (yield from self.may_be_pruned(head, [child])):
-            self.report(parent_lost(parent))
+            self.report(parent_lost(parent), child if entry else (), entry and entry.thread_id)
 
-    def _require_claim(self, claim: tuple[str, int]) -> Steps[None]:
+    def _require_claim(self, claim: tuple[str, int], entry: Entry) -> Steps[None]:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""
         own = self.store.identity
         if claim[0] == own:
@@ -272,7 +275,7 @@ class Heads:
             names = yield self.call(getattr, self.store, "identities")
             error = None if names is None else claim_error(claim, own, names, 0)
         if error:
-            self.report(error)
+            self.report(error, entry.spot, entry.thread_id)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -289,8 +292,10 @@ class Heads:
         """Return the heads of a thread, or of one namespace, that are not deleted."""
         return _known((yield self.call(self.store.between, thread_id, checkpoint_ns, None, None)))
 
-    def report(self, error: SealpointError) -> None:
-        """Raise an error, or count it."""
+    def report(self, error: SealpointError, spot: Sequence[str] = (), thread_id: str | None = None) -> None:
+        """Raise an error, or count it; it is about a row of a thread, if one is given."""
+        if spot:
+            located(error, "checkpoints", spot, {"thread_id": thread_id})
         if self._policy == "require":
             raise error
         self._count(error)

@@ -27,9 +27,11 @@ from sealpoint.errors import (
     DecodeError,
     PlaintextError,
     RowError,
+    SealpointError,
     UnboundValueError,
     UnsupportedTypeError,
     excerpt,
+    located,
 )
 from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
 from sealpoint.serde import EncryptedSerializer
@@ -148,10 +150,14 @@ class Items:
                 else "the item was stored under its own name",
                 hint="every process on a store has the same pseudonyms=, from its first item on",
             )
-        value = self.serde.decode(opened.inner, data)
-        if not isinstance(value, dict):
-            raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
-        self._require_readable(found, value)
+        try:
+            value = self.serde.decode(opened.inner, data)
+            if not isinstance(value, dict):
+                raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
+            self._require_readable(found, value)
+        except SealpointError as error:
+            located(error, "store", own=name and name._asdict(), **stored._asdict())
+            raise
         return name or stored, value
 
     def _require_readable(self, found: Mapping[str, Any], value: Mapping[str, Any]) -> None:

@@ -22,7 +22,15 @@ from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode
 from sealpoint.crypto import KeyRing, Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
+from sealpoint.errors import (
+    ConfigError,
+    PlaintextError,
+    SealingError,
+    SealpointError,
+    UnboundValueError,
+    excerpt,
+    located,
+)
 from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
     INLINE,
@@ -236,18 +244,28 @@ class Rows:
         """Open writes to a checkpoint."""
         found = list[StoredWrite]()
         for task_id, channel, sealed in writes:
-            opened = self.open_bound(require_sealed(sealed), _write_row(*spot, task_id, channel))
-            if opened is None:
-                found.append(StoredWrite(None, task_id, channel, sealed.tag, sealed.blob))
-            else:
-                claims, data = split_write(channel, opened.data)
-                found.append(StoredWrite(claims, task_id, channel, opened.inner, data))
+            try:
+                opened = self.open_bound(require_sealed(sealed), _write_row(*spot, task_id, channel))
+                if opened is None:
+                    found.append(StoredWrite(None, task_id, channel, sealed.tag, sealed.blob))
+                else:
+                    claims, data = split_write(channel, opened.data)
+                    found.append(StoredWrite(claims, task_id, channel, opened.inner, data))
+            except SealpointError as error:
+                located(error, "writes", spot, task_id=task_id, channel=channel)
+                raise
         return found
 
     def decode_write(self, write: StoredWrite) -> Write:
         """Return a write that was opened, decoded."""
         claims, task_id, channel, inner, data = write
-        value = self.serde.loads_typed((inner, data)) if claims is None else self.serde.decode(inner, data)
+        try:
+            value = (
+                self.serde.loads_typed((inner, data)) if claims is None else self.serde.decode(inner, data)
+            )
+        except SealpointError as error:
+            located(error, "writes", task_id=task_id, channel=channel)
+            raise
         return Write(claims, task_id, channel, value)
 
     # --- searching, as the wrapped saver does -------------------------------------------------
@@ -423,11 +441,15 @@ class _Apart(Rows):
         for name in names if channels is None else set(names).intersection(channels):
             if name in inline:
                 values[name] = inline[name]
-            elif name in stored:
-                row = value_row(*spot[:2], name, str(versions[name]))
-                values[name] = self.open_value(stored[name], row)
-            else:
-                raise value_missing(name)
+                continue
+            version = str(versions[name])
+            try:
+                if name not in stored:
+                    raise value_missing(name)
+                values[name] = self.open_value(stored[name], value_row(*spot[:2], name, version))
+            except SealpointError as error:
+                located(error, "values", spot, channel=name, version=version)
+                raise
         return values
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
-from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
+from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
 from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
@@ -56,6 +56,13 @@ class Asked(NamedTuple):
         ns = self.place.checkpoint_ns if checkpoint_ns is None else checkpoint_ns
         return self._replace(place=Place(self.place.thread_id, ns, checkpoint_id), has_ns=True)
 
+    def locate(self, error: SealpointError) -> None:
+        """Have an error name the thread by its own id, and what is asked for if it names no row."""
+        if isinstance(error, RowError):
+            located(error, "checkpoints", self.place)
+        if error.place.get("thread_id") == self.place.thread_id:
+            error.thread_id = self.thread_id
+
 
 def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Steps[Asked]:
     """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
@@ -92,7 +99,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
     now = yield from heads.find([entry.spot])
     head = now and now.heads.get(entry.spot)
     if now is not None and (head is None or head.kind is Kind.PUT):  # else it may go, or has gone
-        heads.report(error)
+        heads.report(error, entry.spot, entry.thread_id)
     return True
 
 
@@ -145,14 +152,20 @@ def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
     """Authenticate a row, and check that it is what was asked for: an index may lead to another."""
-    entry = Entry(rows, found, spot_of(found))
+    try:
+        entry = Entry(rows, found, spot_of(found))
+    except SealpointError as error:
+        if asked is not None:
+            asked.locate(error)
+        raise
     column, ns, checkpoint_id = entry.spot
     if asked is not None and (
         (entry.thread_id, column) != (asked.thread_id, asked.place.thread_id)
         or (asked.has_ns and ns != asked.place.checkpoint_ns)
         or (asked.place.checkpoint_id and checkpoint_id != asked.place.checkpoint_id)
     ):
-        raise RowError(f"the database returned the row of another checkpoint, {excerpt(checkpoint_id)}")
+        problem = RowError(f"the database returned the row of another checkpoint, {excerpt(checkpoint_id)}")
+        raise located(problem, "checkpoints", asked.place, {"thread_id": asked.thread_id})
     return entry
 
 
@@ -181,7 +194,8 @@ def _require(
     elif entry is None and (yield from heads.may_be_pruned(want, ())):
         return None
     have = None if entry is None else entry.spot.checkpoint_id
-    heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
+    lost = RolledBackError(want.spot.thread_id, have, want.spot.checkpoint_id)
+    heads.report(lost, want.spot, asked.thread_id)
     return entry
 
 
@@ -211,8 +225,12 @@ def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry |
 def get_tuple(parts: Parts, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
     """Return what `get` returns, as a saver returns it."""
     asked = yield from asking(parts, config)
-    entry = yield from get(parts, asked)
-    return None if entry is None else (yield from _decoded(parts, entry, asked, {}))
+    try:
+        entry = yield from get(parts, asked)
+        return None if entry is None else (yield from _decoded(parts, entry, asked, {}))
+    except SealpointError as error:
+        asked.locate(error)
+        raise
 
 
 def _decoded(
@@ -343,7 +361,12 @@ class Listing:
     def page(self) -> Steps[list[Listed]]:
         """Return the rows of the next page."""
         self._page, self._by_spot = [], {}  # before the next page is read: memory holds one
-        self._page = yield from self._next()
+        try:
+            self._page = yield from self._next()
+        except SealpointError as error:
+            if self._asked is not None:
+                self._asked.locate(error)
+            raise
         return self._page
 
     def _next(self) -> Steps[list[Listed]]:
@@ -423,6 +446,16 @@ def histories(
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
     """Return the histories of delta channels in the ancestors of a checkpoint."""
     asked = yield from asking(parts, config)
+    try:
+        return (yield from _histories(parts, asked, channels))
+    except SealpointError as error:
+        asked.locate(error)
+        raise
+
+
+def _histories(
+    parts: Parts, asked: Asked, channels: Sequence[str]
+) -> Steps[Mapping[str, DeltaChannelHistory]]:
     walk = DeltaWalk(channels)
     entry = (yield from get(parts, asked)) if walk.open else None
     seen, size = set[str](), _FIRST_ANCESTORS

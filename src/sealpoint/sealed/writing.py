@@ -21,7 +21,7 @@ from sealpoint.base.checkpoint import (
 )
 from sealpoint.base.place import Place
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, RolledBackError
+from sealpoint.errors import ConfigError, RolledBackError, SealpointError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.layout import Inline, Rows
@@ -108,16 +108,20 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
         return None
     spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
     calls = [*parts.acknowledged.get(spot, ())]  # before it looks: others may be stored meanwhile
-    found = yield get_at(asked.config)
 
-    def made() -> str:
+    def made(found: CheckpointTuple) -> str:
         require_names(found, spot)
         writes = open_writes(parts.rows, found, spot)
         if not parts.rows.allow_partial:
             require_calls(calls, writes)
         return pack_made(writes)
 
-    return (yield Call(made, (), found)) if found else None
+    try:
+        found = yield get_at(asked.config)
+        return (yield Call(made, (found,), found)) if found else None
+    except SealpointError as error:
+        asked.locate(error)
+        raise
 
 
 def put_writes(
@@ -376,7 +380,8 @@ def _settle_threads(parts: Parts, heads: Heads, threads: Sequence[Asked], strate
         kept = yield from _settle(heads, [head for head in known.heads.values() if head is not lost], there)
         yield from _settle(heads, kept, map(spot_of, (yield rows)))
         if lost is not None:
-            heads.report(RolledBackError(asked.thread_id, None, lost.spot.checkpoint_id))
+            error = RolledBackError(column, None, lost.spot.checkpoint_id)
+            heads.report(error, lost.spot, asked.thread_id)
 
 
 def _may_go(parts: Parts, heads: Heads, asked: Asked, head: Head) -> Steps[bool]:

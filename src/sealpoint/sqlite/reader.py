@@ -16,7 +16,7 @@ from sealpoint.base.checkpoint import DeltaWalk, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import Place
 from sealpoint.crypto.tag import BOUND_MARK
-from sealpoint.errors import ConfigError, RowError, excerpt
+from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
 from sealpoint.serde.base import SerializerProtocol, is_opaque
 from sealpoint.serde.inert import Outline, make_outline
 from sealpoint.sqlite import schema
@@ -69,30 +69,38 @@ class CheckpointRow(NamedTuple):
         self, serde: SerializerProtocol, outline: Outline | None = None
     ) -> Mapping[str, Any] | None:
         """Return the channel values of the row's checkpoint; ``None`` if that is opaque."""
-        if outline is not None:
-            # If it is refused, the checkpoint may be right: an outline has None in place of an object that is
-            # a dict, and what a carrier hands on has no outline.
-            with suppress(RowError):
-                document = outline(self.type, self.checkpoint)
-                require_document(document, self.checkpoint_id)
-                return document["channel_values"]  # type: ignore[no-any-return]
-        checkpoint = self.decode(serde)
+        try:
+            if outline is not None:
+                # If it is refused, the checkpoint may be right: an outline has None in place of an object
+                # that is a dict, and what a carrier hands on has no outline.
+                with suppress(RowError):
+                    document = outline(self.type, self.checkpoint)
+                    require_document(document, self.checkpoint_id)
+                    return document["channel_values"]  # type: ignore[no-any-return]
+            checkpoint = self.decode(serde)
+        except SealpointError as error:
+            located(error, "checkpoints", self.key)
+            raise
         return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
 
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
     ) -> CheckpointTuple:
         """Return the checkpoint and what is stored with it; its config is ``config`` if that is given."""
-        parent = self.require_parent()
-        return _make_tuple(
-            (
-                config or Place(*self.key).config(),
-                self.decode(serde),
-                decode_metadata(self.metadata, strict=type(self.type) is str and BOUND_MARK in self.type),
-                Place(*self[:2], parent).config() if parent else None,
-                writes,
+        try:
+            parent = self.require_parent()
+            return _make_tuple(
+                (
+                    config or Place(*self.key).config(),
+                    self.decode(serde),
+                    decode_metadata(self.metadata, strict=type(self.type) is str and BOUND_MARK in self.type),
+                    Place(*self[:2], parent).config() if parent else None,
+                    writes,
+                )
             )
-        )
+        except SealpointError as error:
+            located(error, "checkpoints", self.key)
+            raise
 
 
 # `CheckpointRow(...)` and `CheckpointTuple(...)` without their Python constructors.
@@ -108,34 +116,42 @@ def decode_writes(
     Rows are those of `schema.select_writes`: they hold the key of their checkpoint if the page has several.
     """
     if len(page) == 1:
-        return {page[0]: decode_pending(rows, serde)} if rows else {}
-    _require_names(rows, _KEY_NAMES)
-    grouped: dict[Key, list[PendingWrite]] = {}
-    for row in sorted(rows, key=_SORT_KEY):
-        thread_id, ns, checkpoint_id, _, task_id, _, channel, kind, value = row
-        write = task_id, channel, serde.loads_typed((kind, value))
-        grouped.setdefault((thread_id, ns, checkpoint_id), []).append(write)
-    return grouped
+        return {page[0]: decode_pending(rows, serde, page[0])} if rows else {}
+    grouped: dict[Key, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        grouped.setdefault(row[:3], []).append(row)
+    return {key: decode_pending(found, serde, key, _KEY_NAMES) for key, found in grouped.items()}
 
 
 def decode_pending(
-    rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol, names: tuple[type, ...] = _NAMES
+    rows: Sequence[tuple[Any, ...]],
+    serde: SerializerProtocol,
+    key: Sequence[str | None],
+    names: tuple[type, ...] = _NAMES,
 ) -> list[PendingWrite]:
-    """Return the pending writes on top of one checkpoint, in the order of `writes_sort_key`.
+    """Return the pending writes on top of the checkpoint of ``key``, in the order of `writes_sort_key`.
 
     Rows end with task_path, task_id, idx, channel, type and value; ``names`` are the types of all columns but
     the last two. Errors are those of `decode_writes`.
     """
-    _require_names(rows, names)
-    ordered = rows if len(rows) == 1 else sorted(rows, key=_SORT_KEY)
-    return [(row[-5], row[-3], serde.loads_typed(row[-2:])) for row in ordered]
+    row: Sequence[Any] = (None,) * 6
+    try:
+        _require_names(rows, names)
+        writes = list[PendingWrite]()
+        for row in rows if len(rows) == 1 else sorted(rows, key=_SORT_KEY):
+            writes.append((row[-5], row[-3], serde.loads_typed(row[-2:])))
+        return writes
+    except SealpointError as error:
+        located(error, "writes", key, task_id=row[-5], channel=row[-3])
+        raise
 
 
 def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> None:
     """Check what stands before type and value in each row of a write."""
     for row in rows:
         if tuple(map(type, row[:-2])) != types:  # SQLite stores a BLOB in any column
-            raise RowError("a write is not named by text and a number")
+            refused = RowError("a write is not named by text and a number")
+            raise located(refused, "writes", task_id=row[-5], channel=row[-3])
 
 
 FIRST_PAGE_ROWS: Final = 10
@@ -155,11 +171,15 @@ def read_one(
     database: Database, serde: SerializerProtocol, place: Place, config: RunnableConfig
 ) -> CheckpointTuple | None:
     """Return the checkpoint at ``place`` with its pending writes, or ``None``."""
-    found = database.run(READ, _read_one, place, is_alone=True)
+    try:
+        found = database.run(READ, _read_one, place, is_alone=True)
+    except RowError as error:
+        located(error, "checkpoints", place)
+        raise
     if found is None:
         return None
     row, writes = found
-    pending = decode_pending(writes, serde, WRITE_NAMES) if writes else []
+    pending = decode_pending(writes, serde, row.key, WRITE_NAMES) if writes else []
     return row.decode_tuple(serde, pending, config if place.checkpoint_id else None)
 
 
@@ -230,7 +250,7 @@ def _find_writes(
         if not budget.spent:
             return found, page
         if len(page) == 1:
-            raise _too_many_writes()
+            raise located(_too_many_writes(), "writes", page[0])
         page = page[: len(page) // 2]
 
 
@@ -348,9 +368,11 @@ def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -
     chain = session.read(schema.SELECT_ANCESTORS, place)
     ids = {row[0] for row in chain}
     if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
-        raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
+        error = RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
+        raise located(error, "checkpoints", key)
     if len(chain) > MAX_ANCESTORS:
-        raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
+        error = RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
+        raise located(error, "checkpoints", key)
     row = CheckpointRow(*session.read(schema.select_page(1), key)[0])
     open_channels = set(
         decode_metadata(row.metadata, strict=False).get("counters_since_delta_snapshot") or {}

@@ -24,7 +24,7 @@ from sealpoint.base import (
 )
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import Place, require_place, require_thread_id, require_unicode
-from sealpoint.errors import ConfigError, SealpointError, excerpt
+from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import WRITE, Database, Session, open_for
@@ -307,7 +307,12 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             ConfigError: If ``config`` does not name a thread, or the serializer does not decode checkpoints.
             RowError: If the parents go in a circle.
         """
-        return read_histories(self._database, self.serde, require_place(config), channels)
+        place = require_place(config)
+        try:
+            return read_histories(self._database, self.serde, place, channels)
+        except RowError as error:
+            located(error, "checkpoints", place)
+            raise
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
