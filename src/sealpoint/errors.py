@@ -50,7 +50,7 @@ class SealpointError(Exception):
         place: The names of the row, value or item, as the database has them: the message gives these.
         table: ``checkpoints``, ``values``, ``writes``, ``store`` or ``cache``. This and the following are
             ``None`` if not known. Where pseudonyms stand for names, these are the names themselves, as far
-            as they are known: asked for, or opened. ``namespace`` and ``key`` name an item, or a cached value.
+            as they are known: asked for, or opened. ``namespace`` and ``key`` are of an item or a cache.
         thread_id, checkpoint_ns, checkpoint_id, channel, version, task_id, namespace, key: See ``table``.
     """
 
@@ -71,11 +71,8 @@ class SealpointError(Exception):
             self.add_note(f"hint: {self.hint}")
 
     def __str__(self) -> str:
-        place = [
-            f"{name.removesuffix('_id')} {_shown(self.place[name])}"
-            for name in _NAMES
-            if self.place.get(name)
-        ]
+        found = [(name, part) for name in _NAMES if (part := self.place.get(name))]
+        place = [f"{name.removesuffix('_id')} {_shown(part)}" for name, part in found]
         return f"{self._message()} ({', '.join(place)})" if place else self._message()
 
     def _message(self) -> str:

@@ -263,7 +263,7 @@ class Heads:
             if not head or head.kind is not Kind.PUT:
                 return
         if head and not (yield from self.may_be_pruned(head, [child])):
-            self.report(parent_lost(parent), child if entry else (), entry and entry.thread_id)
+            self.report(parent_lost(parent), *((child, entry.thread_id) if entry else ()))
 
     def _require_claim(self, claim: tuple[str, int], entry: Entry) -> Steps[None]:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,11 +57,13 @@ class Asked(NamedTuple):
         ns = self.place.checkpoint_ns if checkpoint_ns is None else checkpoint_ns
         return self._replace(place=Place(self.place.thread_id, ns, checkpoint_id), has_ns=True)
 
-    def locate(self, error: SealpointError) -> None:
-        """Have an error name the thread by its own id, and what is asked for if it names no row."""
+    def __enter__(self) -> None:
+        """Have errors name the thread by its own id, and what is asked for if they name no row."""
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, RowError):
             located(error, "checkpoints", self.place)
-        if error.place.get("thread_id") == self.place.thread_id:
+        if isinstance(error, SealpointError) and error.place.get("thread_id") == self.place.thread_id:
             error.thread_id = self.thread_id
 
 
@@ -152,12 +155,8 @@ def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
     """Authenticate a row, and check that it is what was asked for: an index may lead to another."""
-    try:
+    with asked or nullcontext():
         entry = Entry(rows, found, spot_of(found))
-    except SealpointError as error:
-        if asked is not None:
-            asked.locate(error)
-        raise
     column, ns, checkpoint_id = entry.spot
     if asked is not None and (
         (entry.thread_id, column) != (asked.thread_id, asked.place.thread_id)
@@ -225,12 +224,9 @@ def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry |
 def get_tuple(parts: Parts, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
     """Return what `get` returns, as a saver returns it."""
     asked = yield from asking(parts, config)
-    try:
+    with asked:
         entry = yield from get(parts, asked)
         return None if entry is None else (yield from _decoded(parts, entry, asked, {}))
-    except SealpointError as error:
-        asked.locate(error)
-        raise
 
 
 def _decoded(
@@ -361,12 +357,8 @@ class Listing:
     def page(self) -> Steps[list[Listed]]:
         """Return the rows of the next page."""
         self._page, self._by_spot = [], {}  # before the next page is read: memory holds one
-        try:
+        with self._asked or nullcontext():
             self._page = yield from self._next()
-        except SealpointError as error:
-            if self._asked is not None:
-                self._asked.locate(error)
-            raise
         return self._page
 
     def _next(self) -> Steps[list[Listed]]:
@@ -446,44 +438,37 @@ def histories(
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
     """Return the histories of delta channels in the ancestors of a checkpoint."""
     asked = yield from asking(parts, config)
-    try:
-        return (yield from _histories(parts, asked, channels))
-    except SealpointError as error:
-        asked.locate(error)
-        raise
-
-
-def _histories(
-    parts: Parts, asked: Asked, channels: Sequence[str]
-) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    walk = DeltaWalk(channels)
-    entry = (yield from get(parts, asked)) if walk.open else None
-    seen, size = set[str](), _FIRST_ANCESTORS
-    page: dict[str, Listed] = {}
-    of_child: Made | None = None
-    while walk.open and entry is not None:
-        checkpoint_id = entry.spot.checkpoint_id
-        if seen:  # writes to the checkpoint itself are pending, and no part of the history
-            writes = entry.writes(walk.open)
-            if of_child is not None:
-                writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
-            walk.visit(entry.values(walk.open), [write[1:] for write in writes])
-        seen.add(checkpoint_id)
-        parent = entry.parent
-        if not parent or not walk.open:
-            break
-        if parent in seen:
-            raise RowError(f"the parents of checkpoint {excerpt(parent)} go in a circle")
-        if parent not in page:
-            # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
-            page = yield from _page_below(parts, asked.place, checkpoint_id, size)
-            size = min(size * 2, _MAX_ANCESTORS)
-        made, named = entry.made, asked.at(parent)
-        entry = yield from (open_listed(parts, named, page[parent]) if parent in page else get(parts, named))
-        if entry is None:
-            raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
-        of_child = None if made is None else require_made(made, entry.stored_writes())
-    return walk.histories()
+    with asked:
+        walk = DeltaWalk(channels)
+        entry = (yield from get(parts, asked)) if walk.open else None
+        seen, size = set[str](), _FIRST_ANCESTORS
+        page: dict[str, Listed] = {}
+        of_child: Made | None = None
+        while walk.open and entry is not None:
+            checkpoint_id = entry.spot.checkpoint_id
+            if seen:  # writes to the checkpoint itself are pending, and no part of the history
+                writes = entry.writes(walk.open)
+                if of_child is not None:
+                    writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
+                walk.visit(entry.values(walk.open), [write[1:] for write in writes])
+            seen.add(checkpoint_id)
+            parent = entry.parent
+            if not parent or not walk.open:
+                break
+            if parent in seen:
+                raise RowError(f"the parents of checkpoint {excerpt(parent)} go in a circle")
+            if parent not in page:
+                # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
+                page = yield from _page_below(parts, asked.place, checkpoint_id, size)
+                size = min(size * 2, _MAX_ANCESTORS)
+            made, named = entry.made, asked.at(parent)
+            entry = yield from (
+                open_listed(parts, named, page[parent]) if parent in page else get(parts, named)
+            )
+            if entry is None:
+                raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
+            of_child = None if made is None else require_made(made, entry.stored_writes())
+        return walk.histories()
 
 
 def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:

@@ -21,7 +21,7 @@ from sealpoint.base.checkpoint import (
 )
 from sealpoint.base.place import Place
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.errors import ConfigError, RolledBackError, SealpointError
+from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.layout import Inline, Rows
@@ -116,12 +116,9 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
             require_calls(calls, writes)
         return pack_made(writes)
 
-    try:
+    with asked:
         found = yield get_at(asked.config)
         return (yield Call(made, (found,), found)) if found else None
-    except SealpointError as error:
-        asked.locate(error)
-        raise
 
 
 def put_writes(
