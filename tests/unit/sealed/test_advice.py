@@ -93,7 +93,8 @@ def test_an_existing_row_is_refused_with_all_that_reading_it_takes(
         saver = SealedSaver(SqliteSaver(connection), serde=SERDE)
         with pytest.raises(error) as caught:
             saver.get_tuple({"configurable": {"thread_id": "a", "checkpoint_ns": ""}})
-    assert str(caught.value) == message
+    row = "(table 'checkpoints', thread 'a', checkpoint '000002')"
+    assert str(caught.value) == f"{message} {row}"
     assert "`sealpoint rebind DB --apply`, or pass unbound='allow'" in caught.value.hint
     assert ("--allow-plaintext" in caught.value.hint) is plain
     assert ("plaintext='allow' in the serializer" in caught.value.hint) is plain
