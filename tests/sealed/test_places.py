@@ -347,13 +347,13 @@ def test_an_error_of_a_store_names_the_item(
                 names, own = {"table": "store", **name._asdict()}, {"namespace": ns, "key": key}
                 spoilt[name](True)
                 readings: list[tuple[Callable[[], object], bool]] = [
-                (partial(store.get, ns, key), True),
-                (partial(store.batch, [GetOp(ns, key), GetOp(("users",), "none")]), True),
-                (partial(store.search, ("users",), limit=100), False),
-                (partial(store.search, (), filter={"lang": "en"}, limit=100), False),
-                (partial(store.batch, [SearchOp(("users",), limit=100)]), False),
-            ]
-            for read, is_asked in readings:
+                    (partial(store.get, ns, key), True),
+                    (partial(store.batch, [GetOp(ns, key), GetOp(("users",), "none")]), True),
+                    (partial(store.search, ("users",), limit=100), False),
+                    (partial(store.search, (), filter={"lang": "en"}, limit=100), False),
+                    (partial(store.batch, [SearchOp(("users",), limit=100)]), False),
+                ]
+                for read, is_asked in readings:
                     with pytest.raises(SealpointError) as caught:
                         read()
                     require_named(caught.value, names, own if is_asked else None)
