@@ -104,6 +104,8 @@ def in_tables(execute: stores.Execute, kind: str) -> Iterator[Damage]:
             if given.get("channel") == UNREAD:
                 continue
             where = " AND ".join(f"{name} = ?" for name in key)
+            before: Any
+            after: Any
             if column == "metadata":
                 before, after = Jsonb(value), Jsonb(flipped_frame(value))
             else:

@@ -286,7 +286,7 @@ class SealedStore(BaseStore):
         if isinstance(op, GetOp):
             own = _named(op)
             name = self._items.stored_name(own)
-            return op._replace(namespace=name.namespace, key=name.key), partial(self._got, name, own)
+            return op._replace(namespace=name.namespace, key=name.key), partial(self._got, own)
         if isinstance(op, SearchOp):
             conditions = divide(self._items, op.filter or {})
             if conditions.own:
@@ -329,8 +329,8 @@ class SealedStore(BaseStore):
         }
         return made, [f"{TEXTS}.{place}[*]" for place in made.texts] or False
 
-    def _got(self, name: ItemName, own: ItemName, found: Item | None) -> Steps[Item | None]:
-        return None if found is None else (yield from self._open([found], name, own))[0]
+    def _got(self, name: ItemName, found: Item | None) -> Steps[Item | None]:
+        return None if found is None else (yield from self._open([found], name))[0]
 
     def _found(self, op: SearchOp, conditions: Conditions, found: Sequence[Item]) -> Steps[list[Any]]:
         opened = yield from self._open(found)
@@ -338,17 +338,15 @@ class SealedStore(BaseStore):
             return opened
         return (yield from self._scan(op, conditions))  # the store counted others, too
 
-    def _open(
-        self, found: Sequence[Item], name: ItemName | None = None, own: ItemName | None = None
-    ) -> Steps[list[Any]]:
-        """Open what the wrapped store has found, under a name; on a worker thread if it is large."""
+    def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
+        """Open what the store has found, of an item by its own name; on a worker thread if it is large."""
         if sum(map(_stored_chars, found)) < LARGE_BYTES:
-            return [self._opened(each, name, own) for each in found]
-        return (yield Call(lambda: [self._opened(each, name, own) for each in found]))  # type: ignore[no-any-return]
+            return [self._opened(each, name) for each in found]
+        return (yield Call(lambda: [self._opened(each, name) for each in found]))  # type: ignore[no-any-return]
 
-    def _opened(self, found: Item, stored: ItemName | None, own: ItemName | None) -> Item:
+    def _opened(self, found: Item, own: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
-        stored = stored or ItemName(tuple(found.namespace), found.key)
+        stored = self._items.stored_name(own) if own else ItemName(tuple(found.namespace), found.key)
         try:
             name, value = self._items.open(stored, found.value)
         except SealpointError as error:

@@ -137,7 +137,7 @@ def decode_pending(
     row: Sequence[Any] = (None,) * 6
     try:
         _require_names(rows, names)
-        writes = list[PendingWrite]()
+        writes: list[PendingWrite] = []
         for row in rows if len(rows) == 1 else sorted(rows, key=_SORT_KEY):
             writes.append((row[-5], row[-3], serde.loads_typed(row[-2:])))
         return writes
