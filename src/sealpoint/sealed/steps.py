@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import KEY
 from sealpoint.errors import ConfigError
+from sealpoint.locks import holding
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlite.saver import SqliteSaver
@@ -186,14 +187,13 @@ def _is_refused(saver: Any) -> bool:
         if not is_watched(connection) or loop is None or not loop.is_running() or is_on(loop):
             return not is_watched(connection)
         return asyncio.run_coroutine_threadsafe(_ais_refused(saver), loop).result()
-    if not lock.acquire(blocking=False):
-        return False
-    try:
+
+    def is_refused() -> bool:
         if is_watched(connection):
             return bool(connection.owner.end(connection.plain))
         return _is_within(connection)
-    finally:
-        lock.release()
+
+    return holding(lock, 0, is_refused, bool)
 
 
 async def _ais_refused(saver: Any) -> bool:

@@ -131,10 +131,10 @@ class _Lock:
     def __init__(self, thread: _Thread) -> None:
         self._thread, self._lock = thread, threading.RLock()
 
-    def acquire(self, *, blocking: bool = True) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if blocking:
             self._thread.require_other()
-        return self._lock.acquire(blocking)
+        return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
         self._lock.release()
