@@ -207,17 +207,26 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
         yield heads.call(heads.store.append_specials, spot, events)
 
 
-def _calls_of(writes: Iterable[Write]) -> Iterator[tuple[str, str, list[Write]]]:
+def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]:
     """Yield the calls that store writes in their places: task, path of the task, and writes with claims.
 
     A saver numbers the writes of a call, and a write of a copied thread must have the number that it claims:
-    a later call of its task would else be stored with another.
+    a later call of its task would else be stored with another. Savers read tasks in the order of their paths,
+    which they do not return. If a write is not bound, and so claims none, numbers keep the order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:
         tasks.setdefault(write.task_id, []).append(write)
-    for task_id, found in tasks.items():
-        path = next((write.claims.task_path for write in found if write.claims), "")
+    has_paths = all(write.claims for write in writes)
+    for position, (task_id, group) in enumerate(tasks.items()):
+        claims = next((write.claims for write in group if write.claims), None)
+        if claims and has_paths:
+            path, found = claims.task_path, group
+        else:
+            path = f"{position:08}" if position else ""  # the first may be the user, whose path is empty
+            found = [
+                each._replace(claims=each.claims and each.claims._replace(task_path=path)) for each in group
+            ]
         special = [
             write._replace(claims=write.claims or Claims(path, WRITES_IDX_MAP[write.channel]))
             for write in found

@@ -145,7 +145,7 @@ class _Memory(SharedFile):
     opened: Opened
 
     def __init__(self) -> None:
-        super().__init__(Path(":memory:"), threading.TIMEOUT_MAX)
+        super().__init__(Path(":memory:"), MAINTENANCE_SECONDS)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.identity = fill(connection)
         self.opened = Opened(self.path, connection, (0, 0), math.inf)
