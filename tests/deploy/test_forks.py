@@ -138,7 +138,7 @@ def test_end_of_a_block_in_the_child_does_not_close_the_connection(tmp_path: Pat
     with SqliteSaver.from_conn_string(str(tmp_path / "state.db"), serde=serde()) as saver:
         stored = put(saver)
         assert in_child(saver._database.close) == "None"
-        assert saver.get_tuple(CONFIG).checkpoint["id"] == stored
+        assert [found.checkpoint["id"] for found in saver.list(CONFIG)] == [stored]
         put(saver)
 
 
