@@ -90,7 +90,7 @@ TURNS: Final = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(sorted)
 
 
 @pytest.mark.parametrize("place", [sqlite, postgres])
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=TURNS, copies=st.integers(1, 2), width=st.integers(1, 5))
 def test_a_copy_has_the_states_of_its_source(
     place: Any, steps: list[int], copies: int, width: int, pytestconfig: pytest.Config
