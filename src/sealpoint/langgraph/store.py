@@ -19,7 +19,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
+from math import inf
+from time import monotonic
 from typing import Any, Final, Literal, Self
 
 from langgraph.store.base import (
@@ -48,7 +51,7 @@ from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
-from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps
+from sealpoint.sealed.steps import Call, Do, Steps
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
@@ -62,8 +65,21 @@ _FIRST_PAGE: Final = 64
 # Pages grow until they have so many characters: a store sorts all items for each page
 _PAGE_CHARS: Final = 2**21
 
+# A store whose replies share the items with it, and are not in the order of times
+_SHARED: Final = "langgraph.store.memory"
+
 # Stores that return items of one time in the same order on each page; Postgres does not
-_ORDERED: Final = ("langgraph.store.memory", "langgraph.store.sqlite")
+_ORDERED: Final = "langgraph.store.sqlite"
+
+# What is read again at the end of a search is read at once up to so many characters, unless it takes so long
+_MAX_CHARS: Final = 2**24
+_MAX_SECONDS: Final = 10
+
+# How long a transaction takes that saves items, and less than a second, to which SQLite rounds
+_SAVE_SECONDS: Final = 2
+
+# After so many pages without a new item, all items are read at once
+_MAX_IDLE: Final = 16
 
 # Stores that refuse a NUL in a key when others of the batch may be stored
 _NO_NUL: Final = "langgraph.store.postgres"
@@ -201,6 +217,7 @@ class SealedStore(BaseStore):
             store, None, allow_partial=True, allow_schema=allow_schema, allow_shared_role=False
         )
         modules = [base.__module__ for base in type(store).__mro__]
+        self._is_shared = any(name.startswith(_SHARED) for name in modules)
         self._is_ordered = any(name.startswith(_ORDERED) for name in modules)
         self._refuses_nul = any(name.startswith(_NO_NUL) for name in modules)
         super().__init__()
@@ -335,9 +352,7 @@ class SealedStore(BaseStore):
 
     def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
         """Open what the wrapped store has found, under a name; on a worker thread if it is large."""
-        if sum(map(_stored_chars, found)) < LARGE_BYTES:
-            return [self._opened(each, name) for each in found]
-        return (yield Call(lambda: [self._opened(each, name) for each in found]))  # type: ignore[no-any-return]
+        return (yield Call(lambda: [self._opened(each, name) for each in found], (), _size_of(found)))  # type: ignore[no-any-return]
 
     def _opened(self, found: Item, stored: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
@@ -356,37 +371,68 @@ class SealedStore(BaseStore):
     def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
         """Open items until as many meet the conditions as are asked for.
 
-        In memory are those of one page, and what is returned. Stores do not page by score: with a query each
-        page begins at the first item. While other processes write, a page may begin too early, and items
-        come twice, or too late if items were deleted.
+        In memory are what was read of one page, and what is returned.
         """
         if op.limit < 0 or op.offset < 0:
             raise ConfigError("limit and offset of a search are not negative")
-        stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
-        end, met = op.offset + op.limit if op.limit else 0, dict[tuple[Any, ...], Any]()
-        is_ranked = bool(op.query) and self._paths is not None
-        offset, size, before = 0, _FIRST_PAGE, 0
-        while len(met) < end:
-            (page,) = yield Do("batch", ([stored._replace(limit=size, offset=offset)],))
-            is_whole, count = len(page) < size, len(page)
-            if not (is_whole or is_ranked or self._is_ordered):
-                page = _without_last_time(page)
-            for each in (yield from self._open(page)):
-                name = (each.namespace, each.key)
-                if name not in met and _is_wanted(each, op, conditions):
-                    met[name] = each if len(met) >= op.offset else None
-            if is_whole and (not is_ranked or count == before):
-                break
-            if is_ranked:
-                size, before = 4 * size, count
-            else:
-                is_small = not page or sum(map(_stored_chars, page)) < _PAGE_CHARS
-                offset, size = offset + len(page), 2 * size if is_small else max(size // 2, 1)
-        results = [*met.values()][op.offset : end]
+        end = op.offset + op.limit if op.limit else 0
+        met = yield from self._walk(op, conditions, end)
+        wanted = [*met.items()][op.offset :]
+        if names := [name for name, item in wanted if item is None]:  # others have come before them
+            reply = yield Do("batch", ([GetOp(*name, refresh_ttl=False) for name in names],))
+            items = [_searched(item) for item in reply if item is not None]
+            again = yield from self._choose(op._replace(offset=0), conditions, end, items, _Met(), _Met())
+            wanted = [(name, item or again.get(name)) for name, item in wanted]
+        results = [(name, item) for name, item in wanted if item is not None][: op.limit]
         if results and op.refresh_ttl and (self.supports_ttl or self.ttl_config):
-            names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
-            yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name in names],))
-        return results
+            yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name, _ in results],))
+        return [item for _, item in results]
+
+    def _walk(self, op: SearchOp, conditions: Conditions, end: int) -> Steps[_Met]:
+        """Return the items that are wanted, in their order, at least to the end: each once, and all."""
+        stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
+        is_ranked = bool(op.query) and self._paths is not None
+        is_whole = is_ranked or self._is_shared
+        met, seen, begun, top, since = _Met(), _Times(), monotonic(), inf, -inf
+        while True:
+            start, found = monotonic() - begun, _Met()
+            is_whole = is_whole or start > _MAX_SECONDS
+            pages = _Pages(since, is_whole, is_ranked=is_ranked, is_ordered=self._is_ordered)
+            while len(found) < end and pages.size:
+                (page,) = yield Do("batch", ([stored._replace(limit=pages.size, offset=pages.offset)],))
+                if page and top == inf:
+                    top = _seconds(page[0])
+                new = _others(pages.take(page), seen)
+                found |= yield from self._choose(op, conditions, end, new, found, met)
+                if new and _seconds(new[0]) >= top - _SAVE_SECONDS:
+                    seen |= _times(new)
+            met = found | met
+            if pages.is_whole:
+                return met
+            # Others may have saved items meanwhile that no page had. They are the newest ones.
+            since = top + start - _SAVE_SECONDS
+
+    def _choose(
+        self, op: SearchOp, conditions: Conditions, end: int, page: Sequence[Item], before: _Met, met: _Met
+    ) -> Steps[_Met]:
+        """Return which items of a page are wanted and not met; with those before them, at most to the end.
+
+        Each is opened alone: of those that are not returned, one is in memory.
+        """
+
+        def chosen() -> _Met:
+            found = _Met()
+            for each in page:
+                place, name = len(before) + len(found), _name(each)
+                if place == end:
+                    break
+                if not (name in before or name in met or name in found):
+                    opened = self._opened(each, None)
+                    if _is_wanted(opened, op, conditions):
+                        found[name] = opened if place >= op.offset else None
+            return found
+
+        return (yield Call(chosen, (), _size_of(page)))  # type: ignore[no-any-return]
 
     def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
         conditions = op.match_conditions or ()
@@ -439,16 +485,106 @@ def _is_wanted(found: Item, op: SearchOp, conditions: Conditions) -> bool:
     return found.namespace[: len(prefix)] == prefix and conditions.are_met(found.value)
 
 
-def _without_last_time(page: list[Item]) -> list[Item]:
-    """Return a page without the items of its last time: some of them may come on the next page only.
+def _searched(found: Item) -> SearchItem:
+    return SearchItem(found.namespace, found.key, found.value, found.created_at, found.updated_at)
 
-    Items of one time come in any order, in another one on each page. So the next page begins with them, and
-    is larger if all are of one time.
+
+def _size_of(found: Sequence[Item]) -> Callable[[], int]:
+    return lambda: sum(map(_stored_chars, found))
+
+
+# Items that a search has met, by their names in the database; those before its offset without their values
+_Met = dict[ItemName, Item | None]
+
+# When items were saved, by the same names
+_Times = dict[ItemName, datetime]
+
+
+def _name(found: Item) -> ItemName:
+    return ItemName(tuple(found.namespace), found.key)
+
+
+def _seconds(found: Item) -> float:
+    """Return when an item was saved; the beginning of time if a database says none."""
+    at = found.updated_at
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() if isinstance(at, datetime) else -inf
+
+
+def _times(page: Iterable[Item]) -> _Times:
+    return {_name(each): each.updated_at for each in page}
+
+
+def _others(page: Iterable[Item], times: _Times) -> list[Item]:
+    """Return the items of a page that are not among others, or were saved again."""
+    return [each for each in page if times.get(_name(each)) != each.updated_at]
+
+
+class _Pages:
+    """The requests that read items from the newest one on, while other processes save and delete items.
+
+    Items that are not saved again keep their order, but on Postgres those of one time do not: there, all of
+    one time are taken from one page. A page begins with the last item that was taken. If it has none of those
+    that were, items were deleted, and others may have moved before the offset: the page before is read again.
+
+    An item that is saved again becomes the newest one, and may come to no page. So the newest ones are read
+    again in another walk, until one request has all of them.
+
+    Attributes:
+        size: How many items to ask for next; 0 at the end.
+        offset: From which on.
+        is_whole: Whether the last reply has all that was asked for: what the store had at one time.
     """
-    count = len(page)
-    while count and page[count - 1].updated_at == page[-1].updated_at:
-        count -= 1
-    return page[:count]
+
+    def __init__(self, since: float, is_whole: bool, *, is_ranked: bool, is_ordered: bool) -> None:
+        """Begin; ``since`` is the time of the oldest items that are needed.
+
+        With ``is_whole`` one request reads all, after smaller ones: where items come in no order of times,
+        and if others save them faster than they are read.
+        """
+        self.size, self.offset, self.is_whole = _FIRST_PAGE, 0, True
+        self._since, self._max_chars = since, inf if is_whole else _MAX_CHARS if since > -inf else 0
+        self._is_ranked, self._is_ordered = is_ranked, is_ordered
+        self._taken, self._end = _Times(), inf  # from the last page; all items that are newer were taken
+        self._idle = self._count = 0
+
+    def take(self, page: list[Item]) -> Sequence[Item]:
+        """Return the items of a reply that are new and complete, and determine the next request."""
+        self.is_whole, size = not self.offset, self.size
+        if not (self.is_whole or self._is_next(page)):
+            self.offset = max(0, self.offset - size)
+            self._require_progress(False)
+            return []
+        end = _seconds(page[-1]) if page else -inf
+        is_last = len(page) < size and not (self._is_ranked and len(page) > self._count)
+        is_last, self._count = is_last or end < self._since, len(page)
+        chars = sum(map(_stored_chars, page))
+        is_growing = self.is_whole and 4 * chars < self._max_chars
+        if not (is_last or is_growing or self._is_ordered):
+            page = [each for each in page if each.updated_at != page[-1].updated_at]
+        new, times = _others(page, self._taken), _times(page)
+        if end < self._end:
+            self._taken = times
+        else:
+            self._taken |= times
+        if is_last or is_growing:
+            self.size = 0 if is_last else 4 * size
+        else:
+            self.offset += max(len(page) - 1, 0)
+            self.size = 2 * size if not new or chars < _PAGE_CHARS else max(size // 2, 2)
+            self._require_progress(bool(new) and end <= self._end)
+        self._end = min(end, self._end)
+        return [each for each in new if _seconds(each) >= self._since] if self._since > -inf else new
+
+    def _is_next(self, page: Sequence[Item]) -> bool:
+        """Whether a page has all items that were not taken and not saved again, or the first of them."""
+        if self._is_ordered:
+            return any(self._taken.get(_name(each)) == each.updated_at for each in page)
+        return bool(page) and _seconds(page[0]) > self._end
+
+    def _require_progress(self, is_made: bool) -> None:
+        self._idle = 0 if is_made else self._idle + 1
+        if self._idle > _MAX_IDLE:
+            self._max_chars, self.size, self.offset = inf, 4 * (self.offset + self.size), 0
 
 
 # `__new__` hides the arguments, and a subclass with `__init__` of its own has others.

@@ -86,7 +86,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
     events = known.specials.get(entry.spot)
     if not events:
         return True
-    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), entry.found)
+    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), entry.size)
     if error is None or not is_before:
         return error is None
     now = yield from heads.find([entry.spot])
@@ -140,7 +140,7 @@ def _get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
 
 def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
     """Return the call that authenticates a row, on a worker thread if it is large."""
-    return Call(_open, (parts.rows, found, asked), found)
+    return Call(_open, (parts.rows, found, asked), partial(stored_bytes, found))
 
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
@@ -224,7 +224,7 @@ def _decoded(
         parent = entry.spot._replace(checkpoint_id=entry.parent)
         found = rows.get(parent) or (yield get_at(Place(*parent).config()))
         sends = () if found is None else Entry(parts.rows, found, parent).writes()
-    made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.found)
+    made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.size)
     return made
 
 
