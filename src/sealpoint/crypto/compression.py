@@ -10,13 +10,14 @@ The length of a sealed value then says how well it compressed: see SECURITY.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sealpoint.errors import DecodeError, LimitError, MissingExtraError
+
+Result = TypeVar("Result")
 
 ZSTD: Final = "zstd"
 
@@ -54,7 +55,7 @@ def compress(data: bytes) -> bytes | None:
 
 
 class Postponed(Exception):  # noqa: N818 -- no refusal: the value is opened on another thread
-    """A value is larger than may be decompressed on this thread."""
+    """Values are larger than may be decompressed on this thread."""
 
 
 class _Left(threading.local):
@@ -64,12 +65,11 @@ class _Left(threading.local):
 _left: Final = _Left()
 
 
-@contextmanager
-def decompressing_at_most(size: int) -> Iterator[None]:
-    """Raise `Postponed` on this thread, until the end, if values have more bytes than ``size``."""
+def decompressing_at_most(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function; raise `Postponed` before it decompresses more than ``size`` bytes."""
     _left.bytes = size
     try:
-        yield
+        return function(*arguments)
     finally:
         _left.bytes = inf
 

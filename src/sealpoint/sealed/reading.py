@@ -223,9 +223,14 @@ def _decoded(
     if entry.needs_sends and entry.parent:
         parent = entry.spot._replace(checkpoint_id=entry.parent)
         found = rows.get(parent) or (yield get_at(Place(*parent).config()))
-        sends = () if found is None else Entry(parts.rows, found, parent).writes()
+        if found is not None:
+            sends = yield Call(_writes, (parts.rows, found, parent), partial(stored_bytes, found))
     made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.size)
     return made
+
+
+def _writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[Write]:
+    return Entry(rows, found, spot).writes()
 
 
 def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> CheckpointTuple:
@@ -431,10 +436,7 @@ def histories(
     while walk.open and entry is not None:
         checkpoint_id = entry.spot.checkpoint_id
         if seen:  # writes to the checkpoint itself are pending, and no part of the history
-            writes = entry.writes(walk.open)
-            if of_child is not None:
-                writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
-            walk.visit(entry.values(walk.open), [write[1:] for write in writes])
+            yield Call(_visit, (walk, entry, of_child), entry.size)
         seen.add(checkpoint_id)
         parent = entry.parent
         if not parent or not walk.open:
@@ -449,8 +451,19 @@ def histories(
         entry = yield from (open_listed(parts, named, page[parent]) if parent in page else get(parts, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
-        of_child = None if made is None else require_made(made, entry.stored_writes())
+        of_child = None if made is None else (yield Call(_require_made, (made, entry), entry.size))
     return walk.histories()
+
+
+def _visit(walk: DeltaWalk, entry: Entry, of_child: Made | None) -> None:
+    writes = entry.writes(walk.open)
+    if of_child is not None:
+        writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
+    walk.visit(entry.values(walk.open), [write[1:] for write in writes])
+
+
+def _require_made(made: object, entry: Entry) -> Made:
+    return require_made(made, entry.stored_writes())
 
 
 def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:
