@@ -77,7 +77,7 @@ def test_sentinels() -> None:
 @pytest.mark.parametrize("has_threads", [False, True])
 def test_a_sealed_saver(options: Any, has_threads: bool, tmp_path: Any) -> None:
     with closing(SqliteThreadStore(str(tmp_path / "threads.db"), create=True)) as threads:
-        more = {"threads": threads} if has_threads else {}
+        more: Any = {"threads": threads} if has_threads else {}
         saver = SealedSaver(InMemorySaver(), serde=SEALED, **options, **more)
         assert kept(saver_call(saver)) < 4 * LONG
 

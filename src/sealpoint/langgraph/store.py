@@ -44,6 +44,7 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
+from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError, PlaintextError, RowError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.conditions import Conditions, divide
@@ -51,7 +52,7 @@ from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
-from sealpoint.sealed.steps import Call, Do, Steps
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
@@ -72,7 +73,7 @@ _SHARED: Final = "langgraph.store.memory"
 _ORDERED: Final = "langgraph.store.sqlite"
 
 # What is read again at the end of a search is read at once up to so many characters, unless it takes so long
-_MAX_CHARS: Final = 2**24
+_MAX_CHARS: Final = 2**23
 _MAX_SECONDS: Final = 10
 
 # How long a transaction takes that saves items, and less than a second, to which SQLite rounds
@@ -351,8 +352,8 @@ class SealedStore(BaseStore):
         return (yield from self._scan(op, conditions))  # the store counted others, too
 
     def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
-        """Open what the wrapped store has found, under a name; on a worker thread if it is large."""
-        return (yield Call(lambda: [self._opened(each, name) for each in found], (), _size_of(found)))  # type: ignore[no-any-return]
+        """Open what the wrapped store has found, under a name."""
+        return (yield from _working(found, lambda: [self._opened(each, name) for each in found]))
 
     def _opened(self, found: Item, stored: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
@@ -393,16 +394,16 @@ class SealedStore(BaseStore):
         stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
         is_ranked = bool(op.query) and self._paths is not None
         is_whole = is_ranked or self._is_shared
-        met, seen, begun, top, since = _Met(), _Times(), monotonic(), inf, -inf
+        met, seen, begun, limit, top, since = _Met(), _Times(), monotonic(), inf, inf, -inf
         while True:
             start, found = monotonic() - begun, _Met()
-            is_whole = is_whole or start > _MAX_SECONDS
+            is_whole = is_whole or start > limit
             pages = _Pages(since, is_whole, is_ranked=is_ranked, is_ordered=self._is_ordered)
             while len(found) < end and pages.size:
                 (page,) = yield Do("batch", ([stored._replace(limit=pages.size, offset=pages.offset)],))
                 if page and top == inf:
                     top = _seconds(page[0])
-                new = _others(pages.take(page), seen)
+                new = _others(pages.take(page), seen if since > -inf else {})
                 found |= yield from self._choose(op, conditions, end, new, found, met)
                 if new and _seconds(new[0]) >= top - _SAVE_SECONDS:
                     seen |= _times(new)
@@ -410,7 +411,7 @@ class SealedStore(BaseStore):
             if pages.is_whole:
                 return met
             # Others may have saved items meanwhile that no page had. They are the newest ones.
-            since = top + start - _SAVE_SECONDS
+            since, limit = top + start - _SAVE_SECONDS, min(limit, monotonic() - begun + _MAX_SECONDS)
 
     def _choose(
         self, op: SearchOp, conditions: Conditions, end: int, page: Sequence[Item], before: _Met, met: _Met
@@ -432,7 +433,7 @@ class SealedStore(BaseStore):
                         found[name] = opened if place >= op.offset else None
             return found
 
-        return (yield Call(chosen, (), _size_of(page)))  # type: ignore[no-any-return]
+        return (yield from _working(page, chosen))
 
     def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
         conditions = op.match_conditions or ()
@@ -489,8 +490,14 @@ def _searched(found: Item) -> SearchItem:
     return SearchItem(found.namespace, found.key, found.value, found.created_at, found.updated_at)
 
 
-def _size_of(found: Sequence[Item]) -> Callable[[], int]:
-    return lambda: sum(map(_stored_chars, found))
+def _working(found: Sequence[Item], function: Callable[[], R]) -> Steps[R]:
+    """Call a function that opens items: on a worker thread if they are large."""
+    if sum(map(_stored_chars, found)) < LARGE_BYTES:
+        try:
+            return decompressing_at_most(LARGE_BYTES, function)
+        except Postponed:
+            pass
+    return (yield Call(function))  # type: ignore[no-any-return]
 
 
 # Items that a search has met, by their names in the database; those before its offset without their values
@@ -516,7 +523,7 @@ def _times(page: Iterable[Item]) -> _Times:
 
 def _others(page: Iterable[Item], times: _Times) -> list[Item]:
     """Return the items of a page that are not among others, or were saved again."""
-    return [each for each in page if times.get(_name(each)) != each.updated_at]
+    return [each for each in page if times.get(_name(each)) != each.updated_at] if times else [*page]
 
 
 class _Pages:
@@ -558,7 +565,11 @@ class _Pages:
         is_last = len(page) < size and not (self._is_ranked and len(page) > self._count)
         is_last, self._count = is_last or end < self._since, len(page)
         chars = sum(map(_stored_chars, page))
-        is_growing = self.is_whole and 4 * chars < self._max_chars
+        factor = 4 if self._is_ranked else 16
+        is_growing = self.is_whole and factor * chars < self._max_chars
+        if is_growing and not is_last and self._since > -inf:  # nearly all of them are known
+            self.size = factor * size
+            return []
         if not (is_last or is_growing or self._is_ordered):
             page = [each for each in page if each.updated_at != page[-1].updated_at]
         new, times = _others(page, self._taken), _times(page)
@@ -567,13 +578,14 @@ class _Pages:
         else:
             self._taken |= times
         if is_last or is_growing:
-            self.size = 0 if is_last else 4 * size
+            self.size = 0 if is_last else factor * size
         else:
             self.offset += max(len(page) - 1, 0)
-            self.size = 2 * size if not new or chars < _PAGE_CHARS else max(size // 2, 2)
+            is_small = not new or 4 * chars < _PAGE_CHARS
+            self.size = 4 * size if is_small else 2 * size if chars < _PAGE_CHARS else max(size // 2, 2)
             self._require_progress(bool(new) and end <= self._end)
         self._end = min(end, self._end)
-        return [each for each in new if _seconds(each) >= self._since] if self._since > -inf else new
+        return [each for each in new if _seconds(each) >= self._since] if end < self._since else new
 
     def _is_next(self, page: Sequence[Item]) -> bool:
         """Whether a page has all items that were not taken and not saved again, or the first of them."""

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
-from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made
+from sealpoint.sealed.entry import Entry, is_named, not_last, require_made
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
 from sealpoint.sealed.pseudonyms import Pseudonyms
@@ -432,11 +432,11 @@ def histories(
     entry = (yield from get(parts, asked)) if walk.open else None
     seen, size = set[str](), _FIRST_ANCESTORS
     page: dict[str, Listed] = {}
-    of_child: Made | None = None
+    made: object = None
     while walk.open and entry is not None:
         checkpoint_id = entry.spot.checkpoint_id
         if seen:  # writes to the checkpoint itself are pending, and no part of the history
-            yield Call(_visit, (walk, entry, of_child), entry.size)
+            yield Call(_visit, (walk, entry, made), entry.size)
         seen.add(checkpoint_id)
         parent = entry.parent
         if not parent or not walk.open:
@@ -451,19 +451,16 @@ def histories(
         entry = yield from (open_listed(parts, named, page[parent]) if parent in page else get(parts, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
-        of_child = None if made is None else (yield Call(_require_made, (made, entry), entry.size))
     return walk.histories()
 
 
-def _visit(walk: DeltaWalk, entry: Entry, of_child: Made | None) -> None:
+def _visit(walk: DeltaWalk, entry: Entry, made: object) -> None:
+    """Visit a checkpoint, with the writes of which its child was ``made``; ``None`` for all."""
+    of_child = None if made is None else require_made(made, entry.stored_writes())
     writes = entry.writes(walk.open)
     if of_child is not None:
         writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
     walk.visit(entry.values(walk.open), [write[1:] for write in writes])
-
-
-def _require_made(made: object, entry: Entry) -> Made:
-    return require_made(made, entry.stored_writes())
 
 
 def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:

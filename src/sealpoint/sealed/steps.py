@@ -123,8 +123,10 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
         if request is OWN:
             return await _arequire_own_transactions(saver)
         if request.size is not None and request.size() < LARGE_BYTES:
-            with suppress(Postponed):
+            try:
                 return decompressing_at_most(LARGE_BYTES, request.function, *request.arguments)
+            except Postponed:
+                pass
         return await shared.run(request.function, *request.arguments)
     try:
         if isinstance(request, Request):
