@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
 from functools import cache, partial
 from math import inf
 from time import monotonic
@@ -42,11 +41,12 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from sealpoint.base.metadata import names_of
-from sealpoint.base.place import KEY, require_unicode
+from sealpoint.base.place import require_unicode
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError, PlaintextError, RowError, excerpt
 from sealpoint.forks import reset_in_child
+from sealpoint.langgraph.pages import Pages, Times, name_of, others, seconds_of, stored_chars, times_of
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
@@ -61,26 +61,17 @@ VectorPolicy = Literal["refuse", "open"]
 
 TEXTS: Final = "__texts__"
 
-_FIRST_PAGE: Final = 64
-
-# Pages grow until they have so many characters: a store sorts all items for each page
-_PAGE_CHARS: Final = 2**21
-
 # A store whose replies share the items with it, and are not in the order of times
 _SHARED: Final = "langgraph.store.memory"
 
 # Stores that return items of one time in the same order on each page; Postgres does not
 _ORDERED: Final = "langgraph.store.sqlite"
 
-# What is read again at the end of a search is read at once up to so many characters, unless it takes so long
-_MAX_CHARS: Final = 2**23
+# After so many seconds what was saved meanwhile is read at once, however much it is
 _MAX_SECONDS: Final = 10
 
 # How long a transaction takes that saves items, and less than a second, to which SQLite rounds
 _SAVE_SECONDS: Final = 2
-
-# After so many pages without a new item, all items are read at once
-_MAX_IDLE: Final = 16
 
 # Stores that refuse a NUL in a key when others of the batch may be stored
 _NO_NUL: Final = "langgraph.store.postgres"
@@ -394,19 +385,19 @@ class SealedStore(BaseStore):
         stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
         is_ranked = bool(op.query) and self._paths is not None
         is_whole = is_ranked or self._is_shared
-        met, seen, begun, limit, top, since = _Met(), _Times(), monotonic(), inf, inf, -inf
+        met, seen, begun, limit, top, since = _Met(), Times(), monotonic(), inf, inf, -inf
         while True:
             start, found = monotonic() - begun, _Met()
             is_whole = is_whole or start > limit
-            pages = _Pages(since, is_whole, is_ranked=is_ranked, is_ordered=self._is_ordered)
+            pages = Pages(since, is_whole, is_ranked=is_ranked, is_ordered=self._is_ordered)
             while len(found) < end and pages.size:
                 (page,) = yield Do("batch", ([stored._replace(limit=pages.size, offset=pages.offset)],))
                 if page and top == inf:
-                    top = _seconds(page[0])
-                new = _others(pages.take(page), seen if since > -inf else {})
+                    top = seconds_of(page[0])
+                new = others(pages.take(page), seen if since > -inf else {})
                 found |= yield from self._choose(op, conditions, end, new, found, met)
-                if new and _seconds(new[0]) >= top - _SAVE_SECONDS:
-                    seen |= _times(new)
+                if new and seconds_of(new[0]) >= top - _SAVE_SECONDS:
+                    seen |= times_of(new)
             met = found | met
             if pages.is_whole:
                 return met
@@ -424,7 +415,7 @@ class SealedStore(BaseStore):
         def chosen() -> _Met:
             found = _Met()
             for each in page:
-                place, name = len(before) + len(found), _name(each)
+                place, name = len(before) + len(found), name_of(each)
                 if place == end:
                     break
                 if not (name in before or name in met or name in found):
@@ -473,13 +464,6 @@ def _named(op: GetOp | PutOp) -> ItemName:
     return ItemName(_labels(op.namespace), require_unicode("the key of an item", op.key))
 
 
-def _stored_chars(found: Item) -> int:
-    """Return how many characters of a sealed value were read; of one that is refused later perhaps none."""
-    frame = found.value.get(KEY) if isinstance(found.value, dict) else None
-    sealed = frame.get("value") if isinstance(frame, dict) else None
-    return len(sealed) if isinstance(sealed, str) else 0
-
-
 def _is_wanted(found: Item, op: SearchOp, conditions: Conditions) -> bool:
     """Whether a search asks for an item: also the namespace that the wrapped store has found may be wrong."""
     prefix = tuple(op.namespace_prefix)
@@ -492,7 +476,7 @@ def _searched(found: Item) -> SearchItem:
 
 def _working(found: Sequence[Item], function: Callable[[], R]) -> Steps[R]:
     """Call a function that opens items: on a worker thread if they are large."""
-    if sum(map(_stored_chars, found)) < LARGE_BYTES:
+    if sum(map(stored_chars, found)) < LARGE_BYTES:
         try:
             return decompressing_at_most(LARGE_BYTES, function)
         except Postponed:
@@ -502,102 +486,6 @@ def _working(found: Sequence[Item], function: Callable[[], R]) -> Steps[R]:
 
 # Items that a search has met, by their names in the database; those before its offset without their values
 _Met = dict[ItemName, Item | None]
-
-# When items were saved, by the same names
-_Times = dict[ItemName, datetime]
-
-
-def _name(found: Item) -> ItemName:
-    return ItemName(tuple(found.namespace), found.key)
-
-
-def _seconds(found: Item) -> float:
-    """Return when an item was saved; the beginning of time if a database says none."""
-    at = found.updated_at
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() if isinstance(at, datetime) else -inf
-
-
-def _times(page: Iterable[Item]) -> _Times:
-    return {_name(each): each.updated_at for each in page}
-
-
-def _others(page: Iterable[Item], times: _Times) -> list[Item]:
-    """Return the items of a page that are not among others, or were saved again."""
-    return [each for each in page if times.get(_name(each)) != each.updated_at] if times else [*page]
-
-
-class _Pages:
-    """The requests that read items from the newest one on, while other processes save and delete items.
-
-    Items that are not saved again keep their order, but on Postgres those of one time do not: there, all of
-    one time are taken from one page. A page begins with the last item that was taken. If it has none of those
-    that were, items were deleted, and others may have moved before the offset: the page before is read again.
-
-    An item that is saved again becomes the newest one, and may come to no page. So the newest ones are read
-    again in another walk, until one request has all of them.
-
-    Attributes:
-        size: How many items to ask for next; 0 at the end.
-        offset: From which on.
-        is_whole: Whether the last reply has all that was asked for: what the store had at one time.
-    """
-
-    def __init__(self, since: float, is_whole: bool, *, is_ranked: bool, is_ordered: bool) -> None:
-        """Begin; ``since`` is the time of the oldest items that are needed.
-
-        With ``is_whole`` one request reads all, after smaller ones: where items come in no order of times,
-        and if others save them faster than they are read.
-        """
-        self.size, self.offset, self.is_whole = _FIRST_PAGE, 0, True
-        self._since, self._max_chars = since, inf if is_whole else _MAX_CHARS if since > -inf else 0
-        self._is_ranked, self._is_ordered = is_ranked, is_ordered
-        self._taken, self._end = _Times(), inf  # from the last page; all items that are newer were taken
-        self._idle = self._count = 0
-
-    def take(self, page: list[Item]) -> Sequence[Item]:
-        """Return the items of a reply that are new and complete, and determine the next request."""
-        self.is_whole, size = not self.offset, self.size
-        if not (self.is_whole or self._is_next(page)):
-            self.offset = max(0, self.offset - size)
-            self._require_progress(False)
-            return []
-        end = _seconds(page[-1]) if page else -inf
-        is_last = len(page) < size and not (self._is_ranked and len(page) > self._count)
-        is_last, self._count = is_last or end < self._since, len(page)
-        chars = sum(map(_stored_chars, page))
-        factor = 4 if self._is_ranked else 16
-        is_growing = self.is_whole and factor * chars < self._max_chars
-        if is_growing and not is_last and self._since > -inf:  # nearly all of them are known
-            self.size = factor * size
-            return []
-        if not (is_last or is_growing or self._is_ordered):
-            page = [each for each in page if each.updated_at != page[-1].updated_at]
-        new, times = _others(page, self._taken), _times(page)
-        if end < self._end:
-            self._taken = times
-        else:
-            self._taken |= times
-        if is_last or is_growing:
-            self.size = 0 if is_last else factor * size
-        else:
-            self.offset += max(len(page) - 1, 0)
-            is_small = not new or 4 * chars < _PAGE_CHARS
-            self.size = 4 * size if is_small else 2 * size if chars < _PAGE_CHARS else max(size // 2, 2)
-            self._require_progress(bool(new) and end <= self._end)
-        self._end = min(end, self._end)
-        return [each for each in new if _seconds(each) >= self._since] if end < self._since else new
-
-    def _is_next(self, page: Sequence[Item]) -> bool:
-        """Whether a page has all items that were not taken and not saved again, or the first of them."""
-        if self._is_ordered:
-            return any(self._taken.get(_name(each)) == each.updated_at for each in page)
-        return bool(page) and _seconds(page[0]) > self._end
-
-    def _require_progress(self, is_made: bool) -> None:
-        self._idle = 0 if is_made else self._idle + 1
-        if self._idle > _MAX_IDLE:
-            self._max_chars, self.size, self.offset = inf, 4 * (self.offset + self.size), 0
-
 
 # `__new__` hides the arguments, and a subclass with `__init__` of its own has others.
 SealedStore.__new__.__signature__ = inspect.signature(SealedStore.__init__)  # type: ignore[attr-defined]
