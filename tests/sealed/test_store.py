@@ -8,6 +8,7 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, cast
@@ -209,15 +210,19 @@ def test_a_search_holds_one_page_in_memory(size: int, count: int, bound: int) ->
     """Of many items none is wanted: pages are larger the smaller the items are."""
     pages: list[int] = []
 
-    class Noting(InMemoryStore):
+    class Noting(SqliteStore):
         def batch(self, ops: Any) -> Any:
             results = super().batch(ops)
             pages.extend(len(each) for each in results if isinstance(each, list))
             return results
 
-    store = SealedStore(Noting(), serde=SEALED)
-    store.batch([PutOp(NS, f"k{n}", {"n": n, "text": "x" * size}) for n in range(count)])
-    assert store.search(NS, filter={"n": -1}) == []
+    with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as connection:
+        bare = Noting(connection)
+        store = SealedStore(bare, serde=SEALED)
+        for begin in range(0, count, 100):
+            store.batch([PutOp(NS, f"k{n}", {"n": n, "text": "x" * size}) for n in range(begin, begin + 100)])
+        connection.execute("UPDATE store SET updated_at = datetime('2026-01-01', '+' || rowid || ' seconds')")
+        assert store.search(NS, filter={"n": -1}) == []
     assert sum(pages) >= count
     assert 64 in pages
     assert max(pages) <= bound

@@ -32,6 +32,7 @@ from sealpoint.sealed.rows import (
     require_whole,
     split_header,
 )
+from sealpoint.sealed.steps import stored_bytes
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 _TEXT: Final = {str}
@@ -116,6 +117,11 @@ class Entry:
     def is_bound(self) -> bool:
         """Whether it is sealed to its row."""
         return self._header is not None
+
+    def size(self) -> int:
+        """Return how many bytes are to be decoded; of what is not opened yet, those that are stored."""
+        opened = (self._content, *(write.data for write in self._writes or ()))
+        return stored_bytes(self.found) + sum(map(len, opened))
 
     @property
     def metadata(self) -> CheckpointMetadata:

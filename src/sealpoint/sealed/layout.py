@@ -47,7 +47,7 @@ from sealpoint.sealed.search import contains_on_postgres, equals_on_sqlite
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.serde.classes import TASKS
 from sealpoint.threads.store import Spot
-from sealpoint.tokens import EXACT, Tokens, in_json
+from sealpoint.tokens import EXACT, Tokens, in_json, is_cached
 
 _REBIND: Final = (
     "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
@@ -95,7 +95,9 @@ class Sentinels:
         found = kept.get((thread_id, checkpoint_ns))
         if found is None:
             row = _sentinel_row(thread_id, checkpoint_ns)
-            found = kept[thread_id, checkpoint_ns] = self._serde.seal(None, row=row)
+            found = self._serde.seal(None, row=row)
+            if is_cached(thread_id, checkpoint_ns):
+                kept[thread_id, checkpoint_ns] = found
         return found
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import KEY
+from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError
 from sealpoint.locks import holding
 from sealpoint.sealed.carrier import Sealed
@@ -70,7 +71,7 @@ class Call(NamedTuple):
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    found: CheckpointTuple | None = None  # the row that it opens or decodes; None if it waits for a store
+    size: Callable[[], int] | None = None  # of what it opens or decodes, stored; None if it waits for a store
 
 
 AnyRequest = Request | Do | Call
@@ -122,8 +123,11 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
     if isinstance(request, Call):
         if request is OWN:
             return await _arequire_own_transactions(saver)
-        if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
-            return request.function(*request.arguments)
+        if request.size is not None and request.size() < LARGE_BYTES:
+            try:
+                return decompressing_at_most(LARGE_BYTES, request.function, *request.arguments)
+            except Postponed:
+                pass
         return await shared.run(request.function, *request.arguments)
     try:
         if isinstance(request, Request):

@@ -8,6 +8,7 @@ recorded first that they may go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import (
@@ -36,7 +37,7 @@ from sealpoint.sealed.rows import (
     places_of,
     require_calls,
 )
-from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
+from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of, stored_bytes
 from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
@@ -117,7 +118,7 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
             require_calls(calls, writes)
         return pack_made(writes)
 
-    return (yield Call(made, (), found)) if found else None
+    return (yield Call(made, (), partial(stored_bytes, found))) if found else None
 
 
 def put_writes(
