@@ -99,6 +99,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         >>> serde = EncryptedSerializer.from_key_file("keys.toml")
         >>> saver = SealedSaver(InMemorySaver(), serde=serde)
         >>> require_sealing(saver)  # raises if a value would not be sealed
+        {'saver': 'SealedSaver'}
 
         A graph takes it as any other saver: ``builder.compile(checkpointer=saver)``.
     """
