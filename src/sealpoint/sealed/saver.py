@@ -109,7 +109,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     inner: Any
 
-    def __new__(cls, saver: Any = None, **_: Any) -> Self:
+    def __new__(cls, saver: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
         kind: Any = cls
         if saver is not None:  # `copy.copy` passes no argument
@@ -121,8 +121,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     def __init__(
         self,
         saver: Any,
-        *,
         serde: EncryptedSerializer,
+        *,
         plain_metadata: Collection[str] = (),
         indexed_metadata: Collection[str] = (),
         pseudonyms: bool = False,

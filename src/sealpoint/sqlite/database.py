@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError, TextError
+from sealpoint.errors import ConfigError, EndlessTreeError, ForkedError, SchemaError, TextError
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile import guard
@@ -128,6 +128,14 @@ class Session:
         self.cursor.executemany(statement, rows)
 
 
+def refuse_connection(given: object) -> ConfigError:
+    """Return the error for what a saver was given in place of a connection."""
+    return ConfigError(
+        f"{type(given).__name__} is no connection of sqlite3 or aiosqlite",
+        hint="open a file by its path: SqliteSaver.from_conn_string(PATH), in a `with`",
+    )
+
+
 def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> Saver:
     """Return what ``make`` makes on a new connection, which is closed if that fails."""
     if conn_string in ("", ":memory:"):
@@ -148,6 +156,8 @@ class Database:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        if not hasattr(connection, "cursor"):
+            raise refuse_connection(connection)
         self.connection = connection
         self.lock = threading.RLock()
         self.is_setup = False

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreError, ThreadStoreTimeoutError
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.postgres import is_url
 from sealpoint.sqlitefile import guard
@@ -176,6 +176,8 @@ class SqliteThreadStore(DatabaseStore):
         Raises:
             ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
         """
+        if is_url(str(path)):  # it may have a password, which messages about a file would show
+            raise ThreadStoreError("a URL is not a file", hint="open_thread_store(URL) opens one on Postgres")
         self._file = SharedFile(Path(path).absolute(), timeout)
         if create:
             create_file(self._file.path)
@@ -382,7 +384,9 @@ def _text(statement: str, conditions: str) -> str:
     return statement.format(schema="", records=statements.RECORDS, conditions=conditions)
 
 
-def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:
+def open_thread_store(
+    name: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
+) -> ThreadStore:
     """Open a thread store.
 
     Args:
@@ -399,6 +403,7 @@ def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEO
         >>> threads = open_thread_store("threads.db", create=True)  # or "service=threads"
         >>> threads.close()
     """
+    name = os.fspath(name)
     if is_url(name) or name.startswith("service="):
         return PostgresThreadStore(name, create=create, timeout=timeout)
     return SqliteThreadStore(name, create=create, timeout=timeout)
