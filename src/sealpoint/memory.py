@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 import weakref
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from sealpoint.errors import Omitted
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite.database import open_for
 
 _READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with list() or get_tuple()"
 
@@ -35,9 +36,8 @@ class InMemorySaver(SqliteSaver):
         Args:
             serde: An `EncryptedSerializer` to seal every value.
         """
-        conn = sqlite3.connect(":memory:", check_same_thread=False)
-        super().__init__(conn, serde=serde)
-        weakref.finalize(self._database, conn.close)  # with the last copy of this saver that uses it
+        open_for(partial(super().__init__, serde=serde), ":memory:")
+        weakref.finalize(self._database, self.conn.close)  # with the last copy of this saver that uses it
 
     def __enter__(self) -> Self:
         return self

@@ -136,7 +136,7 @@ class SealedStore(BaseStore):
 
     inner: Any
 
-    def __new__(cls, store: Any = None, **_: Any) -> Self:
+    def __new__(cls, store: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object of a class that collects operations into batches, if that of ``store`` does."""
         made: Self = super().__new__(_batched(cls) if isinstance(store, AsyncBatchedBaseStore) else cls)
         reset_in_child(made)
@@ -145,8 +145,8 @@ class SealedStore(BaseStore):
     def __init__(
         self,
         store: Any,
-        *,
         serde: EncryptedSerializer,
+        *,
         plain_fields: Collection[str] = (),
         indexed_fields: Collection[str] = (),
         pseudonyms: bool = False,

@@ -22,7 +22,7 @@ from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode
 from sealpoint.crypto import KeyRing, Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
+from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt, require_is
 from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
     INLINE,
@@ -544,13 +544,9 @@ def layout_of(saver: Any, layout: str) -> type[Rows]:
     )
 
 
-def require_ring(serde: object) -> KeyRing:
+def require_ring(serde: Any) -> KeyRing:
     """Return the ring of a serializer that can bind a value to its row."""
-    if not isinstance(serde, EncryptedSerializer):
-        raise ConfigError(
-            f"serde is {type(serde).__name__}, not an EncryptedSerializer",
-            hint="create one: EncryptedSerializer.from_key_file(PATH)",
-        )
+    require_is(serde, EncryptedSerializer, "serde", "create one: EncryptedSerializer.from_key_file(PATH)")
     if not isinstance(serde.cipher, RingCipher):
         raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
     return serde.cipher.ring

@@ -99,6 +99,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         >>> serde = EncryptedSerializer.from_key_file("keys.toml")
         >>> saver = SealedSaver(InMemorySaver(), serde=serde)
         >>> require_sealing(saver)  # raises if a value would not be sealed
+        {'saver': 'SealedSaver'}
 
         A graph takes it as any other saver: ``builder.compile(checkpointer=saver)``.
     """
@@ -108,7 +109,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     inner: Any
 
-    def __new__(cls, saver: Any = None, **_: Any) -> Self:
+    def __new__(cls, saver: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
         kind: Any = cls
         if saver is not None:  # `copy.copy` passes no argument
@@ -120,8 +121,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     def __init__(
         self,
         saver: Any,
-        *,
         serde: EncryptedSerializer,
+        *,
         plain_metadata: Collection[str] = (),
         indexed_metadata: Collection[str] = (),
         pseudonyms: bool = False,

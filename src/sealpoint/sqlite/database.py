@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError, TextError
+from sealpoint.errors import ConfigError, EndlessTreeError, ForkedError, SchemaError, TextError
 from sealpoint.forks import close_at_fork, inherited
 from sealpoint.locks import take
 from sealpoint.sqlite import schema
@@ -134,6 +134,14 @@ class Session:
         self.cursor.executemany(statement, rows)
 
 
+def refuse_connection(given: object) -> ConfigError:
+    """Return the error for what a saver was given in place of a connection."""
+    return ConfigError(
+        f"{type(given).__name__} is no connection of sqlite3 or aiosqlite",
+        hint="open a file by its path: SqliteSaver.from_conn_string(PATH), in a `with`",
+    )
+
+
 def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> Saver:
     """Return what ``make`` makes on a new connection, which is closed if that fails."""
     is_file, file = conn_string not in ("", ":memory:"), os.path.realpath(conn_string)
@@ -157,6 +165,8 @@ class Database:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        if not hasattr(connection, "cursor"):
+            raise refuse_connection(connection)
         self.connection = connection
         self.own_file: str | None = None  # if the connection is ours, of a file
         self._is_closed, self._quiet = False, list[bool]()  # while the process forks

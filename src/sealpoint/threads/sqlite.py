@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from sealpoint import forks
-from sealpoint.errors import ForkedError, ThreadStoreDownError, ThreadStoreTimeoutError
+from sealpoint.errors import ForkedError, ThreadStoreDownError, ThreadStoreError, ThreadStoreTimeoutError
 from sealpoint.forks import close_at_fork, inherited
 from sealpoint.locks import holding, take
 from sealpoint.postgres import is_url
@@ -200,6 +200,8 @@ class SqliteThreadStore(DatabaseStore):
         Raises:
             ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
         """
+        if is_url(str(path)):  # it may have a password, which messages about a file would show
+            raise ThreadStoreError("a URL is not a file", hint="open_thread_store(URL) opens one on Postgres")
         self._file = SharedFile(Path(path).absolute(), timeout)
         if create:
             with forks.no_fork:
@@ -420,7 +422,9 @@ def _text(statement: str, conditions: str) -> str:
     return statement.format(schema="", records=statements.RECORDS, conditions=conditions)
 
 
-def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:
+def open_thread_store(
+    name: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
+) -> ThreadStore:
     """Open a thread store.
 
     Args:
@@ -437,6 +441,7 @@ def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEO
         >>> threads = open_thread_store("threads.db", create=True)  # or "service=threads"
         >>> threads.close()
     """
+    name = os.fspath(name)
     if is_url(name) or name.startswith("service="):
         return PostgresThreadStore(name, create=create, timeout=timeout)
     return SqliteThreadStore(name, create=create, timeout=timeout)
