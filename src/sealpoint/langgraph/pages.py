@@ -92,30 +92,35 @@ class Pages:
             self._require_progress(False)
             return []
         end = seconds_of(page[-1]) if page else -inf
-        is_last = len(page) < size and not (self._is_ranked and len(page) > self._count)
-        is_last, self._count = is_last or end < self._since, len(page)
-        chars = sum(map(stored_chars, page))
-        factor = 4 if self._is_ranked else 16
+        is_last, self._count = (
+            len(page) < size and not (self._is_ranked and len(page) > self._count),
+            len(page),
+        )
+        if is_last or end < self._since:
+            self.size = 0
+            new = others(page, self._taken)
+            return [each for each in new if seconds_of(each) >= self._since] if end < self._since else new
+        chars, factor = sum(map(stored_chars, page)), 4 if self._is_ranked else 16
         is_growing = self.is_whole and factor * chars < self._max_chars
-        if is_growing and not is_last and self._since > -inf:  # nearly all of them are known
+        if is_growing and self._since > -inf:  # nearly all of them are known
             self.size = factor * size
             return []
-        if not (is_last or is_growing or self._is_ordered):
+        if not (is_growing or self._is_ordered):
             page = [each for each in page if each.updated_at != page[-1].updated_at]
         new, times = others(page, self._taken), times_of(page)
         if end < self._end:
             self._taken = times
         else:
             self._taken |= times
-        if is_last or is_growing:
-            self.size = 0 if is_last else factor * size
+        if is_growing:
+            self.size = factor * size
         else:
             self.offset += max(len(page) - 1, 0)
             is_small = not new or 4 * chars < _PAGE_CHARS
             self.size = 4 * size if is_small else 2 * size if chars < _PAGE_CHARS else max(size // 2, 2)
             self._require_progress(bool(new) and end <= self._end)
         self._end = min(end, self._end)
-        return [each for each in new if seconds_of(each) >= self._since] if end < self._since else new
+        return new
 
     def _is_next(self, page: Sequence[Item]) -> bool:
         """Whether a page has all items that were not taken and not saved again, or the first of them."""

@@ -396,7 +396,7 @@ class SealedStore(BaseStore):
                     top = seconds_of(page[0])
                 new = others(pages.take(page), seen if since > -inf else {})
                 found |= yield from self._choose(op, conditions, end, new, found, met)
-                if new and seconds_of(new[0]) >= top - _SAVE_SECONDS:
+                if new and (pages.size or not pages.is_whole) and seconds_of(new[0]) >= top - _SAVE_SECONDS:
                     seen |= times_of(new)
             met = found | met
             if pages.is_whole:
@@ -419,7 +419,7 @@ class SealedStore(BaseStore):
                 if place == end:
                     break
                 if not (name in before or name in met or name in found):
-                    opened = self._opened(each, None)
+                    opened = self._opened(each, name)
                     if _is_wanted(opened, op, conditions):
                         found[name] = opened if place >= op.offset else None
             return found
