@@ -735,7 +735,7 @@ def test_git_adds_no_key(run: Run, tmp_path: Path, has_own: bool) -> None:
             run("keys", "generate", "k2", "--keys", folder / "keys.toml")
         if has_own:
             assert (folder / "keys.d" / ".gitignore").read_text() == "# mine\n*.key\n"
-    git = ["git", "-C", repository]
+    git = ["git", "-C", str(repository)]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "-A"], check=True)
     added = subprocess.run([*git, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
