@@ -11,15 +11,18 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.rows import Failure, Failures
+from sealpoint.admin.maintenance.result import REFUTING, failure_reasons
 from sealpoint.base import empty_checkpoint
 from sealpoint.base.place import CHECKPOINT
 from sealpoint.crypto import RingCipher
+from sealpoint.errors import SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.sealed.rows import pack_header
 from sealpoint.threads import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.databases.bound import INDEX
-from tests.support.keys.rings import states_text
+from tests.support.keys.rings import make_cipher, states_text
 
 AT: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
 CHANGES = {
@@ -82,3 +85,33 @@ def test_bytes_behind_a_document_are_refused(run: Run, path: Path, rest: bytes) 
             assert [each["error"] for each in ended.document["failures"]] == (
                 [] if data == document else ["DecodeError"]
             )
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("words", [["rotate"], ["rebind", "--yes"]], ids=["rotate", "rebind"])
+def test_what_a_run_that_changes_rows_names_is_not_ok(
+    run: Run, path: Path, what: str, words: list[str]
+) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(CHANGES[what])
+    ended = run(words[0], path, "--json", *words[1:])
+    if ended.document.get("failures"):
+        assert ended.document["ok"] is False
+        assert ended.code != Exit.DONE
+
+
+def _errors(cls: type[Exception] = SealpointError) -> list[type[Exception]]:
+    return [cls, *(each for direct in cls.__subclasses__() for each in _errors(direct))]
+
+
+@pytest.mark.parametrize("tag", ["msgpack", "msgpack+cobblestone256.row@k1", None])
+@pytest.mark.parametrize("cls", dict.fromkeys(_errors()), ids=lambda cls: cls.__name__)
+def test_every_error_that_is_counted_refutes(cls: type[Exception], tag: str | None) -> None:
+    """Whatever else was found, in a run with a ring or without one."""
+    body = {"__init__": lambda self: None, "__str__": lambda self: "cause"}
+    for cipher in (None, make_cipher()):
+        failures = Failures(cipher=cipher)
+        failures.add(Failure("writes.value", {}, tag, type("Each", (cls,), body)()))
+        reasons = failure_reasons(failures)
+        assert reasons
+        assert REFUTING.issuperset(reasons)
