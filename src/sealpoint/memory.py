@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import weakref
-from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from sealpoint.errors import Omitted
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.sqlite.database import open_for
 
 _READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with list() or get_tuple()"
 
@@ -36,8 +35,13 @@ class InMemorySaver(SqliteSaver):
         Args:
             serde: An `EncryptedSerializer` to seal every value.
         """
-        open_for(partial(super().__init__, serde=serde), ":memory:")
-        weakref.finalize(self._database, self.conn.close)  # with the last copy of this saver that uses it
+        conn = sqlite3.connect(":memory:", check_same_thread=False)
+        try:
+            super().__init__(conn, serde=serde)
+        except BaseException:
+            conn.close()
+            raise
+        weakref.finalize(self._database, conn.close)  # with the last copy of this saver that uses it
 
     def __enter__(self) -> Self:
         return self

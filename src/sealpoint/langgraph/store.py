@@ -48,11 +48,12 @@ from sealpoint.errors import ConfigError, PlaintextError, RowError, excerpt
 from sealpoint.forks import reset_in_child
 from sealpoint.langgraph.pages import Pages, Times, name_of, others, seconds_of, stored_chars, times_of
 from sealpoint.sealed.conditions import Conditions, divide
+from sealpoint.sealed.drivers import decoding_late
 from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
-from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, watch
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
@@ -122,7 +123,7 @@ class SealedStore(BaseStore):
     Names of namespaces and keys stay readable, unless ``pseudonyms`` is given. See docs/memory.md.
 
     Attributes:
-        inner: The wrapped store.
+        inner: The copy of the wrapped store.
 
     Example:
         >>> from langgraph.store.memory import InMemoryStore
@@ -213,7 +214,8 @@ class SealedStore(BaseStore):
         self._is_ordered = any(name.startswith(_ORDERED) for name in modules)
         self._refuses_nul = any(name.startswith(_NO_NUL) for name in modules)
         super().__init__()
-        self.inner = store
+        self.inner = decoding_late(store)
+        watch(self.inner)
 
     def _require_reads_plain(self) -> None:
         if not self._items.allow_unbound or self._items.has_pseudonyms:
@@ -250,6 +252,8 @@ class SealedStore(BaseStore):
         if name.startswith("_") or name == "inner":
             raise AttributeError(name)
         found = getattr(self.inner, name)
+        if name == "conn":
+            return getattr(found, "plain", found)
         return checked(self._tables, found, self.inner) if name == "setup" and self._tables else found
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -459,8 +463,6 @@ def _labels(namespace: Any) -> tuple[str, ...]:
 
 
 def _named(op: GetOp | PutOp) -> ItemName:
-    if not isinstance(op.key, str):
-        raise ConfigError(f"the key of an item is {type(op.key).__name__}; it is a string")
     return ItemName(_labels(op.namespace), require_unicode("the key of an item", op.key))
 
 

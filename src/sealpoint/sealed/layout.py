@@ -39,6 +39,7 @@ from sealpoint.sealed.rows import (
     require_never_sealed,
     require_parts,
     require_same_metadata,
+    require_same_row,
     require_sealed,
     split_write,
     value_missing,
@@ -143,9 +144,11 @@ class Rows:
         """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
         raise NotImplementedError
 
-    def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> CheckpointMetadata | None:
-        """Return the metadata of a header, compared with what is readable; ``None`` if it is elsewhere."""
-        require_same_metadata(readable, header["metadata"], self.tokens)
+    def metadata_of(
+        self, header: Header, readable: Mapping[str, Any], parent: object
+    ) -> CheckpointMetadata | None:
+        """Return the metadata of a header, compared with the row; ``None`` if it is elsewhere."""
+        require_same_row(header, readable, parent, self.tokens)
         return header["metadata"]
 
     def split_document(
@@ -484,8 +487,9 @@ class Values(_Apart):
         dump_mapping({**self.readable(metadata), "": rest["channel_versions"]})  # raises before any is stored
         return [rest, metadata]
 
-    def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> None:
+    def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> None:
         """Return nothing: it is sealed with the document."""
+        require_same_row(header, {}, parent, self.tokens)
 
     def split_document(
         self, decoded: Any, header: Header, readable: Mapping[str, Any]

@@ -7,7 +7,7 @@ recorded first that they may go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from sealpoint.base.checkpoint import (
     CheckpointTuple,
     RunnableConfig,
 )
-from sealpoint.base.place import Place
+from sealpoint.base.place import Place, require_channels, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
@@ -60,7 +60,7 @@ def put(
     claim = None if heads is None else (yield from heads.claim())
     made = (yield from _made(parts, asked)) if MARK in metadata else None
     spot = Spot(column, checkpoint_ns, checkpoint["id"])
-    if not isinstance(spot.checkpoint_id, str) or not spot.checkpoint_id:
+    if not require_unicode("the id of the checkpoint", spot.checkpoint_id):
         raise ConfigError("the id of the checkpoint is empty")
     header: Header = {
         "metadata": rows.merge(config, metadata),
@@ -94,8 +94,9 @@ def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
     return Do(method, arguments)
 
 
-def _require_names(rows: Rows, channels: Iterable[str]) -> None:
-    """Refuse a NUL in a name: Postgres refuses it when values of other channels may be stored."""
+def _require_names(rows: Rows, channels: Collection[Any], *task: Any) -> None:
+    """Refuse a name that a database refuses, perhaps after values of other channels are stored."""
+    require_channels(channels, *task)
     if isinstance(rows, Inline) and any("\0" in channel for channel in channels):
         raise ConfigError("the name of a channel holds a NUL, which Postgres does not store")
 
@@ -134,7 +135,7 @@ def put_writes(
         return
     asked = yield from asking(parts, config, is_new=True)
     heads = parts.heads
-    _require_names(parts.rows, (channel for channel, _ in writes))
+    _require_names(parts.rows, [channel for channel, _ in writes], task_id, task_path)
     call = new_call(writes)
     if not asked.place.checkpoint_id:
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")

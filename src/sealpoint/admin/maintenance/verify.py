@@ -22,7 +22,6 @@ from sealpoint.admin.databases.cells import (
     Opener,
     Record,
     Selection,
-    parse_item,
     require_readable,
 )
 from sealpoint.admin.databases.rows import (
@@ -45,6 +44,7 @@ from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
+from sealpoint.sealed.items import parse_item
 from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
