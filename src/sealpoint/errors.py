@@ -512,6 +512,15 @@ class ConfigError(SealpointError, ValueError):
     category: Category = "usage"
 
 
+def require_is(value: object, kind: type, name: str, hint: str) -> None:
+    """Refuse an argument of another type, or a class; ``hint`` says what to write."""
+    if isinstance(value, type) or not isinstance(value, kind):
+        met = type(value)
+        shown = f"{met.__module__}.{met.__name__}" if met.__name__ == kind.__name__ else met.__name__
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ConfigError(f"{name} is {shown}, not {article} {kind.__name__}", hint=hint)
+
+
 class ConfigKeyError(ConfigError, KeyError):
     """A config lacks a required key."""
 

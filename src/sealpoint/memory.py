@@ -36,7 +36,11 @@ class InMemorySaver(SqliteSaver):
             serde: An `EncryptedSerializer` to seal every value.
         """
         conn = sqlite3.connect(":memory:", check_same_thread=False)
-        super().__init__(conn, serde=serde)
+        try:
+            super().__init__(conn, serde=serde)
+        except BaseException:
+            conn.close()
+            raise
         weakref.finalize(self._database, conn.close)  # with the last copy of this saver that uses it
 
     def __enter__(self) -> Self:

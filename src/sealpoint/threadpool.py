@@ -53,7 +53,8 @@ class ThreadPool:
         """Call a function on a thread, in a copy of the current context.
 
         A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise a
-        connection might be closed while in use, and SQLite would crash.
+        connection might be closed while in use, and SQLite would crash. When the interpreter ends, and a loop
+        still runs, the caller does the work itself.
         """
         import asyncio  # imported here, as above
         from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +62,14 @@ class ThreadPool:
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(MAX_THREADS, "sealpoint")
-            begun = self._executor.submit(copy_context().run, function, *arguments)
+            try:
+                begun = self._executor.submit(copy_context().run, function, *arguments)
+            except RuntimeError as error:
+                if not str(error).startswith("cannot schedule new futures"):
+                    raise
+                begun = None
+        if begun is None:  # the interpreter ends, and starts no thread any more
+            return function(*arguments)
         return await finish(asyncio.wrap_future(begun))
 
     def shutdown(self) -> None:

@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sealpoint.keys.key import KeyedHash, NeverPickled
 from sealpoint.keys.ring import KeyRing
+
+Result = TypeVar("Result")
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
 PSEUDONYM_START: Final = "t-"
@@ -27,8 +29,20 @@ PSEUDONYM: Final = re.compile(rf"{PSEUDONYM_START}[a-z2-7]{{32}}\Z")
 _TOKEN_BYTES: Final = 16
 _PSEUDONYM_CHARS: Final = 32
 _CACHED: Final = 4096
+MAX_CACHED_CHARS: Final = 256
 # Integers below are exact as floats, so that 1 and 1.0 have one token
 EXACT: Final = 2**53
+
+
+def is_cached(*texts: str | bytes) -> bool:
+    """Whether what is computed from texts may be remembered: tenants choose names, also of a megabyte."""
+    return sum(map(len, texts)) <= MAX_CACHED_CHARS
+
+
+def cached(size: int, function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a function of texts that remembers its last ``size`` results: those of `is_cached`."""
+    remembered = lru_cache(size)(function)
+    return lambda *texts: (remembered if is_cached(*texts) else function)(*texts)
 
 
 class Tokens(NeverPickled):
@@ -38,8 +52,8 @@ class Tokens(NeverPickled):
         self._ring = ring
         # At first use; the index key of a ring never changes.
         self.key = lru_cache(lambda purpose: ring().index_key(purpose))
-        self._token = lru_cache(_CACHED)(self._make_token)
-        self.pseudonym = lru_cache(_CACHED)(self._make_pseudonym)
+        self._token = cached(_CACHED, self._make_token)
+        self.pseudonym = cached(_CACHED, self._make_pseudonym)
 
     def __repr__(self) -> str:
         return type(self).__name__

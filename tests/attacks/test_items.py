@@ -247,7 +247,7 @@ ATTACKS: Final[dict[str, tuple[str, Callable[[Scene], None]]]] = {
     "frame that is a text": ("rrrhrrrhhr", _frame(lambda _: "forged")),
     "frame with more": ("rrrhrrrhhr", _frame(lambda frame: {**frame, "more": 1})),
     "two frames in one text": ("rrrhrrrhhr", _twice),
-    "plain field twice": ("hhhhhmhhhh", _plain_twice),
+    "plain field twice": ("rrrhrmrrhr", _plain_twice),
     "type relabelled": ("rrrhrrrhhr", _retagged("msgpack", "json")),
     "type of another key": ("rrrhrrrhhr", _retagged("@k1", "@k2")),
     ".row taken off the tag": ("rrrhrrrhhr", _retagged(".row", "")),
@@ -260,12 +260,10 @@ ATTACKS: Final[dict[str, tuple[str, Callable[[Scene], None]]]] = {
     "older value put back": ("ooohooohhm", lambda scene: scene.rows.write(scene.stored[X], scene.older)),
 }
 
-# Of two fields the last one is kept, a filter tells true from 1, and the store fails on what is no object.
+# Of two fields the last one is kept, and a filter tells true from 1.
 ON_POSTGRES: Final = {
     "plain field twice": "hhhhhhhhhh",
     "token that is true": "rrrhrrmhhr",
-    "value that is no object": "fffhfmmhhf",
-    "value that is a text": "fffhfmmhhf",
 }
 
 

@@ -133,7 +133,7 @@ def test_json_form_is_in_the_help(run: Run) -> None:
 
 def test_list_needs_no_material(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2")
-    for file in (ring.parent / "keys.d").iterdir():
+    for file in (ring.parent / "keys.d").glob("*.key"):
         file.unlink()
     head, *rows = run("keys", "list").out.splitlines()
     assert head.split() == ["key", "state", "suite", "created", "destroyed", "source"]
@@ -171,7 +171,7 @@ def test_show_says_what_may_be_done(run: Run, ring: Path) -> None:
 def test_material_is_never_shown(run: Run, ring: Path) -> None:
     """Not by any command, in no form."""
     run("keys", "generate", "k2")
-    files = list((ring.parent / "keys.d").iterdir())
+    files = list((ring.parent / "keys.d").glob("*.key"))
     secrets = {form for file in files for form in (file.read_text().strip(), file.read_text().strip()[:12])}
     said = ""
     for words in (
@@ -544,7 +544,7 @@ def test_full_disk(run: Run, ring: Path) -> None:
     assert "File too large" in explained(Ended(done.returncode, done.stdout, done.stderr), Exit.STOPPED)
     assert ring.read_bytes() == before
     assert {path.name for path in ring.parent.iterdir()} == {"keys.toml", "keys.d"}
-    assert {path.name for path in (ring.parent / "keys.d").iterdir()} == {"k1.key"}
+    assert {path.name for path in (ring.parent / "keys.d").iterdir()} == {".gitignore", "k1.key"}
 
 
 def test_without_tomlkit(ring: Path) -> None:
@@ -713,3 +713,31 @@ def test_an_index_key_has_no_id(run: Run, ring: Path) -> None:
     text = ring.read_text()
     assert run("keys", "generate", "k9", "--index", "--keys", ring).code == Exit.USAGE
     assert ring.read_text() == text
+
+
+@pytest.mark.parametrize("has_own", [False, True], ids=["new", "with a .gitignore"])
+def test_git_adds_no_key(run: Run, tmp_path: Path, has_own: bool) -> None:
+    """Of `keys init`, `keys generate` and `init`; a .gitignore that is there stays."""
+    repository = tmp_path / "repository"
+    for name, words in {
+        "keys": ["keys", "init", "k1"],
+        "generated": ["keys", "init", "k1"],
+        "first": ["init", "state.db", "--yes"],
+    }.items():
+        folder = repository / name
+        (folder / "keys.d").mkdir(parents=True, mode=0o700)
+        if has_own:
+            (folder / "keys.d" / ".gitignore").write_text("# mine\n*.key\n")
+        subprocess.run([*CODE, *words, "--keys", folder / "keys.toml"], cwd=folder, check=True)
+        if name == "generated":
+            if not has_own:
+                (folder / "keys.d" / ".gitignore").unlink()  # as of an earlier release
+            run("keys", "generate", "k2", "--keys", folder / "keys.toml")
+        if has_own:
+            assert (folder / "keys.d" / ".gitignore").read_text() == "# mine\n*.key\n"
+    git = ["git", "-C", str(repository)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    added = subprocess.run([*git, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "keys/keys.toml" in added
+    assert not [path for path in added if path.endswith(".key")]

@@ -11,12 +11,18 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.rows import Failure, Failures
+from sealpoint.admin.maintenance.result import REFUTING, failure_reasons
 from sealpoint.base import empty_checkpoint
+from sealpoint.base.place import CHECKPOINT
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.sealed.rows import pack_header
 from sealpoint.threads import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.databases.bound import INDEX
-from tests.support.keys.rings import states_text
+from tests.support.keys.rings import make_cipher, states_text
 
 AT: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
 CHANGES = {
@@ -59,3 +65,40 @@ def test_what_is_named_is_not_ok(run: Run, path: Path, what: str, threads: bool)
     assert ended.code == Exit.UNOPENED
     assert run("verify", path, *words).code == Exit.UNOPENED
     assert run("report", path, "--json", *words).document["ok"] is False
+
+
+@pytest.mark.parametrize("rest", [b"\xc0", b"\xc1\xff", b"\xa1x", b"\x92"])
+def test_bytes_behind_a_document_are_refused(run: Run, path: Path, rest: bytes) -> None:
+    serde = EncryptedSerializer.from_key_file(path.with_name("keys.toml"))
+    assert isinstance(serde.cipher, RingCipher)
+    names = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1f0a"}
+    kind, document = serde.encode({**empty_checkpoint(), "id": "1f0a"})
+    header = pack_header({"metadata": {}, "parent": None})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for data in (document, document + rest):
+            sealed = serde.cipher.seal(kind, header + data, row=CHECKPOINT.row(names))
+            connection.execute("DELETE FROM checkpoints WHERE thread_id = 't'")
+            connection.execute("INSERT INTO checkpoints VALUES ('t', '', '1f0a', NULL, ?, ?, '{}')", sealed)
+            connection.commit()
+            ended = run("verify", path, "--json")
+            assert ended.code == (Exit.DONE if data == document else Exit.UNOPENED)
+            assert [each["error"] for each in ended.document["failures"]] == (
+                [] if data == document else ["DecodeError"]
+            )
+
+
+def _errors(cls: type[Exception] = SealpointError) -> list[type[Exception]]:
+    return [cls, *(each for direct in cls.__subclasses__() for each in _errors(direct))]
+
+
+@pytest.mark.parametrize("tag", ["msgpack", "msgpack+cobblestone256.row@k1", None])
+@pytest.mark.parametrize("cls", dict.fromkeys(_errors()), ids=lambda cls: cls.__name__)
+def test_every_error_that_is_counted_refutes(cls: type[Exception], tag: str | None) -> None:
+    """Whatever else was found, in a run with a ring or without one."""
+    body = {"__init__": lambda self: None, "__str__": lambda self: "cause"}
+    for cipher in (None, make_cipher()):
+        failures = Failures(cipher=cipher)
+        failures.add(Failure("writes.value", {}, tag, type("Each", (cls,), body)()))
+        reasons = failure_reasons(failures)
+        assert reasons
+        assert REFUTING.issuperset(reasons)

@@ -136,9 +136,33 @@ def test_connection_of_aiosqlite(tmp_path: Path) -> None:
 
 def test_end_of_a_block_in_the_child_does_not_close_the_connection(tmp_path: Path) -> None:
     with SqliteSaver.from_conn_string(str(tmp_path / "state.db"), serde=serde()) as saver:
-        put(saver)
+        stored = put(saver)
         assert in_child(saver._database.close) == "None"
-        assert (tmp_path / "state.db-wal").stat().st_size > 0
+        assert [found.checkpoint["id"] for found in saver.list(CONFIG)] == [stored]
+        put(saver)
+
+
+def test_saver_with_its_own_file_that_a_child_opens_too(tmp_path: Path) -> None:
+    """The parent has the file closed while it forks, so that the child takes its locks itself."""
+    name = str(tmp_path / "state.db")
+
+    def work() -> None:
+        with SqliteSaver.from_conn_string(name, serde=serde()) as own:
+            for _ in range(20):
+                put(own)
+
+    with SqliteSaver.from_conn_string(name, serde=serde()) as saver:
+        connection = saver.conn
+        connection.row_factory = sqlite3.Row
+        for rounds in range(1, 6):
+            put(saver)
+            assert in_child(work) == "None"
+            assert len([*saver.list(CONFIG)]) == 21 * rounds
+        assert saver.conn is connection
+        assert saver.conn.row_factory is sqlite3.Row
+        saver.conn.execute("BEGIN IMMEDIATE")  # of the application: it is neither closed nor ended
+        assert in_child(lambda: USES["put"](saver)) == SAID.format("SqliteSaver")
+        saver.conn.rollback()
         put(saver)
 
 

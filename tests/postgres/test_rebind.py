@@ -261,8 +261,7 @@ def test_edits_without_effect_are_gone_after_the_way_back(url: str) -> None:
     put(url)
     before = bare(url)
     rebound(url, K1)
-    edit = """UPDATE checkpoints SET parent_checkpoint_id = 'x',
-        checkpoint = jsonb_set(checkpoint, '{channel_values,text}', '"forged"')
+    edit = """UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{channel_values,text}', '"forged"')
         WHERE checkpoint_id = '000002'"""
     change(url, edit)
     rebound(url, K1, unbind=True)

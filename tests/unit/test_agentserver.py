@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.agentserver import PREFIX, Rules
+from sealpoint.agentserver import PREFIX, Rules, ServerCipher
 from sealpoint.base.place import encode_value
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
@@ -195,6 +195,40 @@ def test_plain_metadata_that_looks_sealed_is_sealed() -> None:
         sealed = server.seal({"owner": text}, metadata)
         assert sealed["owner"] != text
         assert server.read(sealed, metadata) == {"owner": text}
+
+
+TEXTS: Final = (
+    PREFIX,
+    f"{PREFIX}x",
+    f"{PREFIX}x:y",
+    f"{PREFIX}json:AAAA",
+    f"{PREFIX}json+cobblestone256.row@new:AAAA",
+)
+FORGED: Final = f"{PREFIX}json+cobblestone256.row@new:{'AAAA' * 40}"
+
+
+@pytest.mark.parametrize("text", [*TEXTS, FORGED])
+def test_text_of_a_client_under_a_key_that_the_server_never_encrypts(text: str) -> None:
+    """The server merges it into the row that it passes to the handler."""
+    rules = Rules(frozenset({"graph_id"}), frozenset({"run.kwargs.temporary"}), {})
+    server = ServerCipher(RingCipher(RING), rules)
+    for ctx, key in ((at("thread", "metadata"), "graph_id"), (at("run", "kwargs"), "temporary")):
+        row = {**server.seal_object(ctx, {"note": text}), key: text}
+        assert server.open_object(ctx, row) == ({"note": text, key: text}, None)
+    with pytest.raises(SealpointError):
+        server.open_object(at("thread", "kwargs"), {"temporary": text})
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_of_a_client_from_before_the_migration(text: str) -> None:
+    assert Server(plaintext="allow").read({"a": text}).plaintext == {"a": text}
+    with pytest.raises(SealpointError):
+        Server().read({"a": text})
+
+
+def test_text_that_may_be_sealed_is_never_taken_for_plain() -> None:
+    with pytest.raises(IntegrityError):
+        Server(plaintext="allow").read({"a": FORGED})
 
 
 def test_what_the_server_stores_readable() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,57 @@ async def main():
 asyncio.run(main())
 print("ended")
 """
+
+AFTER_MAIN = """
+import asyncio, atexit, os, sqlite3, sys, threading, time
+from sealpoint.base import empty_checkpoint
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SealedSaver
+from sealpoint.threads import SqliteThreadStore
+
+folder, way, has_store = sys.argv[1:]
+ring = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=b"i" * 32)
+serde = EncryptedSerializer(RingCipher(ring))
+store = SqliteThreadStore(folder + "/threads.db", create=True) if has_store == "store" else None
+at = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+async def work(count):
+    async with AsyncSqliteSaver.from_conn_string(folder + "/state.db") as own:
+        saver = SealedSaver(own, serde=serde, **({"threads": store} if store else {}))
+        for number in range(count):
+            made = empty_checkpoint()
+            made["channel_values"]["x"], made["channel_versions"]["x"] = "a" * 2_000_000, number
+            await saver.aput(at, made, {}, {"x": number})
+            found = await saver.aget_tuple(at)
+            assert found.checkpoint["id"] == made["id"]
+    print("ended", flush=True)
+
+if way == "thread":
+    def run():
+        threading.main_thread().join()
+        asyncio.run(work(3))
+    asyncio.run(work(1))  # which starts the threads of the pool
+    threading.Thread(target=run).start()
+elif way == "running":
+    threading.Thread(target=lambda: asyncio.run(work(6))).start()
+else:
+    asyncio.run(work(1))
+    atexit.register(lambda: asyncio.run(work(3)))
+"""
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(34, marks=pytest.mark.soak)])  # 204 ends in six ways
+@pytest.mark.parametrize("has_store", ["store", "none"])
+@pytest.mark.parametrize("way", ["thread", "running", "atexit"])
+def test_loop_that_outlives_the_main_thread(way: str, has_store: str, times: int, tmp_path: Path) -> None:
+    """The interpreter starts no thread any more: the work is done by the caller."""
+    for number in range(times):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        command = [sys.executable, "-W", "ignore", "-c", AFTER_MAIN, str(folder), way, has_store]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
+        wanted = "ended\n" if way == "running" else "ended\nended\n"
+        assert (done.returncode, done.stdout, done.stderr) == (0, wanted, "")
 
 
 def test_the_context_is_copied() -> None:

@@ -20,7 +20,7 @@ The value is bound to its row. A frame that is not sealed under a key is never w
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.context import Row
 from sealpoint.crypto.tag import is_legacy, is_sealed
 from sealpoint.errors import ConfigError, ConfigKeyError, MetadataError, RowError
+from sealpoint.serde.jsontext import is_unicode
 
 _MAPPINGS: Final = (dict, Mapping)  # to ask for the second takes ten times as long
 _THREAD_IDS: Final = (str, int, UUID)
@@ -64,21 +65,27 @@ def require_thread_id(value: object) -> str:
     return require_unicode("thread_id", str(value))
 
 
-def require_unicode(name: str, text: str) -> str:
-    """Return ``text``, if a database can hold it: none has a form for lone surrogates."""
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+def require_unicode(name: str, text: Any) -> str:
+    """Return ``text``, if it is text that a database can hold: none has a form for lone surrogates."""
+    if not isinstance(text, str):
+        raise ConfigError(f"{name} is {type(text).__name__}; it is a string")
+    if not is_unicode(text):
         raise ConfigError(f"{name} holds a lone surrogate, which is not a character")
     return text
+
+
+def require_channels(channels: Iterable[Any], *task: Any) -> None:
+    """Check the names of channels, and of a task its id and its path, which stand in columns of their own."""
+    for name, text in zip(("task_id", "task_path"), task, strict=False):
+        require_unicode(name, text)
+    for channel in channels:
+        require_unicode("the name of a channel", channel)
 
 
 def optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
     """Return the text of an optional item of ``configurable``."""
     value = configurable.get(name)
-    if value is None or (type(value) is str and value.isascii()):  # nearly always
-        return value
-    if not isinstance(value, str):
-        raise ConfigError(f"{name} is {type(value).__name__}; it is a string")
-    return require_unicode(name, value)
+    return None if value is None else require_unicode(name, value)
 
 
 def configurable_of(config: RunnableConfig) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""`require_sealing`: whether a saver passes the values that it stores to its serializer.
+"""`require_sealing`: whether a saver, a store or a cache passes the values that it stores to its serializer.
 
 It stores canaries: values that only a watched serializer can write, while pickle, JSON and msgpack refuse
-them. The serializer replaces each canary by a random text, and seals that. If a saver stores a canary in any
+them. The serializer replaces each canary by a random text, and seals that. If a canary is stored in any
 other way, that raises, or the canary has not been sealed when it is looked at.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from sealpoint.base.checkpoint import Checkpoint, empty_checkpoint
@@ -135,35 +136,52 @@ def _replaced(value: Any, found: list[Canary], depth: int = _DEPTH) -> Any:
     return tuple(members) if isinstance(value, tuple) else members
 
 
+_PLACES: Final = ("channel value", "write", "interrupt")
+_GIVE: Final = "give it a sealpoint.langgraph.EncryptedSerializer"
+_WRAP: Final = "wrap it: Sealed{}({}, serde=...)"
+_KNOWN: Final = (
+    "pass a compiled graph, a saver, a store or a cache: not its class, nor what `from_conn_string` returns"
+    " before `with`"
+)
+
 # Version of the checkpoints of LangGraph 1: savers convert older ones while they read them
 _CHECKPOINT_VERSION: Final = 4
 
 
 def require_sealing(
     saver: Any, *, configurable: Mapping[str, Any] | None = None, thread_id: str | None = None
-) -> None:
-    """Check that a saver passes every value to its serializer, and that the serializer seals.
+) -> dict[str, str | None]:
+    """Check that what a graph stores is sealed: by its checkpointer, its store and its cache.
 
     Stores a checkpoint, a write and an interrupt in a thread with a random id, reads them, and deletes the
-    thread, also if the check fails. Call it where the process starts, before the saver is in use.
+    thread, also if the check fails; the same with an item in a random namespace, and with a cached value.
+    Each must reach the serializer, and the serializer must seal. Call it where the process starts, before the
+    graph is in use.
 
     It checks values that are objects. It does not check:
 
     - metadata, thread ids and other names, which most savers do not pass to a serializer;
     - strings, numbers and booleans, which savers on Postgres and MySQL store without the serializer;
-    - second copies of a value, except as pickle, JSON or text.
+    - second copies of a value, except as pickle, JSON or text;
+    - fields that `SealedStore` leaves readable, and embeddings;
+    - what a node opens itself. A subgraph uses the checkpointer and the store of the graph that runs it; a
+      cache of its own is checked where LangGraph lists the subgraph (``get_subgraphs``).
 
     Nor does it accept a saver that calls a method of the serializer which it fetched when it was created.
 
     Args:
-        saver: Any LangGraph saver with sync methods; its tables must exist.
+        saver: A compiled graph or an entrypoint; or a saver, a store or a cache alone. They need sync
+            methods, and their tables must exist.
         configurable: Further keys of ``config["configurable"]``, if the saver requires any.
         thread_id: For a saver that cannot delete a thread: a thread that no agent uses. What the check stores
             remains in it.
 
+    Returns:
+        What seals, by its place: the name of its class, or ``None`` where a graph has nothing that stores.
+
     Raises:
-        SealingCheckError: If a value does not reach ``saver.serde``, or the serializer does not seal, or the
-            saver does not return what was sealed, or one of its methods raises.
+        SealingCheckError: If a value does not reach the attribute ``serde``, or the serializer does not seal,
+            or what was sealed is not returned, or one of the methods raises. Of a graph it names each place.
 
     Example:
         >>> from langgraph.checkpoint.memory import InMemorySaver
@@ -172,18 +190,52 @@ def require_sealing(
         Traceback (most recent call last):
         sealpoint.errors.SealingCheckError: ...
     """
-    check = _Check(saver, configurable, thread_id, awaited=False)
-    with watched(check.serde):
-        run(check.steps(), lambda call: getattr(saver, call[0])(*call[1]))
+    return run(_checks(saver, configurable, thread_id, awaited=False), lambda call: call())
 
 
 async def arequire_sealing(
     saver: Any, *, configurable: Mapping[str, Any] | None = None, thread_id: str | None = None
-) -> None:
-    """Async version of `require_sealing`, through the async methods of the saver."""
-    check = _Check(saver, configurable, thread_id, awaited=True)
-    with watched(check.serde):
-        await arun(check.steps(), lambda call: getattr(saver, call[0])(*call[1]))
+) -> dict[str, str | None]:
+    """Async version of `require_sealing`, through the async methods of the saver, the store and the cache."""
+    return await arun(_checks(saver, configurable, thread_id, awaited=True), lambda call: call())
+
+
+def _checks(
+    checked: Any, configurable: Mapping[str, Any] | None, thread_id: str | None, *, awaited: bool
+) -> Steps[dict[str, str | None]]:
+    """Yield the calls to make. Of a graph all is checked before an error is raised."""
+    is_graph, refused = hasattr(checked, "checkpointer"), list[tuple[str, SealingCheckError]]()
+    found = _places_of(checked) if is_graph else {_kind_of(checked): checked}
+    for place, part in found.items():
+        if part is not None:
+            try:
+                check = _Check(part, configurable, thread_id, awaited=awaited)
+                with watched(check.serde):
+                    yield from check.steps()
+            except SealingCheckError as error:
+                if not is_graph:
+                    raise
+                refused.append((place, error))
+    if refused:
+        reasons = "; ".join(f"{place} {error}" for place, error in refused)
+        hints = dict.fromkeys(error.hint for _, error in refused)
+        raise SealingCheckError(type(checked), reasons, hint="; ".join(hints)) from refused[0][1]
+    return {place: None if part is None else type(part).__name__ for place, part in found.items()}
+
+
+def _places_of(graph: Any) -> dict[str, Any]:
+    """Return the checkpointer, the store and the caches that a graph uses."""
+    found = {place: getattr(graph, place, None) for place in ("checkpointer", "store", "cache")}
+    if isinstance(found["checkpointer"], bool):  # that of the graph that runs this one, or none
+        found["checkpointer"] = None
+    for name, subgraph in graph.get_subgraphs(recurse=True):
+        if (cache := getattr(subgraph, "cache", None)) not in (None, found["cache"]):
+            found[f"cache of subgraph {excerpt(name)}"] = cache
+    return found
+
+
+def _kind_of(part: Any) -> str:
+    return "cache" if hasattr(part, "aclear") else "store" if hasattr(part, "abatch") else "saver"
 
 
 class _Check:
@@ -195,57 +247,83 @@ class _Check:
         *,
         awaited: bool,
     ) -> None:
-        self._saver, self._awaited = saver, awaited
-        self._deletes = thread_id is None
-        self._thread_id = thread_id or f"sealpoint-check-{secrets.token_hex(16)}"
+        self._saver, self._kind, self._awaited = saver, _kind_of(saver), awaited
+        self._deletes = thread_id is None or self._kind != "saver"
+        self._thread_id = f"sealpoint-check-{secrets.token_hex(16)}" if self._deletes else thread_id
         self._config = {
             "configurable": {**(configurable or {}), "thread_id": self._thread_id, "checkpoint_ns": ""}
         }
-        self._value, self._write, self._interrupt = (
-            Canary(place) for place in ("channel value", "write", "interrupt")
-        )
-        self._canaries = (self._value, self._write, self._interrupt)
+        name = self._name = (self._thread_id,), "canary"  # of an item or a cached value
+        kinds: dict[str, Any] = {
+            "saver": (_PLACES, ("get_tuple", self._config), ("delete_thread", self._thread_id)),
+            "store": (["item"], ("get", *name), ("delete", *name)),
+            "cache": (["value"], ("get", [name]), ("clear", [name[0]])),
+        }
+        places, self._reading, self._deleting = kinds[self._kind]
+        self._hint = None if self._kind == "saver" else _WRAP.format(self._kind.capitalize(), self._kind)
+        self._canaries = [Canary(place) for place in places]
         self.serde = self._require_sealing_serde()
 
     def steps(self) -> Steps[None]:
-        """Yield the methods to call with their arguments, and raise what their replies show."""
-        yield from self._call("get_tuple", self._config)  # some savers create their tables here
+        """Yield the methods to call, and raise what their replies show."""
+        yield from self._call(*self._reading)  # some savers create their tables here
         if not self._deletes:
             yield from self._trial()
             return
         # A saver that cannot delete is refused before it stores anything.
-        yield from self._call("delete_thread", self._thread_id)
+        yield from self._call(*self._deleting)
         try:
             yield from self._trial()
         except BaseException as error:
             try:
-                yield from self._call("delete_thread", self._thread_id)
+                yield from self._call(*self._deleting)
             except SealingCheckError as second:
-                error.add_note(f"thread {self._thread_id!r} could not be deleted: {second.reason}")
+                error.add_note(f"{self._thread_id!r} could not be deleted: {second.reason}")
             raise
-        yield from self._call("delete_thread", self._thread_id)
+        yield from self._call(*self._deleting)
 
     def _trial(self) -> Steps[None]:
-        stored = yield from self._call("put", *self._checkpoint())
-        yield from self._call("put_writes", stored, [("canary", self._write)], "task-1", "")
-        yield from self._call("put_writes", stored, [(INTERRUPT, self._interrupt)], "task-2", "")
+        first, *others = self._canaries
+        if self._kind == "store":
+            yield from self._call("put", *self._name, {"canary": first}, False)  # not in its index
+        elif self._kind == "cache":
+            yield from self._call("set", {self._name: (first, None)})
+        else:
+            stored = yield from self._call("put", *self._checkpoint())
+            yield from self._call("put_writes", stored, [("canary", others[0])], "task-1", "")
+            yield from self._call("put_writes", stored, [(INTERRUPT, others[1])], "task-2", "")
+            self._reading = "get_tuple", stored
         self._require_sealed()
-        self._require_returned((yield from self._call("get_tuple", stored)))
+        found = yield from self._call(*self._reading)
+        for canary, value in zip(self._canaries, self._values(found), strict=True):
+            if value != canary.text:
+                raise self._refusal(f"{self._reading[0]} did not return the {canary.place} that was sealed")
+
+    def _values(self, found: Any) -> Sequence[Any]:
+        if self._kind == "cache":
+            return [found.get(self._name)]
+        if self._kind == "store":
+            return [found and found.value.get("canary")]
+        if found is None:
+            raise self._refusal("get_tuple returned no checkpoint for the config that put returned")
+        writes = {channel: value for _, channel, value in found.pending_writes or ()}
+        return found.checkpoint["channel_values"].get("canary"), writes.get("canary"), writes.get(INTERRUPT)
 
     def _call(self, method: str, *arguments: Any) -> Steps[Any]:
         name = f"a{method}" if self._awaited else method
         try:
-            return (yield name, arguments)
+            return (yield partial(getattr(self._saver, name), *arguments))
         except Exception as error:
             reason = f"{name} raised {type(error).__name__}: {excerpt(str(error))}"
-            given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(method, ())
+            first, others = self._canaries[:1], self._canaries[1:]
+            given = {"put": first, "set": first, "put_writes": others}.get(method, ())
             missed = [canary.place for canary in given if canary.blob is None]
             if missed:
-                reason += f"; the {missed[0]} had not reached saver.serde"
+                reason += f"; the {missed[0]} had not reached {self._kind}.serde"
             hint = None
             if isinstance(error, NotImplementedError):
                 other = "require_sealing" if self._awaited else "arequire_sealing"
-                hint = f"use {other} if the saver has those methods"
+                hint = f"use {other} if the {self._kind} has those methods"
                 if method == "delete_thread":
                     hint += "; pass thread_id if it cannot delete"
             raise self._refusal(reason, hint=hint) from error
@@ -255,28 +333,27 @@ class _Check:
         checkpoint: Checkpoint = {
             **empty_checkpoint(),
             "v": _CHECKPOINT_VERSION,
-            "channel_values": {"canary": self._value},
+            "channel_values": {"canary": self._canaries[0]},
             "channel_versions": {"canary": version},
             "updated_channels": ["canary"],
         }
         return self._config, checkpoint, {"source": "input", "step": -1, "parents": {}}, {"canary": version}
 
     def _require_sealing_serde(self) -> SerializerProtocol:
-        serde = getattr(self._saver, "serde", None)
+        serde = None if isinstance(self._saver, type) else getattr(self._saver, "serde", None)
         if not isinstance(serde, SerializerProtocol):
-            raise self._refusal("it has no serializer with dumps_typed and loads_typed in `serde`")
+            raise self._refusal(
+                "it has no serializer with dumps_typed and loads_typed in `serde`", hint=self._hint or _KNOWN
+            )
         if getattr(self._saver, "allow_write_with", None) is not None:
             raise self._refusal(
                 "allow_write_with is on, so that rows are written as before and not bound",
                 hint="remove allow_write_with when no process without SealedSaver is left",
             )
         name = type(serde).__name__
-        tag, blob = serde.dumps_typed(self._value.text)
-        if not is_sealed(tag) or self._value.text.encode() in blob:
-            raise self._refusal(
-                f"its serializer {name} does not seal",
-                hint="give it a sealpoint.langgraph.EncryptedSerializer",
-            )
+        tag, blob = serde.dumps_typed(text := self._canaries[0].text)
+        if not is_sealed(tag) or text.encode() in blob:
+            raise self._refusal(f"its serializer {name} does not seal", hint=self._hint or _GIVE)
         if not hasattr(serde, "__dict__"):
             raise self._refusal(
                 f"its serializer {name} has no __dict__, so it cannot be watched",
@@ -287,30 +364,17 @@ class _Check:
     def _require_sealed(self) -> None:
         for canary in self._canaries:
             if canary.blob is None:
-                raise self._refusal(f"the {canary.place} did not reach saver.serde")
+                raise self._refusal(f"the {canary.place} did not reach {self._kind}.serde")
             if canary.was_loaded:
                 raise self._refusal(
                     f"the {canary.place} was sealed, and deserialized again while it was stored",
-                    hint="the saver stores the deserialized value; use another saver",
+                    hint=f"the {self._kind} stores the deserialized value; use another {self._kind}",
                 )
             if canary.was_shown:
                 raise self._refusal(
                     f"the {canary.place} was converted to text while it was stored",
-                    hint="the saver stores or logs the text as well as the sealed value; use another saver",
+                    hint=f"the {self._kind} stores or logs the text, too; use another {self._kind}",
                 )
 
-    def _require_returned(self, found: Any) -> None:
-        if found is None:
-            raise self._refusal("get_tuple returned no checkpoint for the config that put returned")
-        writes = {channel: value for _, channel, value in found.pending_writes or ()}
-        returned = {
-            self._value: found.checkpoint["channel_values"].get("canary"),
-            self._write: writes.get("canary"),
-            self._interrupt: writes.get(INTERRUPT),
-        }
-        for canary, value in returned.items():
-            if value != canary.text:
-                raise self._refusal(f"get_tuple did not return the {canary.place} that was sealed")
-
     def _refusal(self, reason: str, *, hint: str | None = None) -> SealingCheckError:
-        return SealingCheckError(type(self._saver), reason, hint=hint)
+        return SealingCheckError(type(self._saver), reason, hint=hint or self._hint)

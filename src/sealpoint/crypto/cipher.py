@@ -28,6 +28,7 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnknownTypeError,
     excerpt,
+    require_is,
 )
 from sealpoint.keys.key import Key, NeverPickled, require_secret
 from sealpoint.keys.ring import KeyRing
@@ -311,8 +312,10 @@ class RingCipher(NeverPickled):
             follow: Whether to reload the ring's file, if there is one, when it changes.
 
         Raises:
+            ConfigError: If ``ring`` is not a ring.
             TagError: If values cannot be sealed in ``suite``.
         """
+        require_is(ring, KeyRing, "ring", "load one: KeyRing.load(PATH)")
         if suite not in SUITES:
             raise TagError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}", hint="")
         self.suite = suite

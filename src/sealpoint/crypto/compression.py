@@ -9,10 +9,15 @@ The length of a sealed value then says how well it compressed: see SECURITY.md.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, TypeVar
 
 from sealpoint.errors import DecodeError, LimitError, MissingExtraError
+
+Result = TypeVar("Result")
 
 ZSTD: Final = "zstd"
 
@@ -49,12 +54,33 @@ def compress(data: bytes) -> bytes | None:
     return made if len(made) * 10 <= len(data) * 9 else None
 
 
+class Postponed(Exception):  # noqa: N818 -- no refusal: the value is opened on another thread
+    """Values are larger than may be decompressed on this thread."""
+
+
+class _Left(threading.local):
+    bytes: float = inf
+
+
+_left: Final = _Left()
+
+
+def decompressing_at_most(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function; raise `Postponed` before it decompresses more than ``size`` bytes."""
+    _left.bytes = size
+    try:
+        return function(*arguments)
+    finally:
+        _left.bytes = inf
+
+
 def decompress(frame: bytes) -> bytes:
     """Return the value that `compress` was given.
 
     Raises:
         LimitError: If it has over `MAX_BYTES`.
         DecodeError: If it is not one whole frame that says its size.
+        Postponed: If it is larger than may be decompressed here.
         MissingExtraError: If there is no module for zstd.
     """
     zstd = require_zstd()
@@ -64,6 +90,9 @@ def decompress(frame: bytes) -> bytes:
             raise DecodeError("a compressed value does not say its size, or is too short to be one")
         if size > MAX_BYTES:
             raise LimitError(f"a compressed value has {size} bytes; at most {MAX_BYTES} are read", hint="")
+        _left.bytes -= size
+        if _left.bytes < 0:
+            raise Postponed
         decompressor = zstd.ZstdDecompressor()
         data: bytes = decompressor.decompress(frame, size + 1)
     except zstd.ZstdError:

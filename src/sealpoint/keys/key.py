@@ -268,15 +268,20 @@ def check_value(key: bytes) -> str:
     return expand(key, "check")[:4].hex()
 
 
+_LEGACY_HINT: Final = "LANGGRAPH_AES_KEY has 16, 24 or 32 characters"
+_TEXT_HINT: Final = "pass the 32 bytes themselves: bytes.fromhex(TEXT) or base64.b64decode(TEXT) of a text"
+
+
 def require_length(material: object, suite: str | None, what: str) -> bytes:
     """Return key material."""
+    hint = _LEGACY_HINT if suite else _TEXT_HINT
     if not isinstance(material, bytes):
-        raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes")
+        raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes", hint=hint)
     lengths = LEGACY_KEY_BYTES if suite == LEGACY else (KEY_BYTES,)
     if len(material) not in lengths:
         raise KeyMaterialError(
             f"{what}: {len(material)} bytes of material instead of {' or '.join(map(str, lengths))}",
-            hint="LANGGRAPH_AES_KEY has 16, 24 or 32 characters" if suite else None,
+            hint=hint,
         )
     return material
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sealpoint.errors import NoActiveKeyError, UnknownKeyError
+from sealpoint.errors import NoActiveKeyError, UnknownKeyError, require_is
 from sealpoint.keys.key import (
     Key,
     Material,
@@ -50,12 +50,15 @@ class KeyRing(NeverPickled):
             origin: The file it was read from; ``None`` for a ring that is created in code.
 
         Raises:
+            ConfigError: If one of them is not a key.
             KeyIdError: If two keys have the same id.
             RingFileError: If two keys are active.
             KeyRingError: If two keys are for the suite ``aes``.
             KeyMaterialError: If ``index`` does not have 32 bytes.
         """
         self.keys = tuple(keys)
+        for key in self.keys:
+            require_is(key, Key, "one of the keys", "create Key(ID, MATERIAL, STATE), or KeyRing.load(PATH)")
         self.origin = origin
         require_consistent(self.keys)
         self._by_id = {key.id: key for key in self.keys}

@@ -29,6 +29,7 @@ from sealpoint.keys.key import Key, Material, NeverPickled, background, expand
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.keys.stats import Reloads
+from sealpoint.locks import holding
 
 
 def marks(ring: KeyRing) -> dict[str, bytes]:
@@ -142,13 +143,7 @@ class Follower(NeverPickled):
 
         Returns whether the file was checked: without ``wait`` not if another thread is checking it.
         """
-        if not self._lock.acquire(blocking=wait):
-            return False
-        try:
-            self._look()
-        finally:
-            self._lock.release()
-        return True
+        return holding(self._lock, -1 if wait else 0, self._look, bool)
 
     def wait_for(self, need: str) -> None:
         """Wait while the material of a key, or `SEALING` or `ANY_LEGACY`, is loaded for the first time."""
@@ -162,12 +157,15 @@ class Follower(NeverPickled):
             self._seen = ()  # no file has this stamp, so the next check starts again
         self._load, self._is_running = None, False
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         stamp = Origin.of(self._path).stamp
         changed = stamp != self._seen
         is_due = self._retry_at is not None and self._load is None and monotonic() >= self._retry_at
-        if not changed and not is_due:
-            return
+        if changed or is_due:
+            self._reload(stamp, changed)
+        return True
+
+    def _reload(self, stamp: tuple[int, ...] | None, changed: bool) -> None:
         try:
             ring = self._read()
             missing = self._missing(ring)

@@ -34,16 +34,12 @@ from sealpoint.threadpool import shared
 if TYPE_CHECKING:
     from langgraph_sdk import Encryption, EncryptionContext
 
+# Without the classes that are named as LangGraph's own: `import *` replaces no other import.
 __all__ = [
-    "AsyncSqliteSaver",
     "EmptyChannelError",
-    "EncryptedSerializer",
-    "InMemorySaver",
-    "JsonPlusSerializer",
     "SealedCache",
     "SealedSaver",
     "SealedStore",
-    "SqliteSaver",
     "arequire_sealing",
     "encryption",
     "require_sealing",

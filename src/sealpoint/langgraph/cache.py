@@ -66,7 +66,7 @@ class SealedCache(BaseCache[ValueT]):
     inner: Any
     serde: EncryptedSerializer
 
-    def __init__(self, cache: BaseCache[ValueT], *, serde: EncryptedSerializer) -> None:
+    def __init__(self, cache: BaseCache[ValueT], serde: EncryptedSerializer) -> None:
         """Take a cache over: its serializer is replaced.
 
         Args:

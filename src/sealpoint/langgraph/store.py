@@ -20,6 +20,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
+from math import inf
+from time import monotonic
 from typing import Any, Final, Literal, Self
 
 from langgraph.store.base import (
@@ -39,16 +41,19 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from sealpoint.base.metadata import names_of
-from sealpoint.base.place import KEY, require_unicode
+from sealpoint.base.place import require_unicode
 from sealpoint.crypto.cipher import UNBOUND
+from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt, located
 from sealpoint.forks import reset_in_child
+from sealpoint.langgraph.pages import Pages, Times, name_of, others, seconds_of, stored_chars, times_of
 from sealpoint.sealed.conditions import Conditions, divide
+from sealpoint.sealed.drivers import decoding_late
 from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
-from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, Steps
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, watch
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
@@ -57,13 +62,17 @@ VectorPolicy = Literal["refuse", "open"]
 
 TEXTS: Final = "__texts__"
 
-_FIRST_PAGE: Final = 64
-
-# Pages grow until they have so many characters: a store sorts all items for each page
-_PAGE_CHARS: Final = 2**21
+# A store whose replies share the items with it, and are not in the order of times
+_SHARED: Final = "langgraph.store.memory"
 
 # Stores that return items of one time in the same order on each page; Postgres does not
-_ORDERED: Final = ("langgraph.store.memory", "langgraph.store.sqlite")
+_ORDERED: Final = "langgraph.store.sqlite"
+
+# After so many seconds what was saved meanwhile is read at once, however much it is
+_MAX_SECONDS: Final = 10
+
+# How long a transaction takes that saves items, and less than a second, to which SQLite rounds
+_SAVE_SECONDS: Final = 2
 
 # Stores that refuse a NUL in a key when others of the batch may be stored
 _NO_NUL: Final = "langgraph.store.postgres"
@@ -114,7 +123,7 @@ class SealedStore(BaseStore):
     Names of namespaces and keys stay readable, unless ``pseudonyms`` is given. See docs/memory.md.
 
     Attributes:
-        inner: The wrapped store.
+        inner: The copy of the wrapped store.
 
     Example:
         >>> from langgraph.store.memory import InMemoryStore
@@ -128,7 +137,7 @@ class SealedStore(BaseStore):
 
     inner: Any
 
-    def __new__(cls, store: Any = None, **_: Any) -> Self:
+    def __new__(cls, store: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object of a class that collects operations into batches, if that of ``store`` does."""
         made: Self = super().__new__(_batched(cls) if isinstance(store, AsyncBatchedBaseStore) else cls)
         reset_in_child(made)
@@ -137,8 +146,8 @@ class SealedStore(BaseStore):
     def __init__(
         self,
         store: Any,
-        *,
         serde: EncryptedSerializer,
+        *,
         plain_fields: Collection[str] = (),
         indexed_fields: Collection[str] = (),
         pseudonyms: bool = False,
@@ -201,10 +210,12 @@ class SealedStore(BaseStore):
             store, None, allow_partial=True, allow_schema=allow_schema, allow_shared_role=False
         )
         modules = [base.__module__ for base in type(store).__mro__]
+        self._is_shared = any(name.startswith(_SHARED) for name in modules)
         self._is_ordered = any(name.startswith(_ORDERED) for name in modules)
         self._refuses_nul = any(name.startswith(_NO_NUL) for name in modules)
         super().__init__()
-        self.inner = store
+        self.inner = decoding_late(store)
+        watch(self.inner)
 
     def _require_reads_plain(self) -> None:
         if not self._items.allow_unbound or self._items.has_pseudonyms:
@@ -241,6 +252,8 @@ class SealedStore(BaseStore):
         if name.startswith("_") or name == "inner":
             raise AttributeError(name)
         found = getattr(self.inner, name)
+        if name == "conn":
+            return getattr(found, "plain", found)
         return checked(self._tables, found, self.inner) if name == "setup" and self._tables else found
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -339,10 +352,8 @@ class SealedStore(BaseStore):
         return (yield from self._scan(op, conditions))  # the store counted others, too
 
     def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
-        """Open what the store has found, of an item by its own name; on a worker thread if it is large."""
-        if sum(map(_stored_chars, found)) < LARGE_BYTES:
-            return [self._opened(each, name) for each in found]
-        return (yield Call(lambda: [self._opened(each, name) for each in found]))  # type: ignore[no-any-return]
+        """Open what the wrapped store has found, of an item by its own name."""
+        return (yield from _working(found, lambda: [self._opened(each, name) for each in found]))
 
     def _opened(self, found: Item, own: ItemName | None) -> Item:
         """Return an item from that of the wrapped store, which may keep it, and is not changed."""
@@ -366,37 +377,68 @@ class SealedStore(BaseStore):
     def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
         """Open items until as many meet the conditions as are asked for.
 
-        In memory are those of one page, and what is returned. Stores do not page by score: with a query each
-        page begins at the first item. While other processes write, a page may begin too early, and items
-        come twice, or too late if items were deleted.
+        In memory are what was read of one page, and what is returned.
         """
         if op.limit < 0 or op.offset < 0:
             raise ConfigError("limit and offset of a search are not negative")
-        stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
-        end, met = op.offset + op.limit if op.limit else 0, dict[tuple[Any, ...], Any]()
-        is_ranked = bool(op.query) and self._paths is not None
-        offset, size, before = 0, _FIRST_PAGE, 0
-        while len(met) < end:
-            (page,) = yield Do("batch", ([stored._replace(limit=size, offset=offset)],))
-            is_whole, count = len(page) < size, len(page)
-            if not (is_whole or is_ranked or self._is_ordered):
-                page = _without_last_time(page)
-            for each in (yield from self._open(page)):
-                name = (each.namespace, each.key)
-                if name not in met and _is_wanted(each, op, conditions):
-                    met[name] = each if len(met) >= op.offset else None
-            if is_whole and (not is_ranked or count == before):
-                break
-            if is_ranked:
-                size, before = 4 * size, count
-            else:
-                is_small = not page or sum(map(_stored_chars, page)) < _PAGE_CHARS
-                offset, size = offset + len(page), 2 * size if is_small else max(size // 2, 1)
-        results = [*met.values()][op.offset : end]
+        end = op.offset + op.limit if op.limit else 0
+        met = yield from self._walk(op, conditions, end)
+        wanted = [*met.items()][op.offset :]
+        if names := [name for name, item in wanted if item is None]:  # others have come before them
+            reply = yield Do("batch", ([GetOp(*name, refresh_ttl=False) for name in names],))
+            items = [_searched(item) for item in reply if item is not None]
+            again = yield from self._choose(op._replace(offset=0), conditions, end, items, _Met(), _Met())
+            wanted = [(name, item or again.get(name)) for name, item in wanted]
+        results = [(name, item) for name, item in wanted if item is not None][: op.limit]
         if results and op.refresh_ttl and (self.supports_ttl or self.ttl_config):
-            names = [self._items.stored_name(ItemName(each.namespace, each.key)) for each in results]
-            yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name in names],))
-        return results
+            yield Do("batch", ([GetOp(*name, refresh_ttl=True) for name, _ in results],))
+        return [item for _, item in results]
+
+    def _walk(self, op: SearchOp, conditions: Conditions, end: int) -> Steps[_Met]:
+        """Return the items that are wanted, in their order, at least to the end: each once, and all."""
+        stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
+        is_ranked = bool(op.query) and self._paths is not None
+        is_whole = is_ranked or self._is_shared
+        met, seen, begun, limit, top, since = _Met(), Times(), monotonic(), inf, inf, -inf
+        while True:
+            start, found = monotonic() - begun, _Met()
+            is_whole = is_whole or start > limit
+            pages = Pages(since, is_whole, is_ranked=is_ranked, is_ordered=self._is_ordered)
+            while len(found) < end and pages.size:
+                (page,) = yield Do("batch", ([stored._replace(limit=pages.size, offset=pages.offset)],))
+                if page and top == inf:
+                    top = seconds_of(page[0])
+                new = others(pages.take(page), seen if since > -inf else {})
+                found |= yield from self._choose(op, conditions, end, new, found, met)
+                if new and (pages.size or not pages.is_whole) and seconds_of(new[0]) >= top - _SAVE_SECONDS:
+                    seen |= times_of(new)
+            met = found | met
+            if pages.is_whole:
+                return met
+            # Others may have saved items meanwhile that no page had. They are the newest ones.
+            since, limit = top + start - _SAVE_SECONDS, min(limit, monotonic() - begun + _MAX_SECONDS)
+
+    def _choose(
+        self, op: SearchOp, conditions: Conditions, end: int, page: Sequence[Item], before: _Met, met: _Met
+    ) -> Steps[_Met]:
+        """Return which items of a page are wanted and not met; with those before them, at most to the end.
+
+        Each is opened alone: of those that are not returned, one is in memory.
+        """
+
+        def chosen() -> _Met:
+            found = _Met()
+            for each in page:
+                place, name = len(before) + len(found), name_of(each)
+                if place == end:
+                    break
+                if not (name in before or name in met or name in found):
+                    opened = self._opened(each, name)
+                    if _is_wanted(opened, op, conditions):
+                        found[name] = opened if place >= op.offset else None
+            return found
+
+        return (yield from _working(page, chosen))
 
     def _stored_listing(self, op: ListNamespacesOp) -> ListNamespacesOp:
         conditions = op.match_conditions or ()
@@ -431,16 +473,7 @@ def _labels(namespace: Any) -> tuple[str, ...]:
 
 
 def _named(op: GetOp | PutOp) -> ItemName:
-    if not isinstance(op.key, str):
-        raise ConfigError(f"the key of an item is {type(op.key).__name__}; it is a string")
     return ItemName(_labels(op.namespace), require_unicode("the key of an item", op.key))
-
-
-def _stored_chars(found: Item) -> int:
-    """Return how many characters of a sealed value were read; of one that is refused later perhaps none."""
-    frame = found.value.get(KEY) if isinstance(found.value, dict) else None
-    sealed = frame.get("value") if isinstance(frame, dict) else None
-    return len(sealed) if isinstance(sealed, str) else 0
 
 
 def _is_wanted(found: Item, op: SearchOp, conditions: Conditions) -> bool:
@@ -449,17 +482,22 @@ def _is_wanted(found: Item, op: SearchOp, conditions: Conditions) -> bool:
     return found.namespace[: len(prefix)] == prefix and conditions.are_met(found.value)
 
 
-def _without_last_time(page: list[Item]) -> list[Item]:
-    """Return a page without the items of its last time: some of them may come on the next page only.
+def _searched(found: Item) -> SearchItem:
+    return SearchItem(found.namespace, found.key, found.value, found.created_at, found.updated_at)
 
-    Items of one time come in any order, in another one on each page. So the next page begins with them, and
-    is larger if all are of one time.
-    """
-    count = len(page)
-    while count and page[count - 1].updated_at == page[-1].updated_at:
-        count -= 1
-    return page[:count]
 
+def _working(found: Sequence[Item], function: Callable[[], R]) -> Steps[R]:
+    """Call a function that opens items: on a worker thread if they are large."""
+    if sum(map(stored_chars, found)) < LARGE_BYTES:
+        try:
+            return decompressing_at_most(LARGE_BYTES, function)
+        except Postponed:
+            pass
+    return (yield Call(function))  # type: ignore[no-any-return]
+
+
+# Items that a search has met, by their names in the database; those before its offset without their values
+_Met = dict[ItemName, Item | None]
 
 # `__new__` hides the arguments, and a subclass with `__init__` of its own has others.
 SealedStore.__new__.__signature__ = inspect.signature(SealedStore.__init__)  # type: ignore[attr-defined]

@@ -11,8 +11,10 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, Self
 
+from sealpoint.base.metadata import MAX_ELEMENTS, MAX_LEVELS
 from sealpoint.base.place import KEY
-from sealpoint.errors import DecodeError, MetadataError, SealingError
+from sealpoint.errors import MetadataError, SealingError
+from sealpoint.serde.jsontext import parse
 
 Dump = Callable[[], tuple[str, bytes]]  # seals a value: returns its tag and the sealed bytes
 Write = Callable[[Any], tuple[str, bytes]]
@@ -85,13 +87,15 @@ class Sealed:
     Attributes:
         tag: Its type tag.
         blob: Its bytes.
+        beside: The columns of the parent and of metadata, if the saver was not given them.
     """
 
-    __slots__ = ("blob", "tag")
+    __slots__ = ("beside", "blob", "tag")
 
-    def __init__(self, tag: str, blob: Any) -> None:
+    def __init__(self, tag: str, blob: Any, beside: tuple[Any, Any] | None = None) -> None:
         self.tag = tag
         self.blob = blob
+        self.beside = beside
 
 
 class Carrier:
@@ -129,11 +133,8 @@ class Carrier:
         if tag == OPEN and type(blob) is list:
             return blob
         if tag == OPEN and self._stores_mappings:
-            try:
-                return json.loads(blob)
-            except (ValueError, TypeError, RecursionError) as error:
-                raise DecodeError(f"a stored mapping is not JSON: {type(error).__name__}") from None
-        return Sealed(tag, blob)
+            return parse(blob, MAX_LEVELS, MAX_ELEMENTS, strict=False)
+        return blob if type(blob) is Sealed else Sealed(tag, blob)
 
     def is_opaque(self, value: object) -> bool:
         """Whether a value was returned as it is stored."""

@@ -19,6 +19,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.crypto.tag import BOUND_MARK
 from sealpoint.errors import (
     DecodeError,
     EarlierWriteError,
@@ -40,6 +42,7 @@ from sealpoint.sealed.rows import (
     require_whole,
     split_header,
 )
+from sealpoint.sealed.steps import stored_bytes
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 _TEXT: Final = {str}
@@ -58,13 +61,13 @@ def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[Stor
     return writes
 
 
-def require_names(found: CheckpointTuple, spot: Spot) -> None:
+def require_names(found: CheckpointTuple, spot: Spot, parent: object = None) -> None:
     """Check what stands next to the values: a database may hold anything in any column."""
     kinds = {*map(type, spot)}
     for task_id, channel, _ in found.pending_writes or ():
         kinds.add(type(task_id))
         kinds.add(type(channel))
-    if kinds != _TEXT:
+    if kinds != _TEXT or not (parent is None or type(parent) is str):
         raise RowError("the row of a checkpoint or of a write is not named by text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
@@ -96,9 +99,9 @@ class Entry:
 
     def __init__(self, rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
         """Authenticate what a saver read from a row, read the header, and compare it with the row."""
-        self._rows, self.found, self.spot, self.thread_id = rows, found, spot, spot.thread_id
+        self._rows, self.spot, self.thread_id = rows, spot, spot.thread_id
         with self:
-            self._read()
+            self._read(found)
 
     def __enter__(self) -> None:
         """Have errors name the row."""
@@ -107,9 +110,17 @@ class Entry:
         if isinstance(error, SealpointError):
             located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
 
-    def _read(self) -> None:
-        rows, found, spot = self._rows, self.found, self.spot
-        require_names(found, spot)
+    def _read(self, found: CheckpointTuple) -> None:
+        rows, spot, parent = self._rows, self.spot, None
+        if found.parent_config is not None:
+            parent = found.parent_config["configurable"].get("checkpoint_id", "")
+        sealed: Any = found.checkpoint
+        if type(sealed) is Sealed and sealed.beside is not None:
+            parent, stored = sealed.beside
+            metadata = decode_metadata(stored, strict=type(sealed.tag) is str and BOUND_MARK in sealed.tag)
+            found = found._replace(metadata=metadata)
+        self.found = found
+        require_names(found, spot, parent)
         opened = rows.open_header(found, spot)
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
@@ -120,7 +131,6 @@ class Entry:
         self.thread_id = header.get("thread", spot.thread_id)
         self.claim: object = header.get("store")
         self.made: Any = header.get("made")
-        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         # The one that was sealed, unless the saver has removed it from the row.
         self.parent: str | None = header.get("parent", parent) if parent else None
         self.removed_parent: str | None = None if parent else header.get("parent")
@@ -130,12 +140,19 @@ class Entry:
             if opened is not None and rows.is_remembered
             else None
         )
-        self._metadata = rows.metadata_of(self._header, found.metadata) if self._header is not None else None
+        self._metadata = (
+            None if self._header is None else rows.metadata_of(self._header, found.metadata, parent)
+        )
 
     @property
     def is_bound(self) -> bool:
         """Whether it is sealed to its row."""
         return self._header is not None
+
+    def size(self) -> int:
+        """Return how many bytes are to be decoded; of what is not opened yet, those that are stored."""
+        opened = (self._content, *(write.data for write in self._writes or ()))
+        return stored_bytes(self.found) + sum(map(len, opened))
 
     @property
     def metadata(self) -> CheckpointMetadata:

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base.place import Place
@@ -33,6 +33,7 @@ from sealpoint.keys.key import KeyedHash
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Special, Spot, ThreadStore
+from sealpoint.tokens import cached
 
 _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
@@ -150,7 +151,7 @@ class Heads:
         self.store, self._policy, self._also_count = store, policy, count
         keyed = cache(lambda: KeyedHash(key(PURPOSE)))  # the index key never changes
         # What was put is read back.
-        self.mac = lru_cache(_MACS)(lambda spot, digest: mac_of(keyed(), spot, digest))
+        self.mac = cached(_MACS, lambda digest, *spot: mac_of(keyed(), Spot(*spot), digest))
         self.warnings = Counter[str]()  # how often each error was only counted, by its class
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Call:
@@ -203,7 +204,7 @@ class Heads:
         head = known.heads.get(spot)
         if head is None:
             return Standing.PRESENT
-        mac, is_bound = self.mac(spot, entry.digest or UNBOUND_DIGEST), entry.digest is not None
+        mac, is_bound = self.mac(entry.digest or UNBOUND_DIGEST, *spot), entry.digest is not None
         standing = standing_of(head, mac, is_bound=is_bound)
         if standing is Standing.UNKNOWN:
             replaced = yield self.call(self.store.replaced, spot)
@@ -281,7 +282,7 @@ class Heads:
 
     def record(self, spot: Spot, digest: bytes) -> Call:
         """Return the call that records a checkpoint, to be made once it is stored."""
-        return self.call(self.store.append, [Head(spot, Kind.PUT, self.mac(spot, digest))])
+        return self.call(self.store.append, [Head(spot, Kind.PUT, self.mac(digest, *spot))])
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""

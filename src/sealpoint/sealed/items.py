@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-from sealpoint.base.metadata import MAX_DEPTH
+from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import ITEM, KEY, make_frame, read_frame, require_unicode
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import JSON
@@ -36,6 +36,7 @@ from sealpoint.errors import (
 from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.encode import refusing_surrogates
+from sealpoint.serde.jsontext import parse
 from sealpoint.tokens import TOKEN, Tokens
 
 _row: Final = RowTemplate(dict(ITEM.kind), ITEM.columns).row
@@ -223,6 +224,19 @@ def require_unframed(value: Mapping[str, Any]) -> None:
         raise ConfigError(f"the value of an item is {type(value).__name__}, not a dict")
     if KEY in value:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
+
+
+def parse_item(stored: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
+    """Return the value of an item that is not sealed, or what is readable of one that is."""
+    if not isinstance(stored, str | bytes):
+        raise DecodeError(f"an item is {type(stored).__name__}, not JSON")
+    try:
+        found = parse(stored.encode() if isinstance(stored, str) else stored, depth, MAX_ELEMENTS)
+    except UnicodeEncodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise RowError(f"stored JSON is {type(found).__name__}, not an object")
+    return found
 
 
 def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:

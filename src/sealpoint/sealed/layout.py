@@ -30,6 +30,7 @@ from sealpoint.errors import (
     UnboundValueError,
     excerpt,
     located,
+    require_is,
 )
 from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
@@ -47,6 +48,7 @@ from sealpoint.sealed.rows import (
     require_never_sealed,
     require_parts,
     require_same_metadata,
+    require_same_row,
     require_sealed,
     split_write,
     value_missing,
@@ -55,7 +57,7 @@ from sealpoint.sealed.search import contains_on_postgres, equals_on_sqlite
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.serde.classes import TASKS
 from sealpoint.threads.store import Spot
-from sealpoint.tokens import EXACT, Tokens, in_json
+from sealpoint.tokens import EXACT, Tokens, in_json, is_cached
 
 _REBIND: Final = (
     "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
@@ -103,7 +105,9 @@ class Sentinels:
         found = kept.get((thread_id, checkpoint_ns))
         if found is None:
             row = _sentinel_row(thread_id, checkpoint_ns)
-            found = kept[thread_id, checkpoint_ns] = self._serde.seal(None, row=row)
+            found = self._serde.seal(None, row=row)
+            if is_cached(thread_id, checkpoint_ns):
+                kept[thread_id, checkpoint_ns] = found
         return found
 
 
@@ -149,9 +153,11 @@ class Rows:
         """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
         raise NotImplementedError
 
-    def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> CheckpointMetadata | None:
-        """Return the metadata of a header, compared with what is readable; ``None`` if it is elsewhere."""
-        require_same_metadata(readable, header["metadata"], self.tokens)
+    def metadata_of(
+        self, header: Header, readable: Mapping[str, Any], parent: object
+    ) -> CheckpointMetadata | None:
+        """Return the metadata of a header, compared with the row; ``None`` if it is elsewhere."""
+        require_same_row(header, readable, parent, self.tokens)
         return header["metadata"]
 
     def split_document(
@@ -504,8 +510,9 @@ class Values(_Apart):
         dump_mapping({**self.readable(metadata), "": rest["channel_versions"]})  # raises before any is stored
         return [rest, metadata]
 
-    def metadata_of(self, header: Header, readable: Mapping[str, Any]) -> None:
+    def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> None:
         """Return nothing: it is sealed with the document."""
+        require_same_row(header, {}, parent, self.tokens)
 
     def split_document(
         self, decoded: Any, header: Header, readable: Mapping[str, Any]
@@ -564,13 +571,9 @@ def layout_of(saver: Any, layout: str) -> type[Rows]:
     )
 
 
-def require_ring(serde: object) -> KeyRing:
+def require_ring(serde: Any) -> KeyRing:
     """Return the ring of a serializer that can bind a value to its row."""
-    if not isinstance(serde, EncryptedSerializer):
-        raise ConfigError(
-            f"serde is {type(serde).__name__}, not an EncryptedSerializer",
-            hint="create one: EncryptedSerializer.from_key_file(PATH)",
-        )
+    require_is(serde, EncryptedSerializer, "serde", "create one: EncryptedSerializer.from_key_file(PATH)")
     if not isinstance(serde.cipher, RingCipher):
         raise SealingError(f"{type(serde.cipher).__name__} cannot bind a row", hint="use RingCipher")
     return serde.cipher.ring

@@ -10,7 +10,7 @@ from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
 from sealpoint.sealed.steps import Request, Steps, spot_of
 from sealpoint.threads.store import Spot
-from sealpoint.tokens import PSEUDONYM, Tokens
+from sealpoint.tokens import PSEUDONYM, Tokens, is_cached
 
 _REMEMBERED: Final = 10_000
 
@@ -73,7 +73,8 @@ class Pseudonyms:
         self._known.pop(thread_id, None)
 
     def _remember(self, thread_id: str, column: str) -> str:
-        self._known[thread_id] = column
+        if is_cached(thread_id):
+            self._known[thread_id] = column
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return column

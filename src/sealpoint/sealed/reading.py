@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
-from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made
+from sealpoint.sealed.entry import Entry, is_named, not_last, require_made
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
 from sealpoint.sealed.pseudonyms import Pseudonyms
@@ -96,7 +96,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
     events = known.specials.get(entry.spot)
     if not events:
         return True
-    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), entry.found)
+    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), entry.size)
     if error is None or not is_before:
         return error is None
     now = yield from heads.find([entry.spot])
@@ -150,7 +150,7 @@ def _get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
 
 def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
     """Return the call that authenticates a row, on a worker thread if it is large."""
-    return Call(_open, (parts.rows, found, asked), found)
+    return Call(_open, (parts.rows, found, asked), partial(stored_bytes, found))
 
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
@@ -237,9 +237,14 @@ def _decoded(
     if entry.needs_sends and entry.parent:
         parent = entry.spot._replace(checkpoint_id=entry.parent)
         found = rows.get(parent) or (yield get_at(Place(*parent).config()))
-        sends = () if found is None else Entry(parts.rows, found, parent).writes()
-    made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.found)
+        if found is not None:
+            sends = yield Call(_writes, (parts.rows, found, parent), partial(stored_bytes, found))
+    made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.size)
     return made
+
+
+def _writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[Write]:
+    return Entry(rows, found, spot).writes()
 
 
 def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> CheckpointTuple:
@@ -443,14 +448,11 @@ def histories(
         entry = (yield from get(parts, asked)) if walk.open else None
         seen, size = set[str](), _FIRST_ANCESTORS
         page: dict[str, Listed] = {}
-        of_child: Made | None = None
+        made: object = None
         while walk.open and entry is not None:
             checkpoint_id = entry.spot.checkpoint_id
             if seen:  # writes to the checkpoint itself are pending, and no part of the history
-                writes = entry.writes(walk.open)
-                if of_child is not None:
-                    writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
-                walk.visit(entry.values(walk.open), [write[1:] for write in writes])
+                yield Call(_visit, (walk, entry, made), entry.size)
             seen.add(checkpoint_id)
             parent = entry.parent
             if not parent or not walk.open:
@@ -467,8 +469,16 @@ def histories(
             )
             if entry is None:
                 raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
-            of_child = None if made is None else require_made(made, entry.stored_writes())
         return walk.histories()
+
+
+def _visit(walk: DeltaWalk, entry: Entry, made: object) -> None:
+    """Visit a checkpoint, with the writes of which its child was ``made``; ``None`` for all."""
+    of_child = None if made is None else require_made(made, entry.stored_writes())
+    writes = entry.writes(walk.open)
+    if of_child is not None:
+        writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
+    walk.visit(entry.values(walk.open), [write[1:] for write in writes])
 
 
 def _page_below(parts: Parts, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:

@@ -47,7 +47,7 @@ from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP, CheckpointMetadata
-from sealpoint.base.metadata import encode_metadata, prepared_encoder
+from sealpoint.base.metadata import encode_metadata, has_strict_form, prepared_encoder
 from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
 from sealpoint.crypto import Opened
 from sealpoint.crypto.cipher import parse_tag
@@ -202,6 +202,8 @@ def require_same_metadata(
     tokens: Tokens,
     what: str = "metadata",
     never_indexed: Collection[str] = PLAIN,
+    *,
+    has_frame: bool = True,
 ) -> None:
     """Compare the metadata that is readable in a row, or the fields of an item, with what was sealed.
 
@@ -210,13 +212,13 @@ def require_same_metadata(
     """
     found = None
     for key, value in readable.items():
-        if key == KEY:
+        if key == KEY and has_frame:
             continue
         if key in metadata:
             sealed, kind = metadata[key], type(value)
             if kind is type(sealed) and (kind in _EXACT or not value) and value == sealed:
                 continue
-            if _is_same(value, sealed):
+            if _is_same(value, sealed) and has_strict_form(value):
                 continue
         elif type(key) is str and TOKEN.match(key) and type(value) is int and value == 1:
             if not tokens.are_available:
@@ -240,8 +242,6 @@ def _is_same(readable: Any, sealed: Any) -> bool:
         return sealed is readable  # True is not 1
     if isinstance(sealed, float) and isinstance(readable, int) and sealed.is_integer():
         return readable in (sealed, int(Decimal(repr(sealed))))
-    if sealed != sealed:  # noqa: PLR0124 -- NaN
-        return bool(readable != readable)  # noqa: PLR0124
     return bool(readable == sealed)
 
 
@@ -483,9 +483,9 @@ def not_sealed_part(checkpoint_id: object) -> RowError:
 def require_same_row(header: Header, metadata: Mapping[str, Any], parent: object, tokens: Tokens) -> None:
     """Compare what is readable of a bound checkpoint with what was sealed; ``parent`` is its column.
 
-    Savers set the column of the parent to NULL when they prune.
+    Savers set the column of the parent to NULL when they prune. A frame stands only where values are apart.
     """
-    require_same_metadata(metadata, header["metadata"], tokens)
+    require_same_metadata(metadata, header["metadata"], tokens, has_frame="channels" in header)
     if parent not in (None, header["parent"]):
         raise RowError("the id of the parent is not what was sealed")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -24,12 +23,13 @@ from sealpoint.base.place import KEY
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
+from sealpoint.sealed.drivers import decoding_late, saver_row
 from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import Rows, layout_of, require_ring
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
-from sealpoint.sealed.steps import R, Steps, is_watched, watch
+from sealpoint.sealed.steps import R, Steps, watch
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
@@ -99,6 +99,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         >>> serde = EncryptedSerializer.from_key_file("keys.toml")
         >>> saver = SealedSaver(InMemorySaver(), serde=serde)
         >>> require_sealing(saver)  # raises if a value would not be sealed
+        {'saver': 'SealedSaver'}
 
         A graph takes it as any other saver: ``builder.compile(checkpointer=saver)``.
     """
@@ -108,7 +109,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     inner: Any
 
-    def __new__(cls, saver: Any = None, **_: Any) -> Self:
+    def __new__(cls, saver: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
         kind: Any = cls
         if saver is not None:  # `copy.copy` passes no argument
@@ -120,8 +121,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     def __init__(
         self,
         saver: Any,
-        *,
         serde: EncryptedSerializer,
+        *,
         plain_metadata: Collection[str] = (),
         indexed_metadata: Collection[str] = (),
         pseudonyms: bool = False,
@@ -212,10 +213,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             allow_schema=allow_schema,
             allow_shared_role=allow_shared_role,
         )
-        self.inner = copy.copy(saver)
+        self.inner = decoding_late(saver)
         self.inner.serde = rows.carrier()
-        if compared is not None:
-            watch(self.inner)
+        watch(self.inner, notes=compared is not None, rows=saver_row)
 
     def reset_after_fork(self) -> None:
         """Refuse every later use if the wrapped saver's connection belongs to the parent."""
@@ -263,8 +263,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         if name.startswith("_") or name == "inner":  # a copy has no attributes at first
             raise AttributeError(name)
         found = getattr(self.inner, name)
-        if is_watched(found):
-            return found.plain
+        if name == "conn":
+            return getattr(found, "plain", found)
         if name == "setup" and self._tables is not None:
             return checked(self._tables, found, self.inner)
         return found

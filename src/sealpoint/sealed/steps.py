@@ -21,8 +21,11 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import KEY
+from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError
+from sealpoint.locks import holding
 from sealpoint.sealed.carrier import Sealed
+from sealpoint.sealed.drivers import item_row
 from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlite.saver import SqliteSaver
 from sealpoint.threadpool import shared
@@ -69,7 +72,7 @@ class Call(NamedTuple):
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    found: CheckpointTuple | None = None  # the row that it opens or decodes; None if it waits for a store
+    size: Callable[[], int] | None = None  # of what it opens or decodes, stored; None if it waits for a store
 
 
 AnyRequest = Request | Do | Call
@@ -121,8 +124,11 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
     if isinstance(request, Call):
         if request is OWN:
             return await _arequire_own_transactions(saver)
-        if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
-            return request.function(*request.arguments)
+        if request.size is not None and request.size() < LARGE_BYTES:
+            try:
+                return decompressing_at_most(LARGE_BYTES, request.function, *request.arguments)
+            except Postponed:
+                pass
         return await shared.run(request.function, *request.arguments)
     try:
         if isinstance(request, Request):
@@ -186,14 +192,13 @@ def _is_refused(saver: Any) -> bool:
         if not is_watched(connection) or loop is None or not loop.is_running() or is_on(loop):
             return not is_watched(connection)
         return asyncio.run_coroutine_threadsafe(_ais_refused(saver), loop).result()
-    if not lock.acquire(blocking=False):
-        return False
-    try:
+
+    def is_refused() -> bool:
         if is_watched(connection):
             return bool(connection.owner.end(connection.plain))
         return _is_within(connection)
-    finally:
-        lock.release()
+
+    return holding(lock, 0, is_refused, bool)
 
 
 async def _ais_refused(saver: Any) -> bool:
@@ -247,29 +252,32 @@ _UNNOTED: Final = ("close", "fetchall", "fetchone")  # begin no transaction, and
 
 
 class _Watched:
-    """A connection of sqlite3 for a saver, or a cursor of one."""
+    """A connection of sqlite3 for a saver or a Store, or a cursor of one."""
 
-    __slots__ = ("_connection", "owner", "plain")
+    __slots__ = ("_connection", "_rows", "owner", "plain")
 
-    def __init__(self, plain: Any, connection: sqlite3.Connection, owner: _Owner) -> None:
-        self.plain, self._connection, self.owner = plain, connection, owner
+    def __init__(self, plain: Any, connection: sqlite3.Connection, owner: _Owner | None, rows: Any) -> None:
+        self.plain, self._connection, self.owner, self._rows = plain, connection, owner, rows
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.plain, name)
-        is_noted = isinstance(found, _METHODS) and name not in _UNNOTED
-        return partial(self.owner.run, self._connection, found) if is_noted else found
+        if self.owner is None or name in _UNNOTED or not isinstance(found, _METHODS):
+            return found
+        return partial(self.owner.run, self._connection, found)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.owner.run(self._connection, self.plain.__exit__, *raised)
+        self.__getattr__("__exit__")(*raised)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.plain)
 
-    def cursor(self, *arguments: Any) -> _Watched:
-        return _Watched(self.plain.cursor(*arguments), self._connection, self.owner)
+    def cursor(self, *arguments: Any) -> Any:
+        cursor = self.plain.cursor(*arguments)
+        cursor.row_factory = self._rows
+        return cursor if self.owner is None else _Watched(cursor, self._connection, self.owner, self._rows)
 
 
 @cache
@@ -277,38 +285,45 @@ def _watching(kind: Any) -> Any:
     """Return a class of connections that share the state of one of aiosqlite's class ``kind``."""
 
     class WatchedAsync(kind):  # type: ignore[misc]
-        __slots__ = ("owner", "plain")
+        __slots__ = ("owner", "plain", "rows")
 
-        def __init__(self, plain: Any) -> None:
+        def __init__(self, plain: Any, owner: _Owner | None, rows: Any) -> None:
             self.__dict__ = plain.__dict__  # type: ignore[misc]
-            self.plain, self.owner = plain, _Owner()
+            self.plain, self.owner, self.rows = plain, owner, rows
 
         def __del__(self) -> None:  # ``plain`` warns if it was not closed
             pass
 
         async def _execute(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-            return await self.plain._execute(self.owner.run, self._conn, function, *arguments, **options)
+            noted = () if self.owner is None else (self.owner.run, self._conn)
+            found = await self.plain._execute(*noted, function, *arguments, **options)
+            if type(found) is sqlite3.Cursor:
+                found.row_factory = self.rows
+            return found
 
         async def end(self) -> bool:
             """Call `_Owner.end` after all that was called before, and before all that is called later."""
-            return bool(await self.plain._execute(self.owner.end, self._conn))
+            return bool(self.owner and await self.plain._execute(self.owner.end, self._conn))
 
     return WatchedAsync
 
 
-def watch(saver: Any) -> None:
-    """Give a copy of a saver a connection that notes its transactions, if it has one to SQLite.
+def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
+    """Give a copy of a saver or a Store a connection with such rows, if it has one to SQLite.
+
+    With ``notes`` the connection notes its transactions.
 
     Sealpoint's own savers roll back themselves.
     """
     connection: Any = getattr(saver, "__dict__", {}).get("conn")
+    owner = _Owner() if notes else None
     if isinstance(saver, SqliteSaver):
         return
     if isinstance(connection, sqlite3.Connection):
-        saver.conn = _Watched(connection, connection, _Owner())
+        saver.conn = _Watched(connection, connection, owner, rows)
     elif type(connection).__module__.startswith("aiosqlite.") and hasattr(connection, "_execute"):
         kind: Any = type(connection)
-        saver.conn = _watching(kind)(connection)
+        saver.conn = _watching(kind)(connection, owner, rows)
 
 
 def is_watched(connection: Any) -> bool:

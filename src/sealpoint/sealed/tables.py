@@ -29,7 +29,7 @@ from sealpoint.errors import (
 )
 from sealpoint.postgres import NAMES, STORE_NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import R, Steps, areply, is_watched, reply
+from sealpoint.sealed.steps import R, Steps, areply, reply
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.aio import is_on
 from sealpoint.sqlitefile.opening import inspect, require_whole
@@ -341,7 +341,7 @@ def _connection_of(saver: Any) -> Any:
     connection = getattr(saver, "conn", None)
     if connection is None:
         raise ConfigError(f"{type(saver).__name__} has no connection to look at its tables", hint=ALLOW_HINT)
-    return connection.plain if is_watched(connection) else connection
+    return getattr(connection, "plain", connection)
 
 
 Tables = _SqliteTables | _PostgresTables

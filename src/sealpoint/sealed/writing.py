@@ -7,7 +7,8 @@ recorded first that they may go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import (
@@ -19,7 +20,7 @@ from sealpoint.base.checkpoint import (
     CheckpointTuple,
     RunnableConfig,
 )
-from sealpoint.base.place import Place
+from sealpoint.base.place import Place, require_channels, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
@@ -36,7 +37,7 @@ from sealpoint.sealed.rows import (
     places_of,
     require_calls,
 )
-from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
+from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of, stored_bytes
 from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
@@ -59,7 +60,7 @@ def put(
     claim = None if heads is None else (yield from heads.claim())
     made = (yield from _made(parts, asked)) if MARK in metadata else None
     spot = Spot(column, checkpoint_ns, checkpoint["id"])
-    if not isinstance(spot.checkpoint_id, str) or not spot.checkpoint_id:
+    if not require_unicode("the id of the checkpoint", spot.checkpoint_id):
         raise ConfigError("the id of the checkpoint is empty")
     header: Header = {
         "metadata": rows.merge(config, metadata),
@@ -93,8 +94,9 @@ def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
     return Do(method, arguments)
 
 
-def _require_names(rows: Rows, channels: Iterable[str]) -> None:
-    """Refuse a NUL in a name: Postgres refuses it when values of other channels may be stored."""
+def _require_names(rows: Rows, channels: Collection[Any], *task: Any) -> None:
+    """Refuse a name that a database refuses, perhaps after values of other channels are stored."""
+    require_channels(channels, *task)
     if isinstance(rows, Inline) and any("\0" in channel for channel in channels):
         raise ConfigError("the name of a channel holds a NUL, which Postgres does not store")
 
@@ -118,7 +120,7 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
 
     with asked:
         found = yield get_at(asked.config)
-        return (yield Call(made, (found,), found)) if found else None
+        return (yield Call(made, (found,), partial(stored_bytes, found))) if found else None
 
 
 def put_writes(
@@ -134,7 +136,7 @@ def put_writes(
         return
     asked = yield from asking(parts, config, is_new=True)
     heads = parts.heads
-    _require_names(parts.rows, (channel for channel, _ in writes))
+    _require_names(parts.rows, [channel for channel, _ in writes], task_id, task_path)
     call = new_call(writes)
     if not asked.place.checkpoint_id:
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
@@ -208,17 +210,26 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
         yield heads.call(heads.store.append_specials, spot, events)
 
 
-def _calls_of(writes: Iterable[Write]) -> Iterator[tuple[str, str, list[Write]]]:
+def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]:
     """Yield the calls that store writes in their places: task, path of the task, and writes with claims.
 
     A saver numbers the writes of a call, and a write of a copied thread must have the number that it claims:
-    a later call of its task would else be stored with another.
+    a later call of its task would else be stored with another. Savers read tasks in the order of their paths,
+    which they do not return. If a write is not bound, and so claims none, numbers keep the order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:
         tasks.setdefault(write.task_id, []).append(write)
-    for task_id, found in tasks.items():
-        path = next((write.claims.task_path for write in found if write.claims), "")
+    has_paths = all(write.claims for write in writes)
+    for position, (task_id, group) in enumerate(tasks.items()):
+        claims = next((write.claims for write in group if write.claims), None)
+        if claims and has_paths:
+            path, found = claims.task_path, group
+        else:
+            path = f"{position:08}" if position else ""  # the first may be the user, whose path is empty
+            found = [
+                each._replace(claims=each.claims and each.claims._replace(task_path=path)) for each in group
+            ]
         special = [
             write._replace(claims=write.claims or Claims(path, WRITES_IDX_MAP[write.channel]))
             for write in found

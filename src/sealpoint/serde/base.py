@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from sealpoint.crypto.tag import BYTEARRAY, BYTES, NULL
-from sealpoint.errors import DecodeError, UnknownTypeError, excerpt
+from sealpoint.errors import DecodeError, UnknownTypeError, excerpt, require_is
 from sealpoint.serde.catalogue import AllowedModules
 
 
@@ -98,6 +98,7 @@ def is_opaque(serde: SerializerProtocol, value: object) -> bool:
     return isinstance(serde, CarrierSerializer) and serde.is_opaque(value)
 
 
+@runtime_checkable
 class CipherProtocol(Protocol):
     """Encrypts bytes without a type, as LangGraph's ciphers do."""
 
@@ -142,6 +143,8 @@ class SerializerCompat(SerializerProtocol):
 
 def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtocol) -> SerializerProtocol:
     """Return ``serde``, wrapped if it has only ``dumps`` and ``loads``."""
+    if isinstance(serde, type) or not hasattr(serde, "dumps"):
+        require_is(serde, SerializerProtocol, "serde", "pass EncryptedSerializer.from_key_file(PATH)")
     return serde if isinstance(serde, SerializerProtocol) else SerializerCompat(serde)
 
 

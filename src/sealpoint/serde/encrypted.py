@@ -24,6 +24,7 @@ from sealpoint.errors import (
     UnauthenticatedTypeError,
     UnknownTypeError,
     excerpt,
+    require_is,
 )
 from sealpoint.serde.base import (
     AllowlistSerializer,
@@ -42,6 +43,9 @@ Compression = Literal["zstd"]
 # Placeholder for a serializer that is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
 _warned_plaintext: set[str] = set()
+_CIPHER_HINT: Final = (
+    "use from_key(KEY) for a key, from_key_file(PATH) for a ring file, RingCipher(ring) for a ring"
+)
 
 
 class _Unbound:
@@ -123,7 +127,8 @@ class EncryptedSerializer:
 
         Raises:
             ValueError: If ``plaintext`` or ``compress`` is none of these.
-            ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given.
+            ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given, or ``cipher`` is
+                no cipher.
             SealingError: If ``compress`` is given and the cipher is no `RingCipher`.
             MissingExtraError: If ``compress`` is given and there is no module for zstd.
         """
@@ -134,6 +139,7 @@ class EncryptedSerializer:
                 "serde and allowed_msgpack_modules are both given",
                 hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
             )
+        require_is(cipher, CipherProtocol, "cipher", _CIPHER_HINT)
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
         if compress not in (None, ZSTD):

@@ -39,6 +39,7 @@ from sealpoint.serde.limits import (
     MAX_SHORT_CHARS,
     SECOND_MICROSECONDS,
 )
+from sealpoint.serde.probing import SET_BEHIND, are_spread
 
 _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "response_schema", "when"}
 TIME_FIELDS: Final = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")  # as they are written
@@ -46,6 +47,8 @@ TIME_FIELDS: Final = ("hour", "minute", "second", "microsecond", "tzinfo", "fold
 _KNOWN_FLAGS: Final = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
 # Excluding dots excludes ".." and data files such as ``zone.tab``.
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
+
+_RANDOMIZED: Final = frozenset((str, bytes))  # the types whose hash depends on the process
 
 Guard = Callable[[Any], None]
 
@@ -55,12 +58,17 @@ class RefusedError(ValueError):
 
 
 def require_members(members: Any) -> None:
-    """Refuse members of a set that are equal, or that were made to share a hash.
+    """Refuse members of a set that are equal, or that were made to share a hash or each other's slots.
 
-    Members with the same hash are each compared with all others. Lists count as the tuples they were.
+    Those with the same hash are each compared with all others. Lists count as the tuples they were.
     """
     _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
+    is_text = _RANDOMIZED.issuperset(map(type, hashed))
+    _check(
+        is_text or are_spread(hashed, 4 * len(hashed), SET_BEHIND),
+        "its members were chosen to be slow to look up",
+    )
     most = Counter(map(hash, hashed)).most_common(1)
     _check(not most or most[0][1] <= MAX_SAME_HASH, "its members share a hash")
     # Only after the check of hashes: a set compares all members that share one.

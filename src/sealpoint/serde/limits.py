@@ -72,6 +72,11 @@ FREE_COPIED_BYTES: Final = 16 * 1024 * 1024
 # attacker can compute collisions in advance.
 MAX_SAME_HASH: Final = 64
 
+# Of more keys, the searches for their slots in a table are counted; a power of two.
+MIN_PROBED: Final = 1024
+# Searches of one key on average. Numbers in equal steps take up to 40, chosen ones thousands.
+MAX_PROBES: Final = 128
+
 # Characters of a UUID, a moment, an address or the key of a time zone.
 MAX_SHORT_CHARS: Final = 64
 

@@ -45,7 +45,15 @@ from sealpoint.serde.codes import (
     read_length,
 )
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.limits import DEFAULT_LIMITS, FREE_COPIED_BYTES, MAX_COPIES, MAX_SAME_HASH, Limits
+from sealpoint.serde.limits import (
+    DEFAULT_LIMITS,
+    FREE_COPIED_BYTES,
+    MAX_COPIES,
+    MAX_SAME_HASH,
+    WRITTEN_LIMITS,
+    Limits,
+)
+from sealpoint.serde.probing import DICT_BEHIND, are_spread
 
 # The types that take long to build, each with the field of `Limits` that says how many there may be.
 _COSTLY: Final = {names: row.costly for names, row in CATALOGUE.items() if row.costly is not None}
@@ -175,18 +183,6 @@ def _read_array(data: bytes, position: int, depth: int, last: int) -> tuple[Any,
     return tuple(items), position
 
 
-def exactly(key: Any) -> str:
-    """Return a text that is the same for two array keys if, and only if, they are equal.
-
-    Unlike the hash of a tuple of numbers, the hash of text cannot be chosen by an attacker.
-    """
-    if type(key) is tuple:
-        return f"({','.join(map(exactly, key))})"
-    # 1, 1.0 and True are one key of a dict, but have three texts.
-    number = isinstance(key, bool) or (isinstance(key, float) and key.is_integer())
-    return repr(int(key) if number else key)
-
-
 def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
     """Walk through one msgpack value, and return where the payloads of its extensions start.
 
@@ -263,13 +259,15 @@ class _Level:
 class _Map(_Level):
     """A map. Where a value is entered, its key has been read."""
 
-    __slots__ = ("_count", "_depth", "_found", "_has_arrays", "_walk")
+    __slots__ = ("_count", "_depth", "_found", "_numbers", "_walk")
 
     def __init__(self, count: int, walk: _Walk, depth: int) -> None:
         super().__init__(count, walk)
         self._count, self._walk, self._depth = count, walk, depth
-        self._found = set[Any]()  # each key in a form that is equal where Python's dict takes two for one
-        self._has_arrays = False
+        # Each key in a form that is equal where Python's dict takes two for one. Those in the second are
+        # not text: their hashes can be chosen.
+        self._found = set[bytes]()
+        self._numbers: list[Any] = []
 
     def skip(self, data: bytes, position: int) -> int:
         found, remaining = self._found, self.remaining
@@ -290,24 +288,28 @@ class _Map(_Level):
 
     def _add_key(self, data: bytes, position: int) -> int:
         key, end = read_key(data, position, self._depth, position + self._walk.elements_left)
+        if type(key) is bytes:
+            self._found.add(key)
+            return end
         if type(key) is tuple:
             self._walk.add_elements(end - position)  # one for each of its bytes
-            self._has_arrays = True
-            key = hash(key), exactly(key)
-        self._found.add(key)
+        self._numbers.append(key)
         return end
 
     def close(self, position: int) -> None:
-        """Refuse fewer keys than pairs, and array keys that were made to share a hash.
+        """Refuse fewer keys than pairs, and keys that were made to be looked for in each other's slots.
 
-        A dict would drop pairs of the first, and compare each key of the second with all others.
+        A dict would drop pairs of the first, and compare or pass by each key of the second with all others.
         """
-        if len(self._found) != self._count:
-            raise DecodeError("a map has a key twice, or two that are one in a dict")
-        if self._has_arrays:
-            hashes = Counter(key[0] for key in self._found if type(key) is tuple)
-            if max(hashes.values()) > MAX_SAME_HASH:
+        numbers = self._numbers
+        if numbers and not self._walk.is_trusted:
+            are_few = len(numbers) <= MAX_SAME_HASH
+            if not (are_few or are_spread(numbers, self._count * 3 // 2, DICT_BEHIND)):
+                raise DecodeError("a map has keys that were chosen to be slow to look up")
+            if not are_few and max(Counter(map(hash, numbers)).values()) > MAX_SAME_HASH:
                 raise DecodeError("the keys of a map share a hash")
+        if len(self._found) + len(dict.fromkeys(numbers)) != self._count:
+            raise DecodeError("a map has a key twice, or two that are one in a dict")
 
 
 class _Payload(_Level):
@@ -330,10 +332,12 @@ class _Walk:
 
     Attributes:
         elements_left: How many elements the value may still have.
+        is_trusted: Whether a key has authenticated the value: its keys are those that were written.
     """
 
     def __init__(self, data: bytes, limits: Limits) -> None:
         self._data, self._limits = data, limits
+        self.is_trusted = limits.elements == WRITTEN_LIMITS.elements
         self.elements_left = limits.elements
         # The factor alone would refuse small values that are deeply nested. Their copies cost little.
         self._copies_left = max(FREE_COPIED_BYTES, MAX_COPIES * len(data))

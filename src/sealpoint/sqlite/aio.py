@@ -14,9 +14,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
-from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
-from sealpoint.sqlite.database import open_for
+from sealpoint.sqlite.database import open_for, refuse_connection
 from sealpoint.sqlite.saver import SqliteSaver
 
 Result = TypeVar("Result")
@@ -102,7 +101,7 @@ class _Thread:
 
     def __init__(self, connection: Any) -> None:
         if not callable(getattr(connection, "_execute", None)):
-            raise ConfigError(f"{type(connection).__name__} is no connection of sqlite3 or aiosqlite")
+            raise refuse_connection(connection)
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._opened = False
@@ -131,10 +130,10 @@ class _Lock:
     def __init__(self, thread: _Thread) -> None:
         self._thread, self._lock = thread, threading.RLock()
 
-    def acquire(self, *, blocking: bool = True) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if blocking:
             self._thread.require_other()
-        return self._lock.acquire(blocking)
+        return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
         self._lock.release()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError, TextError
-from sealpoint.forks import inherited, reset_in_child
+from sealpoint.errors import ConfigError, EndlessTreeError, ForkedError, SchemaError, TextError
+from sealpoint.forks import close_at_fork, inherited
+from sealpoint.locks import take
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import (
@@ -21,7 +23,7 @@ from sealpoint.sqlitefile.guard import (
     translate_errors,
     translated,
 )
-from sealpoint.sqlitefile.opening import open_file, prepare, require_whole, switch_log_on
+from sealpoint.sqlitefile.opening import open_file, prepare, reopen_file, require_whole, switch_log_on
 
 
 def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
@@ -83,7 +85,7 @@ def transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> Itera
 
 
 Result = TypeVar("Result")
-Saver = TypeVar("Saver")
+Saver = TypeVar("Saver", bound="_Saver")
 
 BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 
@@ -93,6 +95,10 @@ WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if anot
 
 _VERSION: Final = "PRAGMA main.schema_version"
 _BYTES_PER_ROW: Final = 100  # opcodes per written row
+
+
+class _Saver(Protocol):
+    _database: Database
 
 
 class Session:
@@ -128,14 +134,25 @@ class Session:
         self.cursor.executemany(statement, rows)
 
 
+def refuse_connection(given: object) -> ConfigError:
+    """Return the error for what a saver was given in place of a connection."""
+    return ConfigError(
+        f"{type(given).__name__} is no connection of sqlite3 or aiosqlite",
+        hint="open a file by its path: SqliteSaver.from_conn_string(PATH), in a `with`",
+    )
+
+
 def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> Saver:
     """Return what ``make`` makes on a new connection, which is closed if that fails."""
-    if conn_string in ("", ":memory:"):
-        connection = sqlite3.connect(conn_string, check_same_thread=False)
+    is_file, file = conn_string not in ("", ":memory:"), os.path.realpath(conn_string)
+    if is_file:
+        connection = open_file(file, "mode=rwc", isolation_level="")
     else:
-        connection = open_file(conn_string, "mode=rwc", isolation_level="")
+        connection = sqlite3.connect(conn_string, check_same_thread=False)
     try:
-        return make(connection)
+        saver = make(connection)
+        saver._database.own_file = file if is_file else None
+        return saver
     except BaseException:
         connection.close()
         raise
@@ -148,7 +165,11 @@ class Database:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        if not hasattr(connection, "cursor"):
+            raise refuse_connection(connection)
         self.connection = connection
+        self.own_file: str | None = None  # if the connection is ours, of a file
+        self._is_closed, self._quiet = False, list[bool]()  # while the process forks
         self.lock = threading.RLock()
         self.is_setup = False
         self._is_inherited = False
@@ -160,12 +181,27 @@ class Database:
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = guard.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
-        reset_in_child(self)
+        close_at_fork(self)
+
+    def before_fork(self) -> None:
+        """Close a connection of our own to a file, if it is in no transaction: see `sealpoint.forks`."""
+        if self.own_file is None or self._is_closed:
+            return
+        take(self.lock, BUSY_TIMEOUT_MS / 1000, self._quiet)
+        if True in self._quiet and not self.connection.in_transaction:
+            self._session, self._version, self.is_setup, self._is_closed = None, None, False, True
+            self.connection.close()
+
+    def after_fork(self) -> None:
+        """Let the threads of the parent use the connection again, which the next one opens."""
+        quiet, self._quiet = self._quiet, []
+        if True in quiet:
+            self.lock.release()
 
     def reset_after_fork(self) -> None:
         """Refuse every later use: SQLite forbids to use or close the connection of the parent."""
         inherited.append(self.connection)
-        self.lock = threading.RLock()
+        self.lock, self._quiet = threading.RLock(), []
         self.is_setup, self._is_inherited = False, True  # so that each use calls `setup`
 
     def setup(self) -> None:
@@ -175,6 +211,9 @@ class Database:
                 raise ForkedError("SqliteSaver")
             if self.is_setup:
                 return
+            if self._is_closed and self.own_file is not None:
+                reopen_file(self.connection, self.own_file, "mode=rw", isolation_level="")
+                self._is_closed = False
             if self._on_thread is None:
                 self._set_up(self.connection)
             else:
@@ -184,6 +223,7 @@ class Database:
         """Close the connection when no statement runs; SQLite would crash otherwise."""
         with self.lock:
             if not self._is_inherited:
+                self.own_file = None
                 self.connection.close()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:

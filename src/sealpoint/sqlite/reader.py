@@ -89,12 +89,14 @@ class CheckpointRow(NamedTuple):
         """Return the checkpoint and what is stored with it; its config is ``config`` if that is given."""
         try:
             parent = self.require_parent()
+            is_bound = type(self.type) is str and BOUND_MARK in self.type
             return _make_tuple(
                 (
                     config or Place(*self.key).config(),
                     self.decode(serde),
-                    decode_metadata(self.metadata, strict=type(self.type) is str and BOUND_MARK in self.type),
-                    Place(*self[:2], parent).config() if parent else None,
+                    decode_metadata(self.metadata, strict=is_bound),
+                    # An empty one is none, but not what was sealed.
+                    Place(*self[:2], parent).config() if parent or (is_bound and parent == "") else None,
                     writes,
                 )
             )

@@ -23,7 +23,7 @@ from sealpoint.base import (
     get_checkpoint_metadata,
 )
 from sealpoint.base.metadata import encode_metadata
-from sealpoint.base.place import Place, require_place, require_thread_id, require_unicode
+from sealpoint.base.place import Place, require_channels, require_place, require_thread_id, require_unicode
 from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
@@ -212,7 +212,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns")
-        if not checkpoint["id"]:  # a config that names it would mean the latest
+        # A config that names an empty one would mean the latest.
+        if not require_unicode("the id of the checkpoint", checkpoint["id"]):
             raise ConfigError("the id of the checkpoint is empty")
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
@@ -240,6 +241,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
         if not place.checkpoint_id:
             raise ConfigError("checkpoint_id is empty")
+        require_channels((channel for channel, _ in writes), task_id, task_path)
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
             (

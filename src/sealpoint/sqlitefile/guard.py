@@ -293,8 +293,9 @@ def translated(error: Exception) -> Exception:
     return DatabaseCorruptError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error
 
 
-# Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds
-HOLES_BYTES: Final = 64 * 1024 * 1024
+# Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds, also if it
+# sorts what it finds. Some file systems count new blocks seconds later; until then so much is read of a file.
+HOLES_BYTES: Final = 8 * 1024 * 1024
 
 _COMPRESSED: Final = 16  # times, at most, that a file system keeps a file smaller than it is
 

@@ -35,6 +35,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -56,10 +57,23 @@ def open_file(
     path: str | bytes | PathLike[str], options: str, *, isolation_level: Any = None, timeout: float = 5.0
 ) -> sqlite3.Connection:
     """Open a database; nothing is read from it before `prepare`."""
+    return _open(sqlite3.connect, path, options, isolation_level, timeout)  # type: ignore[no-any-return]
+
+
+def reopen_file(
+    connection: sqlite3.Connection, path: str, options: str, *, isolation_level: Any = None
+) -> None:
+    """Open a database with a connection that was closed; it keeps its factories."""
+    row_factory, text_factory = connection.row_factory, connection.text_factory
+    _open(partial(sqlite3.Connection.__init__, connection), path, options, isolation_level, 5.0)
+    connection.row_factory, connection.text_factory = row_factory, text_factory
+
+
+def _open(connect: Callable[..., Any], path: Any, options: str, isolation_level: Any, timeout: float) -> Any:
     file = Path(os.path.realpath(os.fsdecode(path)))
-    # `sqlite3.connect` would wait for the writer of a FIFO.
+    # SQLite would wait for the writer of a FIFO.
     _require_regular(file, "the database", hint="name the file of a database")
-    return sqlite3.connect(
+    return connect(
         f"{file.as_uri()}?{options}",
         uri=True,
         isolation_level=isolation_level,

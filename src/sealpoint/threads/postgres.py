@@ -8,6 +8,7 @@ import re
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -109,8 +110,10 @@ class Pool:
         self._parts = parts
         self._timeout, self._prepare = timeout, prepare
         self._idle: list[Any] = []
+        self._closed = 0  # how many times
         self._lock = threading.Lock()
         reset_in_child(self)
+        weakref.finalize(self, _close_all, self._idle)  # at the end of the process, too
 
     def read(self, work: Callable[..., Result], *arguments: Any, is_read: bool = True) -> Result:
         """Call ``work`` with a connection and ``arguments``; once more if the connection is lost.
@@ -132,16 +135,16 @@ class Pool:
         return self._using(self._take(), is_read=False)
 
     def close(self) -> None:
-        """Close the connections that are idle."""
+        """Close the connections that are idle now, and the others when their calls end."""
         with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+            self._closed += 1
+        _close_all(self._idle)
 
     def reset_after_fork(self) -> None:
         """Forget the connections and the lock of the parent."""
         inherited.extend(self._idle)  # closing one would end the session of the parent
-        self._idle, self._lock = [], threading.Lock()
+        self._idle.clear()
+        self._lock = threading.Lock()
 
     @contextmanager
     def _using(self, connection: Any, *, is_read: bool) -> Iterator[Any]:
@@ -173,14 +176,15 @@ class Pool:
         """Keep a connection for another call, unless it is lost or closed, or still runs a statement."""
         if connection.broken:
             return
+        is_idle = connection.pgconn.transaction_status == _IDLE
         with self._lock:
-            if connection.pgconn.transaction_status == _IDLE and len(self._idle) < MAX_IDLE:
+            if is_idle and connection.closed_before == self._closed and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
 
     def _connect(self) -> Any:
-        psycopg = require_psycopg()
+        psycopg, closed_before = require_psycopg(), self._closed
         milliseconds = max(1, int(self._timeout * 1000))
         limits = {
             "connect_timeout": str(max(2, math.ceil(self._timeout))),  # libpq's least is two seconds
@@ -197,6 +201,7 @@ class Pool:
             what = f"{self.name}: no connection: {refusal.reason if refusal else type(error).__name__}"
             raise ThreadStoreDownError(what, hint=refusal.hint if refusal else _REACH_HINT) from None
         connection.extend(self._timeout)
+        connection.closed_before = closed_before
         try:
             settle(connection, _SETTINGS | timeouts)
             self._prepare(connection)
@@ -215,6 +220,11 @@ class Pool:
         if code == _FORBIDDEN and is_read:
             kind, what = ThreadStoreDownError, "the role may not read it"
         return kind(f"{self.name}: {what.format(self._timeout)}", hint=hint)
+
+
+def _close_all(connections: list[Any]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 @cache
@@ -316,7 +326,11 @@ class PostgresThreadStore(DatabaseStore):
         self.identity = ""
         self._creates = create
         self._pool = Pool(conninfo, timeout, self._open)
-        self.identity = self._pool.read(self._identify)
+        try:
+            self.identity = self._pool.read(self._identify)
+        except BaseException:
+            self._pool.close()
+            raise
         self._creates = False
 
     @property

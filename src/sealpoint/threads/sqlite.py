@@ -8,15 +8,17 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
-from sealpoint.forks import inherited, reset_in_child
+from sealpoint import forks
+from sealpoint.errors import ForkedError, ThreadStoreDownError, ThreadStoreError, ThreadStoreTimeoutError
+from sealpoint.forks import close_at_fork, inherited
+from sealpoint.locks import holding, take
 from sealpoint.postgres import is_url
 from sealpoint.sqlitefile import guard
 from sealpoint.threads import sqlitefile as statements
@@ -34,6 +36,8 @@ from sealpoint.threads.store import (
     ThreadStore,
 )
 
+Result = TypeVar("Result")
+
 
 def values_of(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
     """Return the columns of heads that are appended now."""
@@ -42,10 +46,18 @@ def values_of(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
     return [(*spot, int(kind), bytearray(mac), now, int(kind is Kind.DELETED)) for spot, kind, mac in heads]
 
 
+def _roll_back(opened: Opened) -> None:
+    if opened.connection.in_transaction:
+        with suppress(sqlite3.Error):  # SQLite itself may have rolled back
+            opened.connection.execute("ROLLBACK")
+
+
 class SharedFile:
     """The file of a store.
 
-    A file that is replaced by a restored one of the same store is opened again by the next use.
+    A file that is replaced by a restored one of the same store is opened again by the next use. It is closed
+    while the process forks: a child that opened it beside a connection of the parent would take no lock,
+    because SQLite counts those of a process and a child inherits the count.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -54,47 +66,59 @@ class SharedFile:
         self._name = os.fspath(path)
         self._timeout = timeout
         self._lock = threading.Lock()
-        reset_in_child(self)
+        self._quiet, self._is_inherited = list[bool](), False
+        close_at_fork(self)
 
-    def __enter__(self) -> Opened:
-        """Give the open file to a block, which uses it alone."""
-        if not self._lock.acquire(timeout=self._timeout):
-            raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
+    def run(self, function: Callable[[Opened], Result]) -> Result:
+        """Call a function with the open file, which it uses alone; what it leaves open is rolled back."""
+        return holding(self._lock, self._timeout, partial(self._run, function), self._refuse)
+
+    def _run(self, function: Callable[[Opened], Result]) -> Result:
         try:
             opened = self._current()
             opened.until = time.monotonic() + self._timeout
-        except BaseException as error:
-            self.__exit__(None, error, None)
-            raise
-        return opened
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Roll back the transaction that a block has left open, and raise our own error for a foreign one."""
-        try:
-            with suppress(sqlite3.Error):  # SQLite itself may have rolled back
-                if self.opened is not None and self.opened.connection.in_transaction:
-                    self.opened.connection.execute("ROLLBACK")
-            if isinstance(error, FOREIGN):
-                guard.raise_cause(error)
-                raised = translated(error, self.path)
-                if isinstance(raised, ThreadStoreDownError):
-                    self._close()  # the next use opens a file that was repaired or restored meanwhile
-                raise raised from None
+            _roll_back(opened)  # what a signal has interrupted
+            return function(opened)
+        except FOREIGN as error:
+            guard.raise_cause(error)
+            raised = translated(error, self.path)
+            if isinstance(raised, ThreadStoreDownError):
+                self._close()  # the next use opens a file that was repaired or restored meanwhile
+            raise raised from None
         finally:
-            self._lock.release()
+            if self.opened is not None:
+                _roll_back(self.opened)
+
+    def _refuse(self) -> NoReturn:
+        raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
             self._close()
 
+    def before_fork(self) -> None:
+        """Wait for the call of another thread, close the file, and let no thread open it."""
+        take(self._lock, self._timeout, self._quiet)
+        if True in self._quiet:
+            self._close()
+
+    def after_fork(self) -> None:
+        """Let the threads of the parent use the file again."""
+        quiet, self._quiet = self._quiet, []
+        if True in quiet:
+            self._lock.release()
+
     def reset_after_fork(self) -> None:
-        """Forget the connection and the lock of the parent."""
+        """Forget the connection of the parent if it was in use; the child may then not open the file."""
         if self.opened is not None:
             inherited.append(self.opened)  # SQLite forbids to use or close it here
-        self._lock, self.opened = threading.Lock(), None
+            self._is_inherited = True
+        self._lock, self.opened, self._quiet = threading.Lock(), None, []
 
     def _current(self) -> Opened:
+        if self._is_inherited:
+            raise ForkedError("thread store")
         found = os.stat(self._name)  # noqa: PTH116 -- half the time of `Path.stat`
         if self.opened is not None and self.opened.inode == (found.st_ino, found.st_dev):
             return self.opened
@@ -121,7 +145,7 @@ class _Memory(SharedFile):
     opened: Opened
 
     def __init__(self) -> None:
-        super().__init__(Path(":memory:"), threading.TIMEOUT_MAX)
+        super().__init__(Path(":memory:"), MAINTENANCE_SECONDS)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.identity = fill(connection)
         self.opened = Opened(self.path, connection, (0, 0), math.inf)
@@ -134,7 +158,7 @@ class _Memory(SharedFile):
         pass
 
     def reset_after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._quiet = threading.Lock(), []
 
 
 # How many events a store appends before it moves the log into the file, and so to the disk
@@ -176,12 +200,14 @@ class SqliteThreadStore(DatabaseStore):
         Raises:
             ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
         """
+        if is_url(str(path)):  # it may have a password, which messages about a file would show
+            raise ThreadStoreError("a URL is not a file", hint="open_thread_store(URL) opens one on Postgres")
         self._file = SharedFile(Path(path).absolute(), timeout)
         if create:
-            create_file(self._file.path)
+            with forks.no_fork:
+                create_file(self._file.path)
         try:
-            with self._file as opened:
-                self._read_clock(opened)
+            self._file.run(self._read_clock)
         except BaseException:
             self._file.close()
             raise
@@ -194,7 +220,7 @@ class SqliteThreadStore(DatabaseStore):
         return opened.claim if opened else 0
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        with self._file as opened:
+        def newest(opened: Opened) -> Answer:
             row = opened.connection.execute(statements.NEWEST, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[1] != Kind.PUT:
                 row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
@@ -207,8 +233,10 @@ class SqliteThreadStore(DatabaseStore):
             specials = () if records is None else self._specials([(head.spot, records)])
             return Answer((head,), self._clock([clock]), specials)
 
+        return self._file.run(newest)
+
     def find(self, spots: Sequence[Spot]) -> Answer:
-        with self._file as opened:
+        def find(opened: Opened) -> Answer:
             if not spots:
                 return Answer((), self._read_clock(opened))
             if len(spots) > 1:
@@ -220,9 +248,10 @@ class SqliteThreadStore(DatabaseStore):
             ]
             return self._answer(rows)
 
+        return self._file.run(find)
+
     def require_writable(self) -> None:
-        with self._file as opened:
-            self._require_writable(opened)
+        self._file.run(self._require_writable)
 
     def _require_writable(self, opened: Opened) -> None:
         if opened.appended is None:
@@ -233,13 +262,16 @@ class SqliteThreadStore(DatabaseStore):
         if not heads:
             return
         rows = values_of(heads)
-        with self._file as opened:
+
+        def append(opened: Opened) -> None:
             if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
                 opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
             else:
                 self._begin(opened, flushed=any(row[3] != Kind.PUT for row in rows))
                 self._insert(opened, rows)
             self._commit(opened, len(rows))
+
+        self._file.run(append)
 
     def _insert(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
         for row in rows:
@@ -248,18 +280,23 @@ class SqliteThreadStore(DatabaseStore):
             opened.connection.execute(statements.APPEND, row)
 
     def last_special(self) -> int:
-        with self._file as opened:
+        def last_special(opened: Opened) -> int:
             self._require_writable(opened)
             (last,) = opened.connection.execute(statements.LAST_SPECIAL).fetchone()
-        return int(last)
+            return int(last)
+
+        return self._file.run(last_special)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
         rows = [(*spot, *special[1:]) for special in specials]
-        with self._file as opened:
+
+        def append_specials(opened: Opened) -> None:
             if len(rows) > 1 or opened.appended is None:
                 self._begin(opened)
             opened.connection.executemany(statements.APPEND_SPECIAL, rows)
             self._commit(opened, len(rows))
+
+        self._file.run(append_specials)
 
     def adopt(
         self,
@@ -272,7 +309,8 @@ class SqliteThreadStore(DatabaseStore):
         # Read before the transaction begins: other processes append meanwhile.
         rows = values_of(heads)
         also = [(*spot, *special[1:]) for spot, events in specials for special in events]
-        with self._file as opened:
+
+        def adopt(opened: Opened) -> None:
             opened.until = time.monotonic() + MAINTENANCE_SECONDS
             self._begin(opened)
             self._insert(opened, rows)
@@ -282,13 +320,15 @@ class SqliteThreadStore(DatabaseStore):
             opened.connection.execute(statements.RECORD, (int(time.time()), reason))
             self._commit(opened, CHECKPOINT_EVENTS)
 
+        self._file.run(adopt)
+
     def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
-        with self._file as opened:
+        def trim_page(opened: Opened) -> list[tuple[Any, ...]]:
             self._begin(opened)
-            rows = self._fetch(opened, statements.PAGE, (*after, most), f"WHERE {AFTER}" if after else "")
+            rows = self._fetch(statements.PAGE, (*after, most), f"WHERE {AFTER}" if after else "", opened)
             if not rows:
                 return []
-            ((end,),) = self._fetch(opened, END)
+            ((end,),) = self._fetch(END, (), "", opened)
             gone = [
                 key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end
             ]
@@ -298,6 +338,8 @@ class SqliteThreadStore(DatabaseStore):
             opened.connection.execute(statements.TRIMMED, (len(gone),))
             self._commit(opened, len(gone))
             return [(len(gone), *self._spot(rows[-1][:3]))]
+
+        return self._file.run(trim_page)
 
     def close(self) -> None:
         """Close the store's connection; a later call opens it again."""
@@ -335,16 +377,15 @@ class SqliteThreadStore(DatabaseStore):
                 opened.claim = clock
 
     def _read_clock(self, opened: Opened) -> int:
-        return self._clock(self._fetch(opened, statements.READ_CLOCK))
+        return self._clock(self._fetch(statements.READ_CLOCK, (), "", opened))
 
     def _rows(
         self, statement: str, values: Sequence[Any] = (), conditions: str = ""
     ) -> list[tuple[Any, ...]]:
-        with self._file as opened:
-            return self._fetch(opened, statement, values, conditions)
+        return self._file.run(partial(self._fetch, statement, values, conditions))
 
     def _fetch(
-        self, opened: Opened, statement: str, values: Sequence[Any] = (), conditions: str = ""
+        self, statement: str, values: Sequence[Any], conditions: str, opened: Opened
     ) -> list[tuple[Any, ...]]:
         return opened.connection.execute(_text(statement, conditions), values).fetchall()
 
@@ -373,8 +414,7 @@ class MemoryThreadStore(SqliteThreadStore):
     @property
     def claim(self) -> int:
         """The clock."""
-        with self._file as opened:
-            return self._read_clock(opened)
+        return self._file.run(self._read_clock)
 
 
 @cache
@@ -382,7 +422,9 @@ def _text(statement: str, conditions: str) -> str:
     return statement.format(schema="", records=statements.RECORDS, conditions=conditions)
 
 
-def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:
+def open_thread_store(
+    name: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
+) -> ThreadStore:
     """Open a thread store.
 
     Args:
@@ -399,6 +441,7 @@ def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEO
         >>> threads = open_thread_store("threads.db", create=True)  # or "service=threads"
         >>> threads.close()
     """
+    name = os.fspath(name)
     if is_url(name) or name.startswith("service="):
         return PostgresThreadStore(name, create=create, timeout=timeout)
     return SqliteThreadStore(name, create=create, timeout=timeout)

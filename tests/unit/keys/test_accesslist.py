@@ -165,7 +165,7 @@ def test_default_list_of_a_folder_opens_no_file(tmp_path: Path) -> None:
         if is_late:
             give(ring.parent, default, DEFAULT)
         edit.stage_key(ring, "k2")
-        for file in (ring.parent / "keys.d").iterdir():
+        for file in (ring.parent / "keys.d").glob("*.key"):
             assert mode(file) == 0o600
             assert len(read_private(file)) > 0
         assert mode(ring) & 0o022 == 0

@@ -61,8 +61,9 @@ def states(ring: Path) -> dict[str, str]:
 
 
 def names(ring: Path) -> set[str]:
-    """Every file below the ring's folder."""
-    return {str(path.relative_to(ring.parent)) for path in ring.parent.rglob("*") if not path.is_dir()}
+    """Every file below the ring's folder, without the .gitignore that each folder of keys has."""
+    found = {str(path.relative_to(ring.parent)) for path in ring.parent.rglob("*") if not path.is_dir()}
+    return found - {"keys.d/.gitignore"}
 
 
 class Store:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.errors import UnsupportedTypeError
+from sealpoint.errors import ConfigError, RowError, UnsupportedTypeError
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
 
@@ -39,11 +39,17 @@ ACTS = [act_put, act_put_writes, act_copy_thread]
 
 
 @pytest.mark.parametrize(
-    ("write", "error"), [(("c", object()), UnsupportedTypeError), (("\ud800", 3), UnicodeEncodeError)]
+    ("write", "error"),
+    [
+        (("c", object()), UnsupportedTypeError),
+        (("\ud800", 3), ConfigError),
+        (("c", "x" * 100_000), RowError),
+    ],
 )
 def test_a_write_without_a_form(saver: SqliteSaver, write: Any, error: type[Exception]) -> None:
     """The two before it go again, whether the serializer or the database refuses the third."""
     before = dump(saver.conn)
+    saver.conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
     with pytest.raises(error):
         saver.put_writes(at("t", "1"), [("a", 1), ("b", 2), write], "task2")
     with pytest.raises(UnsupportedTypeError):
@@ -91,8 +97,9 @@ def test_a_transaction_that_the_caller_left_open_is_not_lost(saver: SqliteSaver)
     """Only our own part is undone; what the caller began is committed with our next write."""
     saver.conn.execute("BEGIN")
     saver.conn.execute("UPDATE writes SET task_id = 'renamed'")
-    with pytest.raises(UnicodeEncodeError):
-        saver.put_writes(at("t", "1"), [("a", 1), ("\ud800", 2)], "task2")
+    saver.conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+    with pytest.raises(RowError):
+        saver.put_writes(at("t", "1"), [("a", 1), ("b", "x" * 100_000)], "task2")
     assert saver.conn.in_transaction
     put_chain(saver, "2")
     assert not saver.conn.in_transaction

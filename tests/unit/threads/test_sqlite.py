@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event, Thread
+from typing import Self
 
 import pytest
 
@@ -21,6 +23,7 @@ from sealpoint.errors import (
 )
 from sealpoint.threads import Kind, MemoryThreadStore, SqliteThreadStore, open_thread_store
 from sealpoint.threads.sqlite import CHECKPOINT_EVENTS
+from tests.support.runs.forks import in_child
 from tests.unit.threads.events import FAR, put
 
 
@@ -251,42 +254,65 @@ def test_statement_that_takes_too_long(store: SqliteThreadStore) -> None:
     assert len(store.between("t", None, None, None).heads) == 20_000
 
 
-def test_child_of_a_fork_has_a_copy_of_a_store_in_memory() -> None:
-    with closing(MemoryThreadStore()) as store:
-        store.append([put("1")])
-        with store._file._lock:
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    store.append([put("2")])
-                    code = 0 if [*store.heads()] == [put("1"), put("2")] and store.claim == 2 else 2
-                finally:
-                    os._exit(code)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert [*store.heads()] == [put("1")]
-        assert store.claim == 1
+class Busy:
+    """Another thread that uses a store until it is told to stop."""
+
+    def __init__(self, store: SqliteThreadStore) -> None:
+        self._store, self._ended, self.errors = store, Event(), list[BaseException]()
+        self._thread = Thread(target=self._work)
+
+    def _work(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._store.append([put("0")])
+        except BaseException as error:  # noqa: BLE001 -- the test looks at it
+            self.errors.append(error)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        assert self.errors == []
 
 
-def test_child_of_a_fork(path: Path, store: SqliteThreadStore) -> None:
-    """It has connections and locks of its own, also if a thread of the parent used the store."""
+@pytest.mark.parametrize("_", range(10))
+def test_child_of_a_fork_has_a_copy_of_a_store_in_memory(_: int) -> None:
+    with closing(MemoryThreadStore()) as store, Busy(store):
+
+        def work() -> object:
+            store.append([put("2")])
+            return [*store.find([put("2").spot]).heads] == [put("2")]
+
+        assert in_child(work) == "True"
+        assert [*store.find([put("2").spot]).heads] == []
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_child_of_a_fork(_: int, path: Path, store: SqliteThreadStore) -> None:
+    """It has connections and locks of its own, while a thread of the parent uses the store."""
+    with Busy(store):
+
+        def work() -> None:
+            for n in range(1, 11):
+                store.append([put(f"{n:02}")])
+
+        assert in_child(work) == "None"
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert [head.spot.checkpoint_id for head in store.heads()] == ["0", *(f"{n:02}" for n in range(1, 11))]
+
+
+def test_child_of_a_fork_within_a_call_does_not_open_the_file(path: Path, store: SqliteThreadStore) -> None:
+    """SQLite would take no lock there, because the parent has the file open."""
     store.append([put("1")])
-    parent = store._file.opened
+    store._file._timeout = 0.01
     with store._file._lock:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                store.append([put("2")])
-                code = (
-                    0 if [*store.heads()] == [put("1"), put("2")] and store._file.opened is not parent else 2
-                )
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert store._file.opened is parent
+        assert in_child(lambda: store.append([put("2")])).startswith("ForkedError: this thread store was")
     store.append([put("3")])
-    assert [*store.heads()] == [put("1"), put("2"), put("3")]
+    assert [head.spot.checkpoint_id for head in store.heads()] == ["1", "3"]
 
 
 def test_names_that_are_not_unicode(store: SqliteThreadStore) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS, decode_metadata
+from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, VALUE, Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.cipher import Opened, parse_tag
@@ -25,7 +25,6 @@ from sealpoint.crypto.tag import (
     key_end,
 )
 from sealpoint.errors import (
-    DecodeError,
     LimitError,
     PlaintextError,
     RowError,
@@ -34,11 +33,10 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.sealed.items import require_form
+from sealpoint.sealed.items import parse_item, require_form
 from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.classes import logger
-from sealpoint.serde.jsontext import parse
 from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
@@ -105,19 +103,6 @@ class Column:
 # Items of LangGraph's Store. One that is not sealed has the tag ``json``, and its JSON as the value; what is
 # neither a frame nor an object has the tag `None`. ``fields`` beside it: the JSON without the frame.
 ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
-
-
-def parse_item(stored: Any) -> dict[str, Any]:
-    """Return the value of an item that is not sealed, or what is readable of one that is."""
-    if not isinstance(stored, str | bytes):
-        raise DecodeError(f"an item is {type(stored).__name__}, not JSON")
-    try:
-        found = parse(stored.encode() if isinstance(stored, str) else stored, MAX_DEPTH, MAX_ELEMENTS)
-    except UnicodeEncodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise DecodeError("the value of the item is no object in JSON")
-    return found
 
 
 def unframe(stored: Any) -> tuple[str | None, Any, dict[str, Any]]:

@@ -137,6 +137,9 @@ def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
         raise FilePermissionsError(f"{file.parent} is a symbolic link", hint="put the folder itself there")
     files.require_unshared(file.parent)
     _require_absent(file)
+    ignored = file.with_name(".gitignore")
+    if not os.path.lexists(ignored):  # before the key is there: `git add -A` adds none
+        files.write_private(ignored, b"*\n", replaces=False)
     # No other name meanwhile: the material would be on the disk as long as either name is.
     files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
     files.fsync_path(file.parent)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import ITEMS, InlineValue, parse_item
+from sealpoint.admin.databases.cells import ITEMS, InlineValue
 from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Vectors
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.result import Reason, applying
@@ -21,6 +21,7 @@ from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.tag import JSON, Kind
 from sealpoint.errors import MetadataError, SealpointError
 from sealpoint.keys.entry import RingEntry
+from sealpoint.sealed.items import parse_item
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.tokens import TOKEN
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sealpoint.admin.databases.cells import Cell, parse_item
+from sealpoint.admin.databases.cells import Cell
 from sealpoint.errors import DecodeError, RowError, SerdeError
-from sealpoint.sealed.items import pseudonym_of, require_same_fields
+from sealpoint.sealed.items import parse_item, pseudonym_of, require_same_fields
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert

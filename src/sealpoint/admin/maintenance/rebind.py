@@ -18,7 +18,6 @@ from sealpoint.admin.databases.cells import (
     Cell,
     Opener,
     Selection,
-    parse_item,
     require_readable,
 )
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
@@ -43,7 +42,7 @@ from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
-from sealpoint.sealed.items import Items, require_unframed
+from sealpoint.sealed.items import Items, parse_item, require_unframed
 from sealpoint.sealed.layout import Inline, Sentinels, Whole
 from sealpoint.sealed.rows import (
     PLAIN,
@@ -237,8 +236,8 @@ class Binder:
     def _opened(self, cell: Cell) -> Parts:
         parts, beside = self._opener.parts(cell), cell.where.beside
         if parts.header is not None:
-            # An edited parent has no effect, as for the saver: the sealed one takes its place.
-            require_same_row(parts.header, decode_metadata(beside["metadata"]), None, self._rows.tokens)
+            readable = decode_metadata(beside["metadata"])
+            require_same_row(parts.header, readable, beside["parent"], self._rows.tokens)
         return parts
 
 

@@ -6,6 +6,7 @@ it builds the objects that values name, and so runs the code of their classes.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,6 @@ from sealpoint.admin.databases.cells import (
     Opener,
     Record,
     Selection,
-    parse_item,
     require_readable,
 )
 from sealpoint.admin.databases.rows import (
@@ -44,6 +44,7 @@ from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
+from sealpoint.sealed.items import parse_item
 from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
@@ -140,7 +141,11 @@ def require_own_document(cell: Cell, opened: Opened, limits: Limits = DEFAULT_LI
     Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
     """
     if opened.inner == MSGPACK and opened.authenticated:
-        document = read_outline(opened.data, lambda *_: Inert("", "", "", None))
+        end = os.urandom(8)  # put behind the document: ormsgpack ignores what follows a value
+        data = b"\x92%b\xc4\x08%b" % (opened.data, end)
+        document, behind = read_outline(data, lambda *_: Inert("", "", "", None))
+        if behind != end:
+            raise DecodeError("bytes are left over or missing at the end of a value")
     else:
         document = decode_inert(*opened.typed, WRITTEN_LIMITS if opened.authenticated else limits)
     if cell.where.column.in_json and isinstance(document, dict):

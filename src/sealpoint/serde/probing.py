@@ -1,0 +1,68 @@
+"""How far tables of CPython are searched for a free slot, for keys whose hash anyone can compute.
+
+A number is its own hash. Keys of different hashes can be chosen so that each is looked for in the slots of
+all others: the time of a dict of them is quadratic. Here the search is repeated without the keys, in time
+that does not depend on how they were chosen.
+
+From slot ``i`` a search goes to ``5 * i + perturb + 1``, where ``perturb`` is the hash, shifted right by 5
+bits each time. A set first looks at the 9 slots behind ``i``. Source: "Keys" and "perturb" in the comments of
+``Objects/dictobject.c``, and ``set_add_entry`` in ``Objects/setobject.c``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import islice
+from typing import Final
+
+from sealpoint.serde.limits import MAX_PROBES, MIN_PROBED
+
+DICT_BEHIND: Final = 0
+SET_BEHIND: Final = 9
+
+_WORD: Final = 2**64 - 1
+
+
+def are_spread(keys: Sequence[Hashable], slots: int, behind: int) -> bool:
+    """Whether keys take few probes in each table that they may pass through while it grows.
+
+    Args:
+        keys: In the order in which they are added. Others, whose hash cannot be computed, may be among them.
+        slots: Of the largest table, rounded up to a power of two.
+        behind: How many slots behind each are looked at: `DICT_BEHIND` or `SET_BEHIND`.
+    """
+    size = MIN_PROBED if len(keys) > MIN_PROBED else slots
+    while size < slots:
+        size *= 2
+        count = size * 2 // 3  # more are never in a table
+        if _probes_of(keys, size, count, behind) > MAX_PROBES * min(len(keys), count):
+            return False
+    return True
+
+
+def _probes_of(keys: Sequence[Hashable], size: int, count: int, behind: int) -> int:
+    """Return how often a search for a slot goes on from one that is taken."""
+    table, mask, probes = bytearray(size), size - 1, 0
+    # Once ``perturb`` is 0, all searches follow one path: from a slot to one further on, and how far that is.
+    jumps = dict[int, tuple[int, int]]()
+    for number in map(hash, islice(keys, count)):
+        at = number & mask
+        if table[at]:
+            path: list[tuple[int, int]] = []
+            perturb = number & _WORD
+            while table[at]:
+                if behind and at + behind < size and (free := table.find(0, at + 1, at + behind + 1)) > 0:
+                    at = free
+                    break
+                if perturb:
+                    perturb >>= 5
+                    probes += 1
+                    at = (5 * at + perturb + 1) & mask
+                else:
+                    path.append((at, probes))
+                    at, distance = jumps.get(at) or ((5 * at + 1) & mask, 1)
+                    probes += distance
+            for start, before in path:
+                jumps[start] = at, probes - before
+        table[at] = 1
+    return probes
