@@ -171,7 +171,7 @@ def test_plain_items_are_copied_if_that_is_allowed(store_url: str, out: str) -> 
 
 
 BROKEN: Final = {
-    "[1]": DecodeError,
+    "[1]": RowError,
     json.dumps({KEY: make_frame("msgpack+cobblestone256@k1", b"x")}): RowError,
     json.dumps({KEY: make_frame("msgpack+cobblestone256.row@k1", b"x")}): SealedValueError,
     json.dumps({KEY: {**make_frame("msgpack+cobblestone256.row@k1", b"x"), "more": 1}}): RowError,

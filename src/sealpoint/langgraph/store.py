@@ -355,8 +355,11 @@ class SealedStore(BaseStore):
         """Open what the wrapped store has found, of an item by its own name."""
         return (yield from _working(found, lambda: [self._opened(each, name) for each in found]))
 
-    def _opened(self, found: Item, own: ItemName | None) -> Item:
-        """Return an item from that of the wrapped store, which may keep it, and is not changed."""
+    def _opened(self, found: Item, own: ItemName | None = None) -> Item:
+        """Return an item from that of the wrapped store, which may keep it, and is not changed.
+
+        The name in the store follows from its own name, or is that which the store has found.
+        """
         stored = self._items.stored_name(own) if own else ItemName(tuple(found.namespace), found.key)
         try:
             name, value = self._items.open(stored, found.value)
@@ -433,7 +436,7 @@ class SealedStore(BaseStore):
                 if place == end:
                     break
                 if not (name in before or name in met or name in found):
-                    opened = self._opened(each, name)
+                    opened = self._opened(each)
                     if _is_wanted(opened, op, conditions):
                         found[name] = opened if place >= op.offset else None
             return found

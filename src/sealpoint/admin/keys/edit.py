@@ -138,8 +138,9 @@ def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
     files.require_unshared(file.parent)
     _require_absent(file)
     ignored = file.with_name(".gitignore")
-    if not os.path.lexists(ignored):  # before the key is there: `git add -A` adds none
-        files.write_private(ignored, b"*\n", replaces=False)
+    # Before the key is there, so that `git add -A` adds none. A killed command leaves the file empty.
+    if not (os.path.lexists(ignored) and ignored.lstat().st_size):
+        files.write_private(ignored, b"*\n")
     # No other name meanwhile: the material would be on the disk as long as either name is.
     files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
     files.fsync_path(file.parent)
