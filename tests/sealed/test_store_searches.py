@@ -190,7 +190,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["InMemoryStore", "SqliteStore", "PostgresStore"])
-@pytest.mark.parametrize("size", [20, pytest.param(60_000, marks=pytest.mark.costly)])
+@pytest.mark.parametrize("size", [20, pytest.param(60_000, marks=pytest.mark.soak)])  # minutes on SQLite
 @pytest.mark.parametrize("what", ["add", "save", "delete"])
 @pytest.mark.usefixtures("clock")
 def test_a_search_ends_beside_others_that_never_stop(name: str, size: int, what: str, place: Any) -> None:

@@ -58,7 +58,10 @@ FORMATS: Final[dict[str, set[str]]] = {
     },
     "whole/cache.db": {"base.place: CACHED"},
     "postgres.json checkpoint_blobs": {"base.place: VALUE", "sealed.rows: SENTINEL_VERSION"},
-    "values.json server_objects": {"agentserver: 'sealpoint:'"},
+    "values.json server_objects": {
+        "agentserver: 'sealpoint:'",
+        r"agentserver: 'sealpoint:[^:]*\\+[^:]*@[^:]*:[A-Za-z0-9+/]{95,}={0,2}'",  # what is read as one
+    },
     # thread stores
     "values.json heads": {"sealed.heads: PURPOSE", "sealed.heads: pack_spot"},
     "values.json thread_log": {"threads.store: line_of"},
