@@ -125,7 +125,11 @@ def names(ring: Path) -> set[str]:
     """Every file below the ring's folder; the .gitignore that each folder of keys has is whole."""
     ignored = ring.parent / "keys.d" / ".gitignore"
     assert ignored.read_text() == "*\n"
-    return {str(path.relative_to(ring.parent)) for path in ring.parent.rglob("*") if not (path.is_dir() or path == ignored)}
+    return {
+        str(path.relative_to(ring.parent))
+        for path in ring.parent.rglob("*")
+        if not (path.is_dir() or path == ignored)
+    }
 
 
 def expected_names(ring: Path) -> set[str]:
