@@ -54,7 +54,16 @@ _ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handl
 
 
 class _Work:
-    __slots__ = ("cause", "is_checked", "is_over", "needs_check", "steps", "subqueries", "until")
+    __slots__ = (
+        "cause",
+        "is_checked",
+        "is_over",
+        "needs_check",
+        "steps",
+        "subqueries",
+        "until",
+        "was_denied",
+    )
 
     def __init__(self) -> None:
         self.subqueries: Collection[str] | None = None  # `None` for a statement of the application
@@ -63,6 +72,7 @@ class _Work:
         self.is_over: Callable[[], bool] | None = None
         self.cause: BaseException | None = None  # why it was ended
         self.is_checked = True  # whether the schema was, so that statements may be compiled
+        self.was_denied = False  # whether a statement was, by a function of this package
         self.needs_check = False  # whether a statement was refused because it was not
 
 
@@ -109,6 +119,7 @@ def begin(
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
     work.is_checked = unchecked_bytes is None
+    work.was_denied = False
     work.steps = (LEAST_OPCODES + OPCODES_PER_BYTE * (unchecked_bytes or 0)) // STEP_OPCODES
     connection.set_progress_handler(handler, STEP_OPCODES)
 
@@ -124,7 +135,7 @@ def end(connection: sqlite3.Connection) -> None:
 def needs_check() -> bool:
     """Whether a statement was refused since the last call, because the schema has not been checked."""
     work = _thread.work
-    was_refused, work.needs_check = work.needs_check, False
+    was_refused, work.needs_check, work.was_denied = work.needs_check, False, False
     return was_refused
 
 
@@ -182,6 +193,12 @@ def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return results.send
 
 
+def deny() -> int:
+    """Return what refuses an action, and note that it was refused here: see `translated`."""
+    _thread.work.was_denied = True
+    return sqlite3.SQLITE_DENY
+
+
 def authorize(action: int, _first: object, second: object, _schema: object, owner: str | None) -> int:
     """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
     work = _thread.work
@@ -189,9 +206,9 @@ def authorize(action: int, _first: object, second: object, _schema: object, owne
         return sqlite3.SQLITE_OK
     if not work.is_checked:
         work.needs_check = True
-        return sqlite3.SQLITE_DENY
+        return deny()
     if owner is not None and owner not in work.subqueries:
-        return sqlite3.SQLITE_DENY
+        return deny()
     if action == sqlite3.SQLITE_FUNCTION and second == CHECK_FUNCTION:
         return sqlite3.SQLITE_IGNORE
     return sqlite3.SQLITE_OK
@@ -280,6 +297,12 @@ def translated(error: Exception) -> Exception:
         return DatabaseCorruptError("SQLite lacks the memory that the file requires", hint=_MORE_MEMORY)
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
     if code == sqlite3.SQLITE_AUTH:
+        was_denied, _thread.work.was_denied = _thread.work.was_denied, False
+        if not was_denied:  # sqlite3 denies, and drops the exception, where one ends a function of ours
+            return HaltedError(
+                "a statement was not compiled: a signal's handler raised an exception meanwhile, which Python"
+                " drops there, or the application refuses the statement"
+            )
         return SchemaError("a trigger or a view would have run with one of our statements")
     if code == sqlite3.SQLITE_TOOBIG:
         return oversized()

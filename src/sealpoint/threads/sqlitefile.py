@@ -301,7 +301,7 @@ class Opened:
 
 def _authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
     """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
-    return sqlite3.SQLITE_OK if owner is None or owner in SUBQUERIES else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if owner is None or owner in SUBQUERIES else guard.deny()
 
 
 def create(path: Path) -> None:
