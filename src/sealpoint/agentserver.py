@@ -22,15 +22,18 @@ from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
 from sealpoint.base.metadata import names_of
 from sealpoint.base.place import decode_value, encode_value
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.cipher import PLAINTEXT
 from sealpoint.crypto.tag import MAX_CHARS
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
+    KeyDestroyedError,
+    KeyDisabledError,
     PlaintextError,
     SealedValueError,
     TagError,
+    UnknownKeyError,
     UnsupportedTypeError,
     excerpt,
 )
@@ -143,18 +146,20 @@ class ServerCipher:
         plain, replaced = dict(data), dict[str, Any]()
         with self._cipher.tally:
             for key, value in data.items():
-                if self._rules.is_readable(context, key, value):
+                if key in self._rules.keys:
                     continue  # it comes as a client has sent it, whatever its text looks like
+                is_readable = self._rules.is_readable(context, key, value)
                 if _looks_sealed(value) and (not self._allows_plaintext or _SEALED.fullmatch(value)):
-                    tag, text = _split(value, ":")
-                    blob = decode_value(text)
-                    if blob is None:
-                        raise SealedValueError(f"the value of key {excerpt(key)} is not base64")
-                    opened = self._cipher.open(tag, blob, row=self._row(context, "value", key))
+                    try:
+                        opened = self._open_value(context, key, value)
+                    except (SealedValueError, UnknownKeyError, KeyDisabledError, KeyDestroyedError):
+                        if not is_readable:
+                            raise
+                        continue  # a client's text: the server does not say by which path it stored a field
                     plain[key] = _load(opened.data)
                     if self._is_old(opened.key_id):
                         replaced[key] = self._seal_value(context, key, opened.data)
-                elif not self._is_plain(context, key):
+                elif not (is_readable or self._is_plain(context, key)):
                     self._take_plaintext(f"the value of key {excerpt(key)}")
                     if self._is_old(None):
                         replaced[key] = self._seal_value(context, key, _dump(value))
@@ -186,6 +191,13 @@ class ServerCipher:
             opened = self._cipher.open(tag.decode("latin-1"), sealed, row=self._row(context, "blob"))
         is_old = self._is_old(opened.key_id)
         return Reading(opened.data, self.seal_blob(context, opened.data) if is_old else None)
+
+    def _open_value(self, context: Context, key: str, value: str) -> Opened:
+        tag, text = _split(value, ":")
+        blob = decode_value(text)
+        if blob is None:
+            raise SealedValueError(f"the value of key {excerpt(key)} is not base64")
+        return self._cipher.open(tag, blob, row=self._row(context, "value", key))
 
     def _seal_value(self, context: Context, key: str, data: bytes) -> str:
         tag, blob = self._cipher.seal("json", data, row=self._row(context, "value", key))

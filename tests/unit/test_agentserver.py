@@ -219,6 +219,19 @@ def test_text_of_a_client_under_a_key_that_the_server_never_encrypts(text: str) 
         server.open_object(at("thread", "kwargs"), {"temporary": text})
 
 
+def test_a_value_that_the_server_stores_readable_by_one_path_and_passes_by_another() -> None:
+    """It does so with a run's `recursion_limit`: the context names a model and a field, and no path."""
+    rules = Rules(paths=frozenset({"run.kwargs.config.recursion_limit"}))
+    server, config = ServerCipher(RingCipher(RING), rules), at("run", "config")
+    sealed = server.seal_object(config, {"recursion_limit": 30})
+    assert sealed["recursion_limit"].startswith(PREFIX)
+    assert server.open_object(config, sealed) == ({"recursion_limit": 30}, None)
+    before = ServerCipher(RingCipher(BEFORE), rules).seal_object(config, {"recursion_limit": 30})
+    opened = server.open_object(config, before)
+    assert opened.plain == {"recursion_limit": 30}
+    assert server.open_object(config, opened.replacement) == (opened.plain, None)
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_of_a_client_from_before_the_migration(text: str) -> None:
     assert Server(plaintext="allow").read({"a": text}).plaintext == {"a": text}
