@@ -140,6 +140,7 @@ def limits_of(ended: Ended) -> list[str]:
     return re.findall(r"--limits (\w+=\d+) on the command", ended.err + ended.out)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("command", [*READING, *CHANGING])
 @pytest.mark.parametrize("name", ["depth", "depth of json", "records"])
 def test_each_command_reads_what_its_hint_says(tmp_path: Path, run: Run, name: str, command: str) -> None:
@@ -156,6 +157,7 @@ def test_each_command_reads_what_its_hint_says(tmp_path: Path, run: Run, name: s
     assert reason not in done.err + done.out or (command in CHANGING and "depth" in name)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("command", CHANGING)
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_row_over_each_limit_is_sealed_and_read(tmp_path: Path, run: Run, name: str, command: str) -> None:

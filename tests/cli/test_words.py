@@ -167,6 +167,7 @@ print(json.dumps(test_words.transcript(run, ODD[name], Path(folder), Path(keys))
 """
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("name", [name for name, each in ODD.items() if each.hidden])
 def test_a_missing_package_is_not_a_fault_of_the_value(name: str, tmp_path: Path, keys: Path) -> None:
     """The reader lacks the package: it is named, as what is to be installed."""

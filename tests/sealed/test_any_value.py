@@ -29,6 +29,7 @@ from pydantic import BaseModel
 from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError
 from sealpoint.langgraph import EncryptedSerializer, JsonPlusSerializer, SealedSaver
 from sealpoint.serde import classes
+from tests.support.runs.extent import by_extent
 from tests.support.servers.postgres import schema, server
 from tests.support.values import changing
 from tests.support.values.strategies import equal
@@ -149,7 +150,8 @@ def fits(got: Any, theirs: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "drawn", [2_000, pytest.param(100_000, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])]
+    "drawn",
+    [by_extent(1_000, 2_000), pytest.param(100_000, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])],
 )
 def test_what_is_taken_is_read(drawn: int, savers: Savers, said: Said) -> None:
     counts = Counter[str]()

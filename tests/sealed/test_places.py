@@ -210,6 +210,7 @@ CASES: Final = [
 ]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_an_error_of_a_saver_names_the_value(
     name: str, form: str, pytestconfig: pytest.Config, tmp_path: Path

@@ -20,8 +20,8 @@ from sealpoint.threads.sqlite import SqliteThreadStore
 from sealpoint.tokens import MAX_CACHED_CHARS, Tokens, cached
 from tests.graphs.savers import RING, SEALED
 
-LONG: Final = 200_000
-COUNT: Final = 30
+LONG: Final = 100_000
+COUNT: Final = 10
 
 
 def kept(call: Callable[[str], Any]) -> int:
