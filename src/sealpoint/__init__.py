@@ -8,9 +8,25 @@ The class exported here needs no LangGraph. For graphs use that of `sealpoint.la
 an instance of LangGraph's base class.
 """
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag
-from sealpoint.errors import IntegrityError, PlaintextError, SealpointError, UnknownKeyError
-from sealpoint.serde import Allowlist, EncryptedSerializer, JsonPlusSerializer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sealpoint.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag
+    from sealpoint.errors import IntegrityError, PlaintextError, SealpointError, UnknownKeyError
+    from sealpoint.serde import Allowlist, EncryptedSerializer, JsonPlusSerializer
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "crypto": "Key KeyRing KeyState RingCipher Tag",
+            "errors": "IntegrityError PlaintextError SealpointError UnknownKeyError",
+            "serde": "Allowlist EncryptedSerializer JsonPlusSerializer",
+        },
+    )
 
 __all__ = [
     "Allowlist",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sealpoint.forks import inherited, reset_in_child
 
 if TYPE_CHECKING:
-    from asyncio import Future
+    from asyncio import AbstractEventLoop, Future
     from concurrent.futures import ThreadPoolExecutor
 
 Result = TypeVar("Result")
@@ -24,9 +24,19 @@ Result = TypeVar("Result")
 MAX_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 
+def is_on(loop: AbstractEventLoop) -> bool:
+    """Whether this thread runs a loop."""
+    import asyncio  # imported here: without async callers it would be a third of the import time
+
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 async def finish(work: Future[Result]) -> Result:
     """Return the result of work, which a task that is cancelled meanwhile waits for, too."""
-    import asyncio  # imported here: without async callers it would be a third of the import time
+    import asyncio  # imported here, as above
 
     try:
         return await asyncio.shield(work)

@@ -17,8 +17,8 @@ from psycopg.conninfo import conninfo_to_dict
 from sealpoint.admin.cli.app import SEVERAL as EACH
 from sealpoint.admin.cli.app import program
 from sealpoint.admin.cli.exits import Exit
-from sealpoint.postgres import has_password
 from sealpoint.threads import open_thread_store
+from sealpoint.urls import has_password
 from tests.cli.conftest import Run
 from tests.support.databases.postgres import blobs, put_blobs, set_up
 from tests.support.keys.rings import states_text

@@ -589,5 +589,5 @@ def test_the_schema_is_looked_at_once(url: str, monkeypatch: pytest.MonkeyPatch)
     with psycopg.connect(url, **CONNECTION) as connection:
         saver = SealedSaver(PostgresSaver(connection), serde=SEALED)
         saver.get_tuple(at(ALICE))
-        monkeypatch.setattr("sealpoint.sealed.tables.require_tables", None)
+        monkeypatch.setattr("sealpoint.sealed.pgtables.require_tables", None)
         saver.get_tuple(at(ALICE))

@@ -295,7 +295,7 @@ def test_what_would_run_in_place_of_the_servers_is_refused(dsn: str, words: str)
 def test_a_schema_is_looked_at_once(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened("PostgresStore", dsn) as store:
         store.batch(GetOp(*X))
-        monkeypatch.setattr("sealpoint.sealed.tables.require_tables", None)
+        monkeypatch.setattr("sealpoint.sealed.pgtables.require_tables", None)
         store.batch(GetOp(*X))
 
 

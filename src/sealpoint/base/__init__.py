@@ -1,36 +1,58 @@
 """Checkpoints and the interface of savers, as LangGraph's ``langgraph.checkpoint.base``."""
 
-from sealpoint.base.checkpoint import (
-    LATEST_VERSION,
-    WRITES_IDX_MAP,
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    DeltaChannelHistory,
-    EmptyChannelError,
-    PendingWrite,
-    RunnableConfig,
-    V,
-    copy_checkpoint,
-    create_checkpoint,
-    empty_checkpoint,
-    get_checkpoint_id,
-    uuid6,
-    writes_sort_key,
-)
-from sealpoint.base.metadata import (
-    EXCLUDED_METADATA_KEYS,
-    get_checkpoint_metadata,
-    get_serializable_checkpoint_metadata,
-    logger,
-)
-from sealpoint.base.saver import BaseCheckpointSaver
-from sealpoint.base.sealing import arequire_sealing, require_sealing
-from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
-from sealpoint.serde.classes import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
-from sealpoint.serde.encrypted import EncryptedSerializer
-from sealpoint.serde.jsonplus import JsonPlusSerializer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sealpoint.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from sealpoint.base.checkpoint import (
+        LATEST_VERSION,
+        WRITES_IDX_MAP,
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+        EmptyChannelError,
+        PendingWrite,
+        RunnableConfig,
+        V,
+        copy_checkpoint,
+        create_checkpoint,
+        empty_checkpoint,
+        get_checkpoint_id,
+        uuid6,
+        writes_sort_key,
+    )
+    from sealpoint.base.metadata import (
+        EXCLUDED_METADATA_KEYS,
+        get_checkpoint_metadata,
+        get_serializable_checkpoint_metadata,
+        logger,
+    )
+    from sealpoint.base.saver import BaseCheckpointSaver
+    from sealpoint.base.sealing import arequire_sealing, require_sealing
+    from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
+    from sealpoint.serde.classes import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
+    from sealpoint.serde.encrypted import EncryptedSerializer
+    from sealpoint.serde.jsonplus import JsonPlusSerializer
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "base.metadata": "EXCLUDED_METADATA_KEYS get_checkpoint_metadata logger"
+            " get_serializable_checkpoint_metadata",
+            "base.saver": "BaseCheckpointSaver",
+            "base.sealing": "arequire_sealing require_sealing",
+            "serde.base": "SerializerProtocol maybe_add_typed_methods",
+            "serde.classes": "ERROR INTERRUPT RESUME SCHEDULED ChannelProtocol",
+            "serde.encrypted": "EncryptedSerializer",
+            "serde.jsonplus": "JsonPlusSerializer",
+        },
+        others="base.checkpoint",
+    )
 
 __all__ = [
     "ERROR",

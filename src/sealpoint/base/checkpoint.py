@@ -8,6 +8,7 @@ Source: RFC 9562, section 5.6. The 60 bits of a timestamp in steps of 100 ns sin
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import uuid
@@ -108,8 +109,10 @@ class EmptyChannelError(Exception):
     """The value of a channel was read that was never updated."""
 
 
-# The exceptions of a channel without a value. The bridge adds LangGraph's own.
-empty_channel_errors: set[type[Exception]] = {EmptyChannelError}
+def _empty_channel_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of a channel without a value, with LangGraph's own if a channel can raise it."""
+    theirs = getattr(sys.modules.get("langgraph.checkpoint.base"), "EmptyChannelError", EmptyChannelError)
+    return EmptyChannelError, theirs
 
 
 class RunnableConfig(TypedDict, total=False):
@@ -286,13 +289,13 @@ def create_checkpoint(
 
 
 def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, Any, Any]]) -> dict[str, Any]:
-    values = {}
+    values, empty_errors = {}, _empty_channel_errors()
     for name, channel in channels.items():
         # LangGraph gives a channel a version at its first update: one without a version has no value.
         if name in checkpoint["channel_versions"]:
             try:
                 value = channel.checkpoint()
-            except tuple(empty_channel_errors):
+            except empty_errors:
                 continue
             if type(value) is not object:  # newer channels mark a missing value so
                 values[name] = value

@@ -20,7 +20,8 @@ The value is bound to its row. A frame that is not sealed under a key is never w
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -67,6 +68,8 @@ def require_thread_id(value: object) -> str:
 
 def require_unicode(name: str, text: Any) -> str:
     """Return ``text``, if it is text that a database can hold: none has a form for lone surrogates."""
+    if type(text) is str and text.isascii():  # nearly always
+        return text
     if not isinstance(text, str):
         raise ConfigError(f"{name} is {type(text).__name__}; it is a string")
     if not is_unicode(text):
@@ -74,8 +77,11 @@ def require_unicode(name: str, text: Any) -> str:
     return text
 
 
-def require_channels(channels: Iterable[Any], *task: Any) -> None:
+def require_channels(channels: Collection[Any], *task: Any) -> None:
     """Check the names of channels, and of a task its id and its path, which stand in columns of their own."""
+    with suppress(TypeError):
+        if "".join((*task, *channels)).isascii():  # nearly always
+            return
     for name, text in zip(("task_id", "task_path"), task, strict=False):
         require_unicode(name, text)
     for channel in channels:

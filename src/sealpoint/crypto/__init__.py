@@ -6,12 +6,29 @@ imported where it is used, because a ring that is created in code needs no TOML.
 
 from __future__ import annotations
 
-from sealpoint.crypto.cipher import CipherStats, Opened, RingCipher
+from typing import TYPE_CHECKING
+
+# Not on demand: the module has the name of its function.
 from sealpoint.crypto.context import PackedRow, Row, RowTemplate, context
-from sealpoint.crypto.tag import Tag
-from sealpoint.keys.key import Key, check_value
-from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.state import KeyState
+from sealpoint.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from sealpoint.crypto.cipher import CipherStats, Opened, RingCipher
+    from sealpoint.crypto.tag import Tag
+    from sealpoint.keys.key import Key, check_value
+    from sealpoint.keys.ring import KeyRing
+    from sealpoint.keys.state import KeyState
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "crypto.cipher": "CipherStats Opened RingCipher",
+            "crypto.tag": "Tag",
+            "keys.key": "Key check_value",
+            "keys.ring": "KeyRing",
+            "keys.state": "KeyState",
+        },
+    )
 
 __all__ = [
     "CipherStats",

@@ -52,7 +52,7 @@ from sealpoint.keys.sources import (
 )
 from sealpoint.keys.state import COMMANDS, KEY_ID, LEGACY, KeyState, require_key_id, require_suite_state
 from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, NamedWrapper, WrapContext, parse_wrapper
-from sealpoint.postgres import has_password, is_url, plain_url
+from sealpoint.urls import has_password, is_url, plain_url
 from sealpoint.utc import as_utc
 
 MATERIAL_LEFT: Final = "left"

@@ -63,6 +63,8 @@ class SealedCache(BaseCache[ValueT]):
         ['green', 'black']
     """
 
+    __module__ = "sealpoint.langgraph"
+
     inner: Any
     serde: EncryptedSerializer
 

@@ -135,6 +135,8 @@ class SealedStore(BaseStore):
         {'likes': 'tea'}
     """
 
+    __module__ = "sealpoint.langgraph"
+
     inner: Any
 
     def __new__(cls, store: Any = None, *_: Any, **__: Any) -> Self:

@@ -1,8 +1,21 @@
 """SealedSaver: a wrapper that seals everything a saver stores, each value bound to its row."""
 
-from sealpoint.sealed.carrier import Sealable
-from sealpoint.sealed.saver import SealedSaver
+from __future__ import annotations
 
-SealedSaver.__module__ = __name__
+from typing import TYPE_CHECKING
+
+from sealpoint.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from sealpoint.sealed.carrier import Sealable
+    from sealpoint.sealed.saver import SealedSaver
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "sealed.carrier": "Sealable",
+            "sealed.saver": "SealedSaver",
+        },
+    )
 
 __all__ = ["Sealable", "SealedSaver"]

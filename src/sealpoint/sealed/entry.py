@@ -107,7 +107,7 @@ class Entry:
         """Have errors name the row."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, SealpointError):
+        if error is not None and isinstance(error, SealpointError):
             located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
 
     def _read(self, found: CheckpointTuple) -> None:
@@ -118,7 +118,7 @@ class Entry:
         if type(sealed) is Sealed and sealed.beside is not None:
             parent, stored = sealed.beside
             metadata = decode_metadata(stored, strict=type(sealed.tag) is str and BOUND_MARK in sealed.tag)
-            found = found._replace(metadata=metadata)
+            found = CheckpointTuple(found.config, found.checkpoint, metadata, *found[3:])
         self.found = found
         require_names(found, spot, parent)
         opened = rows.open_header(found, spot)

@@ -61,6 +61,8 @@ class Asked(NamedTuple):
         """Have errors name the thread by its own id, and what is asked for if they name no row."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if error is None:
+            return
         if isinstance(error, RowError):
             located(error, "checkpoints", self.place)
         if isinstance(error, SealpointError) and error.place.get("thread_id") == self.place.thread_id:

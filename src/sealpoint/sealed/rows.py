@@ -142,7 +142,7 @@ def with_length(header: bytes) -> bytes:
 def split_header(data: bytes) -> tuple[Header, bytes]:
     """Return the header and the document of authenticated bytes, which another program may have sealed."""
     header, document = split_json(data)
-    if data.find(b"[", 0, len(data) - len(document)) >= 0:  # else nothing was escaped
+    if data.find(b"[", _LENGTH, len(data) - len(document)) >= 0:  # else nothing was escaped
         header |= {name: unpack_json(header[name]) for name in ("metadata", "inline") if name in header}
     if type(header.get("metadata")) is not dict or "parent" not in header:
         raise DecodeError("a sealed checkpoint has no header")

@@ -104,6 +104,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         A graph takes it as any other saver: ``builder.compile(checkpointer=saver)``.
     """
 
+    __module__ = "sealpoint.sealed"
+
     # The class whose methods stand for those that a saver does not have
     _absent: ClassVar[type] = BaseCheckpointSaver
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from sealpoint.sqlite.schema import are_same
+from sealpoint.serde.jsontext import are_same
 
 _FLOATS: Final = 2**63  # from here on, SQLite reads integers of JSON as floats
 

@@ -26,9 +26,7 @@ from sealpoint.errors import ConfigError
 from sealpoint.locks import holding
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.drivers import item_row
-from sealpoint.sqlite.aio import is_on
-from sealpoint.sqlite.saver import SqliteSaver
-from sealpoint.threadpool import shared
+from sealpoint.threadpool import is_on, shared
 from sealpoint.threads.store import Spot
 
 R = TypeVar("R")
@@ -317,7 +315,7 @@ def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
     """
     connection: Any = getattr(saver, "__dict__", {}).get("conn")
     owner = _Owner() if notes else None
-    if isinstance(saver, SqliteSaver):
+    if getattr(saver, "_rolls_back", False):
         return
     if isinstance(connection, sqlite3.Connection):
         saver.conn = _Watched(connection, connection, owner, rows)

@@ -31,7 +31,6 @@ from sealpoint.serde.rebuild import (
     make_builder,
     make_raw_builder,
 )
-from sealpoint.serde.scan import require_few_costly, scan
 from sealpoint.serde.stack import require_stack
 
 OnBlocked = Literal["raise", "raw"]
@@ -122,6 +121,9 @@ class Decoder:
         limits = self.limits
         if limits is None:
             return self.unpack(data, hook)
+        # Imported here: what a key has authenticated is not scanned.
+        from sealpoint.serde.scan import require_few_costly, scan
+
         payloads = scan(data, limits)
         if not payloads:
             return self.unpack(data, hook)

@@ -20,7 +20,6 @@ from sealpoint.serde.catalogue import AllowedModules, Allowlist, strict_from_env
 from sealpoint.serde.classes import logger  # noqa: F401 -- a name of LangGraph's module
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
-from sealpoint.serde.legacy_json import decode_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
@@ -227,6 +226,8 @@ class JsonPlusSerializer:
         return read_plain(kind, content, _PICKLE_HINT if kind == PICKLE else "")
 
     def _loads_json(self, content: bytes, decoder: Decoder, limits: Limits) -> Any:
+        from sealpoint.serde.legacy_json import decode_json  # no serializer writes JSON any more
+
         listed = () if self._json_modules is True else self._json_modules
         allowlist = Allowlist(self.allowlist.types).extended(listed)
         if self._json_modules is True and decoder is not self._strictest:

@@ -14,7 +14,6 @@ from typing import Any, Final
 from sealpoint.errors import DecodeError, LimitError
 from sealpoint.serde import limits
 from sealpoint.serde.codes import MODELS
-from sealpoint.serde.scan import scan
 
 _libc: Any = None
 with suppress(ImportError, OSError, TypeError):  # not later: to read a value nothing is imported or loaded
@@ -51,6 +50,8 @@ def require_stack(data: bytes) -> None:
         left = _stack.left = _stack_bytes() // 2
     if left >= _ENOUGH:
         return
+    from sealpoint.serde.scan import scan  # for a small stack alone
+
     bounds = replace(limits.WRITTEN_LIMITS, depth=left // limits.LEVEL_BYTES)
     try:
         payloads = scan(data, bounds)

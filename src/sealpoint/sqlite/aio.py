@@ -17,6 +17,7 @@ from typing import Any, Final, Self, TypeVar
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite.database import open_for, refuse_connection
 from sealpoint.sqlite.saver import SqliteSaver
+from sealpoint.threadpool import is_on
 
 Result = TypeVar("Result")
 
@@ -86,14 +87,6 @@ class AsyncSqliteSaver(SqliteSaver):
     async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
         """Create the tables, or check existing ones. Every other method does this if necessary."""
         await self._pool.run(self._database.setup)
-
-
-def is_on(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this thread runs a loop."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 class _Thread:

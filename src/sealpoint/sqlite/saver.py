@@ -91,6 +91,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         None
     """
 
+    _rolls_back: Final = True  # what a call has begun, if it fails: SealedSaver leaves that to it
+
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
         """Make a saver on an open connection; the tables are made or checked at first use.
 
@@ -241,7 +243,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
         if not place.checkpoint_id:
             raise ConfigError("checkpoint_id is empty")
-        require_channels((channel for channel, _ in writes), task_id, task_path)
+        require_channels([channel for channel, _ in writes], task_id, task_path)
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
             (

@@ -19,7 +19,7 @@ from sealpoint.base import RunnableConfig
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place, require_unicode
 from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, OldTablesError, SchemaError, excerpt
-from sealpoint.serde.jsontext import parse
+from sealpoint.serde.jsontext import are_same, parse
 from sealpoint.sqlitefile import guard
 from sealpoint.sqlitefile.guard import REQUIRE_CHECK
 
@@ -550,12 +550,3 @@ def _is_same_json(pair: str) -> bool:
     except DecodeError:  # what is stored is not strict JSON: it is no value
         return False
     return are_same(stored, wanted)
-
-
-def are_same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(are_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

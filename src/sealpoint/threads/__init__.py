@@ -4,9 +4,25 @@ A database cannot show that a row is missing, or that a thread was put back to l
 log of its checkpoints: one event for each that was stored or deleted, with a keyed hash of its content.
 """
 
-from sealpoint.threads.postgres import PostgresThreadStore
-from sealpoint.threads.sqlite import MemoryThreadStore, SqliteThreadStore, open_thread_store
-from sealpoint.threads.store import Answer, Event, Head, Kind, Special, Spot, ThreadStore
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sealpoint.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from sealpoint.threads.postgres import PostgresThreadStore
+    from sealpoint.threads.sqlite import MemoryThreadStore, SqliteThreadStore, open_thread_store
+    from sealpoint.threads.store import Answer, Event, Head, Kind, Special, Spot, ThreadStore
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "threads.postgres": "PostgresThreadStore",
+            "threads.sqlite": "MemoryThreadStore SqliteThreadStore open_thread_store",
+        },
+        others="threads.store",
+    )
 
 __all__ = [
     "Answer",

@@ -29,7 +29,6 @@ from sealpoint.postgres import (
     LOST,
     OWN_PARTS,
     READ_ONLY,
-    URL_HINT,
     address_of,
     parts_of,
     refusal_of,
@@ -49,6 +48,7 @@ from sealpoint.threads.pgstatements import (
     special_columns,
 )
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Head, Kind, Special, Spot
+from sealpoint.urls import URL_HINT
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -19,11 +19,9 @@ from sealpoint import forks
 from sealpoint.errors import ForkedError, ThreadStoreDownError, ThreadStoreError, ThreadStoreTimeoutError
 from sealpoint.forks import close_at_fork, inherited
 from sealpoint.locks import holding, take
-from sealpoint.postgres import is_url
 from sealpoint.sqlitefile import guard
 from sealpoint.threads import sqlitefile as statements
 from sealpoint.threads.database import AFTER, END, DatabaseStore
-from sealpoint.threads.postgres import PostgresThreadStore
 from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, fill, translated
 from sealpoint.threads.sqlitefile import create as create_file
 from sealpoint.threads.store import (
@@ -35,6 +33,7 @@ from sealpoint.threads.store import (
     Spot,
     ThreadStore,
 )
+from sealpoint.urls import is_url
 
 Result = TypeVar("Result")
 
@@ -443,5 +442,7 @@ def open_thread_store(
     """
     name = os.fspath(name)
     if is_url(name) or name.startswith("service="):
+        from sealpoint.threads.postgres import PostgresThreadStore  # not for a file
+
         return PostgresThreadStore(name, create=create, timeout=timeout)
     return SqliteThreadStore(name, create=create, timeout=timeout)

@@ -18,7 +18,7 @@ from sealpoint.crypto import KeyRing
 from sealpoint.errors import RingFileError
 from sealpoint.keys.entry import read_database_tables
 from sealpoint.keys.ringfile import RingFile
-from sealpoint.postgres import has_password
+from sealpoint.urls import has_password
 from tests.support.keys.wrappers import Service, wrapper_text
 
 SECRET = "hunter2-hunter2"

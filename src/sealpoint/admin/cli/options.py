@@ -44,10 +44,10 @@ from sealpoint.errors import (
 from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
-from sealpoint.postgres import has_password, is_url
 from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, OWN_LIMITS, Limits
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.store import ThreadStore
+from sealpoint.urls import has_password, is_url
 
 DatabaseArgument = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
-from sealpoint.postgres import is_url
+from sealpoint.urls import is_url
 
 WholeRowStore: TypeAlias = PostgresWholeRows | SqliteWholeRows
 

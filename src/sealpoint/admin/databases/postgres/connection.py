@@ -27,10 +27,8 @@ from sealpoint.postgres import (
     LOST,
     OWN_PARTS,
     READ_ONLY,
-    URL_HINT,
     address_of,
     parts_of,
-    plain_url,
     refusal_of,
     refuse_schema,
     require_psycopg,
@@ -38,6 +36,7 @@ from sealpoint.postgres import (
     state_of,
     watched_connection,
 )
+from sealpoint.urls import URL_HINT, plain_url
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -1,0 +1,134 @@
+"""The tables of a wrapped saver or Store on SQLite, and the files beside them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from contextlib import nullcontext
+from typing import Any, Final, Self
+
+from sealpoint.errors import ConfigError, OldTablesError, SchemaError, excerpt
+from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop
+from sealpoint.sqlite import schema
+from sealpoint.sqlitefile.opening import inspect, require_whole
+
+# Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
+_SCHEMA: Final = """
+    SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
+    FROM main.sqlite_schema"""
+_REFERRING: Final = """
+    SELECT found.name, key."table"
+    FROM main.sqlite_schema AS found, pragma_foreign_key_list(found.name, 'main') AS key
+    WHERE found.type = 'table'"""
+
+_PARTIAL_HINT: Final = (
+    "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True, and a"
+    " deleted write is not noticed"
+)
+
+
+class SqliteTables:
+    """Tables of one database, for a connection of sqlite3."""
+
+    def __init__(self, names: Collection[str], *, has_schema: bool, allow_partial: bool) -> None:
+        """Create an object for one database, with tables of these names.
+
+        Without ``has_schema`` only the files next to it are checked. With ``allow_partial`` the saver may
+        store the writes of a call one by one.
+        """
+        self._names = names
+        self._has_schema, self._allow_partial = has_schema, allow_partial
+        self._schema: list[Any] | None = None  # that was checked
+        self._cursor: sqlite3.Cursor | None = None
+
+    @classmethod
+    def of(cls, *, is_store: bool, allow_partial: bool, allow_schema: bool, **_: object) -> Self:
+        """See `sealpoint.sealed.tables.tables_of`."""
+        names = schema.STORE if is_store else schema.SAVER
+        return cls(names, has_schema=not allow_schema, allow_partial=allow_partial)
+
+    def require(self, saver: Any) -> None:
+        """See `Tables`."""
+        with getattr(saver, "lock", nullcontext()):
+            self.check(_connection_of(saver))
+
+    async def arequire(self, saver: Any) -> None:
+        """See `Tables`."""
+        self.require(saver)
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Look at them on a connection."""
+        if not self._allow_partial and _is_autocommit(connection):
+            raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
+        cursor = self._cursor
+        if cursor is None or cursor.connection is not connection:
+            file, cursor = inspect(connection), connection.cursor()
+            cursor.row_factory = None
+            require_whole(cursor, file)
+            for name in () if self._has_schema else self._names:
+                schema.require_age(cursor, name)
+            self._cursor = cursor
+        if not self._has_schema:
+            return
+        if cursor.execute(_SCHEMA).fetchall() == self._schema:
+            return
+        self._schema = self._cursor = None  # a refused schema is refused again
+        begins = not connection.in_transaction
+        try:
+            if begins:  # what is remembered is what was checked, whatever is changed meanwhile
+                cursor.execute("BEGIN")
+            found = cursor.execute(_SCHEMA).fetchall()
+            _require_known(connection, cursor, self._names)
+        finally:
+            if begins and connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            cursor.close()
+        self._schema = found
+
+
+def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names: Collection[str]) -> None:
+    theirs = connection.text_factory
+    connection.text_factory = str
+    try:
+        schema.require_unhidden(cursor, names)
+        schema.require_tables(cursor, names)
+        for name, other in cursor.execute(_REFERRING).fetchall():
+            if other.lower() in names and name.lower() not in names:  # which are checked already
+                raise SchemaError(f"table {excerpt(name)} refers to {excerpt(other)}, and acts with it")
+    except OldTablesError:
+        raise
+    except SchemaError as error:
+        raise SchemaError(str(error), hint=ALLOW_HINT) from None
+    finally:
+        connection.text_factory = theirs
+
+
+class AioSqliteTables(SqliteTables):
+    """The same for a connection of aiosqlite, on its thread."""
+
+    def require(self, saver: Any) -> None:
+        """See `Tables`."""
+        run_on_loop(self.arequire, saver)
+
+    async def arequire(self, saver: Any) -> None:
+        """Check the tables on the connection's thread, which is started first if it is not yet."""
+        connection = _connection_of(saver)
+        if not saver.is_setup and getattr(connection, "_connection", connection) is None:
+            async with saver.lock:
+                if getattr(connection, "_connection", connection) is None:
+                    await connection
+        await connection._execute(lambda: self.check(connection._conn))
+
+
+def _is_autocommit(connection: sqlite3.Connection) -> bool:
+    """Whether no statement begins a transaction; ``autocommit`` is new in Python 3.12."""
+    mode: object = getattr(connection, "autocommit", None)
+    return mode is True or (mode is not False and connection.isolation_level is None)
+
+
+def _connection_of(saver: Any) -> Any:
+    """Return the connection of a saver, and not what notes its transactions, which has no settings."""
+    connection = getattr(saver, "conn", None)
+    if connection is None:
+        raise ConfigError(f"{type(saver).__name__} has no connection to look at its tables", hint=ALLOW_HINT)
+    return getattr(connection, "plain", connection)
