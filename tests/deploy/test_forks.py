@@ -166,6 +166,46 @@ def test_saver_with_its_own_file_that_a_child_opens_too(tmp_path: Path) -> None:
         put(saver)
 
 
+def test_sealed_saver_with_its_own_file_goes_on_after_a_fork(tmp_path: Path) -> None:
+    """Beside a thread store it asks the connection for its state, before the saver has a statement to run."""
+    name, store = tmp_path / "state.db", SqliteThreadStore(tmp_path / "threads.db", create=True)
+    with SqliteSaver.from_conn_string(str(name)) as inner:
+        saver = SealedSaver(inner, serde=serde(), threads=store)
+        for rounds in range(1, 4):
+            assert in_child(lambda: put(saver)) == SAID.format("SqliteSaver")
+            stored = put(saver)
+            assert in_child(lambda: None) == "None"
+            assert next(saver.list(CONFIG)).checkpoint["id"] == stored
+            assert in_child(lambda: None) == "None"
+            assert inner.conn.execute("SELECT count(*) FROM checkpoints").fetchone() == (rounds,)
+        away = name.rename(tmp_path / "away.db")
+        assert in_child(lambda: None) == "None"  # nothing can be opened again
+        with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+            inner.get_tuple(CONFIG)
+        away.rename(name)
+        assert inner.get_tuple({"configurable": {"thread_id": "none", "checkpoint_ns": ""}}) is None
+        assert len([*saver.list(CONFIG)]) == rounds
+    store.close()
+
+
+def test_async_saver_with_its_own_file_goes_on_after_a_fork(tmp_path: Path) -> None:
+    store = SqliteThreadStore(tmp_path / "threads.db", create=True)
+
+    async def work() -> None:
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "state.db")) as inner:
+            saver = SealedSaver(inner, serde=serde(), threads=store)
+            for _ in range(3):
+                stored = await saver.aput(CONFIG, empty_checkpoint(), {}, {})
+                assert in_child(lambda: None) == "None"
+                found = await saver.aget_tuple(CONFIG)
+                assert found is not None
+                assert found.config == stored
+                assert in_child(lambda: None) == "None"
+
+    asyncio.run(work())
+    store.close()
+
+
 def test_saver_that_the_child_creates(tmp_path: Path) -> None:
     """Also on the ring and on the thread store of the parent."""
     ring, store = serde(), SqliteThreadStore(tmp_path / "threads.db", create=True)

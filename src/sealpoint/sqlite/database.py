@@ -6,11 +6,18 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from sealpoint.errors import ConfigError, EndlessTreeError, ForkedError, SchemaError, TextError
+from sealpoint.errors import (
+    ConfigError,
+    EndlessTreeError,
+    ForkedError,
+    SchemaError,
+    SealpointError,
+    TextError,
+)
 from sealpoint.forks import close_at_fork, inherited
 from sealpoint.locks import take
 from sealpoint.sqlite import schema
@@ -193,10 +200,19 @@ class Database:
             self.connection.close()
 
     def after_fork(self) -> None:
-        """Let the threads of the parent use the connection again, which the next one opens."""
+        """Open the file again, because others use the connection too, and let other threads go on."""
         quiet, self._quiet = self._quiet, []
         if True in quiet:
-            self.lock.release()
+            try:
+                with suppress(SealpointError, OSError, sqlite3.Error):  # the next use raises it
+                    self._reopen()
+            finally:
+                self.lock.release()
+
+    def _reopen(self) -> None:
+        if self._is_closed and self.own_file is not None:
+            reopen_file(self.connection, self.own_file, "mode=rw", isolation_level="")
+            self._is_closed = False
 
     def reset_after_fork(self) -> None:
         """Refuse every later use: SQLite forbids to use or close the connection of the parent."""
@@ -211,9 +227,7 @@ class Database:
                 raise ForkedError("SqliteSaver")
             if self.is_setup:
                 return
-            if self._is_closed and self.own_file is not None:
-                reopen_file(self.connection, self.own_file, "mode=rw", isolation_level="")
-                self._is_closed = False
+            self._reopen()
             if self._on_thread is None:
                 self._set_up(self.connection)
             else:
@@ -224,7 +238,8 @@ class Database:
         with self.lock:
             if not self._is_inherited:
                 self.own_file = None
-                self.connection.close()
+                if not self._is_closed:
+                    self.connection.close()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         self._file = prepare(connection)
