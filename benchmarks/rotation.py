@@ -21,11 +21,12 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from benchmarks.harness import Case, Options
 from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_XAES, SCRIPT, VERIFY, WRITE_BACK
 from sealpoint import Key, KeyRing, KeyState, RingCipher
-from sealpoint.admin.databases.rows import BATCH, Failure
 from sealpoint.admin.databases.sqlite.checked import CACHE_KIB, CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Failure
+from sealpoint.admin.results.jobs import BATCH
 from sealpoint.langgraph import EncryptedSerializer
 
 ROWS: Final = 100_000

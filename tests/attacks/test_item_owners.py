@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from tests.attacks.owners import (
     OPERATOR,
     OWNER,

@@ -21,10 +21,10 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.columns import BLOBS as BLOBS_TABLE
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import SchemaError
 from tests.attacks.owners import (
     ATTACKS,

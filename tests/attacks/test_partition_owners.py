@@ -18,8 +18,8 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.tables import grants
+from sealpoint.admin.results.exits import Exit
 from tests.attacks.owners import (
     OWNER,
     Attack,

@@ -11,9 +11,9 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from sealpoint.admin.cli import output
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.databases.rows import MAX_CAUSES, Failure, Failures
 from sealpoint.admin.maintenance import job, rotate, scrub
+from sealpoint.admin.results.events import MAX_CAUSES, Failure, Failures
+from sealpoint.admin.results.exits import Exit
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import IntegrityError, RowError, excerpt
 from tests.cli.conftest import Run

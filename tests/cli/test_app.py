@@ -16,9 +16,10 @@ import pytest
 import typer
 
 from sealpoint.admin.cli import app as program_app
-from sealpoint.admin.cli import frame, options, output
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli import options, output
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import DatabaseMissingError, MaintenanceError
+from sealpoint.keys import ringfile
 from tests.cli.conftest import CODE, Ended, Run
 
 
@@ -129,7 +130,7 @@ def test_bug_shows_no_values(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         raise ZeroDivisionError(len(secret))
 
     monkeypatch.setattr(options, "read_ring_entries", fail)
-    monkeypatch.setattr(frame, "find_ring_file", lambda path: path)
+    monkeypatch.setattr(ringfile, "find_ring_file", lambda path: path)
     ended = run("keys", "list")
     assert (ended.code, ended.out) == (Exit.BUG, "")
     assert "ZeroDivisionError: 32" in ended.err
@@ -142,7 +143,7 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(frame, "find_ring_file", interrupt)
+    monkeypatch.setattr(ringfile, "find_ring_file", interrupt)
     said = "ended by Ctrl-C; the same command can be run again\n"
     assert run("keys", "list") == Ended(Exit.STOPPED, "", said)
 

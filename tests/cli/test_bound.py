@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import RowError
 from tests.cli.conftest import Run
 from tests.support.databases.bound import PRIVATE, SECRET, sealed_file, write_file

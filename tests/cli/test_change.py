@@ -22,10 +22,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint import KeyRing, RingCipher
 from sealpoint.admin.cli import decrypt as decrypt_command
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.sqlite import rows as sqlite_rows
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance import job, scrub
+from sealpoint.admin.results.exits import Exit
 from sealpoint.crypto.compression import require_zstd
 from sealpoint.errors import ScrubError
 from tests.cli.conftest import CODE, Ended, Run

@@ -20,8 +20,8 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.keys.lock import SUFFIX
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, SealpointError, ThreadStoreError
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SealedSaver, SqliteSaver
 from sealpoint.sqlitefile import guard as budget

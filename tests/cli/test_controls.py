@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Ended, Run
 from tests.cli.test_hostile import NAMES

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("keys")

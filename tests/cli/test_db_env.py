@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint.admin.cli.app import SEVERAL as EACH
 from sealpoint.admin.cli.app import program
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.threads import open_thread_store
 from sealpoint.urls import has_password
 from tests.cli.conftest import Run

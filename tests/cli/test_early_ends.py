@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.cells import Column
 from sealpoint.admin.databases.rows import Page
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import CODE, Run
 from tests.support.databases.sealed import write
 

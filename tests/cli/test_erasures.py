@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence import Proof, VerifierKey
 from sealpoint.admin.evidence.erasure import (
     ERASE_AGAIN,
@@ -27,7 +26,9 @@ from sealpoint.admin.evidence.erasure import (
     State,
 )
 from sealpoint.admin.evidence.recorder import Act, Recorder, hmac_of
-from sealpoint.admin.maintenance.result import Reason, Result
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.result import Result
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import LedgerTamperedError
 from sealpoint.keys.ringfile import RingFile

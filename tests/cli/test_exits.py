@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors as postgres
 
 from sealpoint import errors
-from sealpoint.admin.cli.exits import Exit, exit_code, message
+from sealpoint.admin.results.exits import Exit, exit_code, message
 
 CLASSES = [
     kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.SealpointError)

@@ -18,7 +18,7 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import RolledBackError
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.sqlite import SqliteThreadStore

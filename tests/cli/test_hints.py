@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from sealpoint.admin.cli import options, output
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run as Frame
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Ended
 from tests.support.databases.foreign import insert
 from tests.support.databases.sealed import bind, make_cipher, write

@@ -14,9 +14,9 @@ from typing import Final
 import pytest
 import typer
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.options import require_number
 from sealpoint.admin.keys.lock import SUFFIX
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import CODE, Run
 from tests.support.databases.foreign import insert
 from tests.support.databases.sealed import tags_of

@@ -27,8 +27,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from sealpoint import KeyRing
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.tables import grants
+from sealpoint.admin.results.exits import Exit
 from sealpoint.langgraph import EncryptedSerializer, SealedStore
 from tests.cli.conftest import Run
 from tests.support.databases.foreign import insert

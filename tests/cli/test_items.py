@@ -14,10 +14,10 @@ from langgraph.cache.sqlite import SqliteCache
 from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.base import VECTOR_MIGRATIONS
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.scrub import Traces
+from sealpoint.admin.results.exits import Exit
 from sealpoint.base.place import KEY
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.sealed.rows import ItemName

@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.langgraph import EncryptedSerializer, JsonPlusSerializer, SealedSaver
 from tests.cli.conftest import Run
 from tests.support.keys.rings import material_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sealpoint import EncryptedSerializer
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import KeyRing, check_value
 from sealpoint.errors import KeyRingError

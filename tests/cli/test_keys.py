@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from sealpoint import EncryptedSerializer
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.results.exits import Exit
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import KeyRing
 from sealpoint.keys import ringfile

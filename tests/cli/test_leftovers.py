@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Ended, Run
 from tests.support.databases.sealed import values_of, write
 

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessageChunk
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.serde import JsonPlusSerializer
 from tests.cli.conftest import Ended, Run

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.options import examined
 from sealpoint.admin.maintenance import transitions
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import HeldError, KeyInUseError
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.cli.conftest import Ended, Run

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.databases.rows import Failure, Failures
-from sealpoint.admin.maintenance.result import REFUTING, failure_reasons
+from sealpoint.admin.results.events import Failure, Failures, failure_reasons
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.reasons import REFUTING
 from sealpoint.base import empty_checkpoint
 from sealpoint.base.place import CHECKPOINT
 from sealpoint.crypto import RingCipher

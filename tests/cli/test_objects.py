@@ -16,8 +16,8 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped]
 
 from sealpoint.admin.cli import app
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.maintenance.result import REFUTING
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.reasons import REFUTING
 from sealpoint.crypto import check_value
 from sealpoint.keys.wrap.command import format_bound
 from sealpoint.keys.wrap.wrapper import WrapContext

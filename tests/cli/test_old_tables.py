@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from sealpoint import sqlite
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import OldTablesError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.cli.conftest import Run

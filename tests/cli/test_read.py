@@ -21,10 +21,10 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit, result_code
 from sealpoint.admin.cli.output import ShownFailures
-from sealpoint.admin.databases.rows import Failure, Failures
-from sealpoint.admin.maintenance.result import Result, failure_reasons
+from sealpoint.admin.results.events import Failure, Failures, failure_reasons
+from sealpoint.admin.results.exits import Exit, result_code
+from sealpoint.admin.results.result import Result
 from sealpoint.errors import IntegrityError
 from tests.support.databases.foreign import GOLDEN, K1, SECRET, insert, write
 from tests.support.databases.sealed import write as write_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 from tests.support.databases import foreign
 from tests.support.databases.sealed import VALUES, tags_of, values_of, write

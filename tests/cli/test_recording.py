@@ -16,11 +16,11 @@ import pytest
 
 from sealpoint.admin.cli import app
 from sealpoint.admin.cli.app import COMMANDS
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence import VerifierKey, verify_ledger
 from sealpoint.admin.evidence.recorder import Act, Recorder
 from sealpoint.admin.keys.edit import create_ring
-from sealpoint.admin.maintenance.result import Result
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.result import Result
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.threads import Head, Kind, Spot, SqliteThreadStore
 from tests.cli.conftest import CODE, Run

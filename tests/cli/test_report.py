@@ -20,14 +20,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence import verify_ledger
 from sealpoint.admin.evidence.ledger import Ledger
 from sealpoint.admin.evidence.report import sources
 from sealpoint.admin.evidence.report.document import load_template
 from sealpoint.admin.evidence.report.sources import ORDER, Why, find_changes, parse_period, sentence_of
 from sealpoint.admin.maintenance.audit import audit
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Ended, Run
 from tests.matrix import databases, oracle

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.maintenance.job import Job
-from sealpoint.admin.maintenance.result import MAX_TABLES
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.result import MAX_TABLES
 from sealpoint.base import empty_checkpoint
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.keys.edit import change_state
+from sealpoint.admin.results.exits import Exit
 from sealpoint.crypto import KeyState
 from sealpoint.errors import AccessError
 from tests.cli.conftest import Run

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance import scrub as module
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 from tests.support.databases.sealed import VALUES, tags_of, values_of
 from tests.support.keys.rings import states_text

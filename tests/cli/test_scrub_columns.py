@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 from tests.support.databases import foreign
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sealpoint.admin.cli.app import SEVERAL
-from sealpoint.admin.cli.exits import Exit, worst
 from sealpoint.admin.maintenance import audit
 from sealpoint.admin.maintenance.job import Job
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.exits import Exit, worst
+from sealpoint.admin.results.reasons import Reason
 from tests.cli.conftest import Run
 from tests.support.databases.foreign import insert
 from tests.support.databases.sealed import write

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from sealpoint import KeyRing, RingCipher
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.options import parse_id
 from sealpoint.admin.cli.output import escape_id
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 from tests.support.databases import foreign
 from tests.support.databases.bound import INDEX, PLAIN, PRIVATE, SECRET, play, sealed_file

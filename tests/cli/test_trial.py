@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.cli import inspect as module
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 from tests.support.databases import foreign
 from tests.support.databases.harm import flip

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Run
 
 PLACE: Final[Any] = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}

@@ -21,7 +21,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 import sealpoint
 from sealpoint import JsonPlusSerializer
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.sqlite import SqliteSaver as OurSaver
 from tests.cli import odd

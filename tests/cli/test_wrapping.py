@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sealpoint import EncryptedSerializer
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.keys.edit import create_ring, key_file
+from sealpoint.admin.results.exits import Exit
 from sealpoint.base import RunnableConfig, empty_checkpoint
 from sealpoint.crypto import KeyRing
 from sealpoint.keys.ringfile import RingFile, read_ring_entries

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sealpoint.admin.cli import verify
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from tests.cli.conftest import Run
 from tests.support.databases.harm import flip

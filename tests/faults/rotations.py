@@ -11,9 +11,9 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
-from sealpoint.admin.databases.rows import Failure, Progress
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.results.events import Failure, Progress
 from sealpoint.serde import EncryptedSerializer
 from tests.faults.rotator import BATCH, at, make_checkpoint, make_cipher
 from tests.support.databases.sealed import Place

@@ -32,11 +32,12 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
 
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import Batch, Event, Failure
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.results.events import Event, Failure
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealpointError

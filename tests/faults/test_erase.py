@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence import verify_ledger
 from sealpoint.admin.evidence.erasure import Erasure
 from sealpoint.admin.evidence.folder import Folder
 from sealpoint.admin.evidence.recorder import hmac_of
 from sealpoint.admin.maintenance import erase
+from sealpoint.admin.results.exits import Exit
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.threads import SqliteThreadStore
 from sealpoint.threads.store import Kind

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
-from sealpoint.admin.databases.rows import Batch, Failure
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.results.events import Failure
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.faults.rotations import BATCHES, make, rotator
 from tests.faults.rotator import make_cipher

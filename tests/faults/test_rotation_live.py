@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from sealpoint.admin.databases.rows import Batch, Failure, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.results.events import Failure, Progress
 from tests.faults.rotations import make, rerun, rotator
 from tests.faults.rotator import make_cipher
 from tests.support.databases.sealed import checked, opened, values_of

@@ -14,10 +14,11 @@ import pytest
 
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import Batch, Failure
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.results.events import Failure
 from tests.faults.rotations import rotator
 from tests.faults.rotator import BATCH, make_cipher, open_memory
 from tests.postgres.test_commands import at

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.admin.results.events import Failure
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
 from sealpoint.langgraph import SealedSaver

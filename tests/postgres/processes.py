@@ -25,9 +25,10 @@ from psycopg.rows import dict_row
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import Batch, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.results.events import Progress
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import LockedError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SealedStore

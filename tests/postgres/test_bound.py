@@ -10,12 +10,12 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.maintenance.audit import audit
 from sealpoint.admin.maintenance.inspect import Readable, inspect, inventory
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.status import status
 from sealpoint.admin.maintenance.verify import Verification, trial
+from sealpoint.admin.results.events import Failure
 from sealpoint.serde import EncryptedSerializer
 from tests.support.databases.bound import PLAIN, PRIVATE, SECRET, cipher_of, sealed_schema, write_schema
 from tests.support.databases.checkpoints import make

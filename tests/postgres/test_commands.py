@@ -11,8 +11,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.results.exits import Exit
 from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.support.databases.postgres import blobs, put_blobs
 from tests.support.keys.rings import states_text, write

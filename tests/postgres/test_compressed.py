@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.postgres.test_commands import at

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.admin.cli.exits import Exit, exit_code
 from sealpoint.admin.databases.postgres.connection import name_of, refused
 from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.results.exits import Exit, exit_code
 from sealpoint.errors import DatabaseMissingError, MissingExtraError
 
 NAMES = {

@@ -15,9 +15,10 @@ from sealpoint.admin.databases.cells import Cell, Column, Selection
 from sealpoint.admin.databases.postgres.columns import Bound
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CheckedTables
-from sealpoint.admin.databases.rows import Batch, Event, Events, Failure, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Event, Events, Failure, Progress
 from sealpoint.errors import DatabaseCorruptError, SealedValueError
 from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.support.databases.postgres import K2, blobs, put_blobs, put_writes, reseal, rewrite_all

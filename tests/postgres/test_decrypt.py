@@ -21,8 +21,9 @@ from psycopg.sql import SQL, Identifier
 
 from sealpoint.admin.databases.postgres import connection as connection_module
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Batch, Event, Failure, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.schemacopy import decrypt_schema
+from sealpoint.admin.results.events import Event, Failure, Progress
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import (

@@ -12,7 +12,8 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
-from sealpoint.admin.databases.rows import Batch, Progress
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.results.events import Progress
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import RowError
 from tests.graphs.graphs import SCRIPTS

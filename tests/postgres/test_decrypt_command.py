@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.maintenance import schemacopy
+from sealpoint.admin.results.exits import Exit
 from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.postgres.test_commands import at
 from tests.postgres.test_decrypt import exists

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.admin.databases.rows import Event
+from sealpoint.admin.results.events import Event
 from sealpoint.base.place import KEY, make_frame
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import (

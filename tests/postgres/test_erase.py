@@ -16,9 +16,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.maintenance import erase
+from sealpoint.admin.results.exits import Exit
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
 from tests.postgres.test_store_schema import INDEX

@@ -13,7 +13,7 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.base.place import KEY
 from sealpoint.errors import PlaintextError
 from sealpoint.langgraph import EncryptedSerializer, SealedStore

@@ -14,7 +14,6 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.cells import ITEMS, Selection
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import grants
@@ -23,6 +22,7 @@ from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rebind import RebindOptions, rebind
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import DatabaseCorruptError, DecodeError, MaintenanceError, RowError, SealpointError
 from sealpoint.sealed.items import parse_item
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES

@@ -15,8 +15,8 @@ from psycopg.sql import SQL, Identifier
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.maintenance.audit import audit
-from sealpoint.admin.maintenance.result import Result
 from sealpoint.admin.maintenance.status import status
+from sealpoint.admin.results.result import Result
 from sealpoint.errors import MaintenanceError, SchemaError
 from tests.postgres.test_schema import alter, schema_of
 from tests.support.databases.checkpoints import at, make

@@ -14,10 +14,11 @@ from psycopg.sql import SQL
 from sealpoint.admin.databases.postgres.columns import CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import Batch, Event
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.schemacopy import decrypt_schema
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Event
 from sealpoint.errors import RowError, SealpointError
 from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 from tests.postgres.test_damage import failures_of

@@ -23,16 +23,17 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.cells import Selection
 from sealpoint.admin.databases.postgres.columns import BLOBS, CHECKPOINTS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import Batch, Failure
-from sealpoint.admin.databases.shards import Shard, new_run
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rebind import sealing_sentinels
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Failure
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.shards import Shard, new_run
 from sealpoint.errors import LockedError, MaintenanceError, SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.attacks.owners import CALLED, between_statements

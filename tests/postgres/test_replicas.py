@@ -21,12 +21,13 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.connection import Replicas
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import WAITING, Batch, Event, Progress
-from sealpoint.admin.maintenance.result import Options
-from sealpoint.admin.maintenance.workers import Pace, Stop, rotate_as
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.maintenance.workers import Pace, rotate_as
+from sealpoint.admin.results.events import WAITING, Event, Progress
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.jobs import Options, Stop
 from sealpoint.errors import StoppedError
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import alter, schema_of

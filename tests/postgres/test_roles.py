@@ -13,9 +13,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.columns import BLOBS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import SchemaError
 from tests.postgres.test_commands import at
 from tests.postgres.test_rebind import put

@@ -12,9 +12,10 @@ import pytest
 from sealpoint.admin.databases.cells import Cell, Opener
 from sealpoint.admin.databases.postgres.columns import METADATA
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Batch, Failure
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Failure
 from tests.support.databases.frames import BODY, KEY, PLAIN, document, sealed
 from tests.support.databases.postgres import K1, K2, blobs, put_blobs
 

@@ -11,7 +11,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.shards import Shard, new_run
+from sealpoint.admin.results.shards import Shard, new_run
 from tests.support.databases.postgres import set_up
 from tests.support.servers.postgres import started
 

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.maintenance.job import Job
+from sealpoint.admin.results.exits import Exit
 from tests.cli.conftest import Ended
 from tests.postgres.test_schema import alter
 from tests.postgres.test_shards import keys, lines, put, run

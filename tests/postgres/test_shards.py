@@ -22,10 +22,10 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sealpoint.admin.cli.app import run as run_program
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.bounds import find_bounds
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.shards import Shard, new_run
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.shards import Shard, new_run
 from sealpoint.errors import HeldError, StoppedError
 from tests.cli.conftest import Ended
 from tests.cli.test_recording import TABLE

@@ -14,10 +14,10 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.databases.postgres.bounds import find_bounds
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.shards import new_run
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.shards import new_run
 from tests.postgres.processes import FORKS, lost_at_the_end, rotate_range, write_until
 from tests.postgres.test_commands import at as url_of
 from tests.support.databases.postgres import K1, K2, contents, opened, put_blobs, saver_at

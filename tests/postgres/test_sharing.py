@@ -15,8 +15,9 @@ import pytest
 from sealpoint.admin.databases.cells import Cell, Selection
 from sealpoint.admin.databases.postgres.columns import BLOBS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Batch, Event, Failure, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.results.events import Event, Failure, Progress
 from sealpoint.errors import HeldError, LockedError, StoppedError
 from tests.support.databases.postgres import (
     K1,

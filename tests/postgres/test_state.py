@@ -14,7 +14,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.admin.cli.app import run
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from tests.postgres.test_commands import at
 from tests.support.databases.bound import INDEX, PLAIN, PRIVATE, SECRET, cipher_of, play, sealed_schema
 from tests.support.databases.checkpoints import make

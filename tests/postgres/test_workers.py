@@ -18,14 +18,15 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.admin.cli.exits import Exit, exit_code
 from sealpoint.admin.databases.cells import Selection
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Batch, Event, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance import workers
-from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
-from sealpoint.admin.maintenance.workers import Assignment, Stop, _raise_worst, run_in_processes
+from sealpoint.admin.maintenance.workers import Assignment, _raise_worst, run_in_processes
+from sealpoint.admin.results.events import Event, Progress
+from sealpoint.admin.results.exits import Exit, exit_code
+from sealpoint.admin.results.jobs import Options, Stop
 from sealpoint.errors import LockedError, SchemaError, StoppedError
 from tests.postgres.processes import (
     FORKS,

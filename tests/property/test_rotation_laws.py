@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection
-from sealpoint.admin.databases.rows import Batch, Failure, Progress, pages
+from sealpoint.admin.databases.rows import Batch, pages
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Failure, Progress
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealpointError
 from sealpoint.sqlite import schema

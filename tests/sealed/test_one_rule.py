@@ -13,10 +13,10 @@ from typing import Any, Final
 import pytest
 
 from sealpoint.admin.cli.app import run as sealpoint
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.state import read_state
+from sealpoint.admin.results.events import Failure
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
 from sealpoint.langgraph import SealedSaver

@@ -23,12 +23,12 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import Adoption, HeadCheck
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.admin.results.events import Failure
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.threads import SqliteThreadStore

@@ -19,7 +19,7 @@ from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.evidence.erasure import State
 from sealpoint.admin.evidence.report.document import QUESTIONS, WORDS
 from sealpoint.admin.evidence.report.sources import ORDER
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.crypto.tag import Kind
 from sealpoint.keys.entry import (
     DATABASE_CHECK,

@@ -32,10 +32,10 @@ import pytest
 
 from sealpoint import KeyState, errors
 from sealpoint.admin.cli.app import run as program
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.evidence.report.document import QUESTIONS
 from sealpoint.admin.evidence.report.sources import Why
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.support.commands import PAGE, render
 from tests.support.keys.rings import states_text, write

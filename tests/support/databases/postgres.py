@@ -13,7 +13,8 @@ from psycopg.rows import dict_row
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import BATCH, Batch, Change
+from sealpoint.admin.databases.rows import Batch, Change
+from sealpoint.admin.results.jobs import BATCH
 from sealpoint.crypto import RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SealedStore
 from tests.support.databases.sealed import make_cipher

@@ -7,9 +7,9 @@ from typing import Any
 
 from sealpoint.admin.databases.kinds import WholeRowStore
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import Event
 from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
 from sealpoint.admin.maintenance.rebind import RebindOptions, Visible, rebind, sealing_sentinels
+from sealpoint.admin.results.events import Event
 from sealpoint.crypto import RingCipher
 from tests.support.databases.sealed import failures
 

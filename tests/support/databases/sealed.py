@@ -14,9 +14,10 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as TheirEnc
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener
-from sealpoint.admin.databases.rows import Batch, Event, Failure, Progress, pages
+from sealpoint.admin.databases.rows import Batch, pages
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.results.events import Event, Failure, Progress
 from sealpoint.base import empty_checkpoint
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher

@@ -21,8 +21,8 @@ from sealpoint.admin.databases.rows import Residue
 from sealpoint.admin.databases.sqlite import slack
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.audit import audit, audit_reasons
-from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.scrub import scrub
+from sealpoint.admin.results.reasons import Reason
 from tests.support.databases.sealed import make_ring, write
 
 MARK: Final = "Kumquat-4711 was read here"

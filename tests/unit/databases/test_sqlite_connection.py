@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.cli.exits import Exit, exit_code
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys.files import write_private
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.results.exits import Exit, exit_code
 from sealpoint.errors import AccessError, StoppedError
 from tests.support.databases.sealed import VALUES, make_cipher, tags_of, values_of, write
 

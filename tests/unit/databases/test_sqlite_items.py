@@ -13,11 +13,12 @@ import pytest
 from langgraph.store.sqlite import SqliteStore
 
 from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Cell, Opener, Selection, require_readable
-from sealpoint.admin.databases.rows import Batch, Event, Failure, Page, Replacement, TagCount, pages
+from sealpoint.admin.databases.rows import Batch, Page, Replacement, TagCount, pages
 from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
 from sealpoint.admin.maintenance.rebind import RebindOptions, Visible, rebind
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.admin.results.events import Event, Failure
 from sealpoint.base.place import KEY, make_frame
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import RowError, SchemaError, SealpointError

@@ -14,7 +14,7 @@ from sealpoint.admin.evidence import Ledger, verify_ledger
 from sealpoint.admin.evidence.folder import digest_of
 from sealpoint.admin.evidence.report.sources import find_changes
 from sealpoint.admin.evidence.verify import make_proof
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import LedgerTamperedError, MaintenanceError
 from tests.support.keys.ledgers import SIGNER, add, make_entry
 

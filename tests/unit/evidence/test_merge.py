@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.admin.databases.shards import Shard, new_run
 from sealpoint.admin.evidence.folder import digest_of
 from sealpoint.admin.evidence.merge import CLOCK_SECONDS, merge_reasons, parse_part
-from sealpoint.admin.maintenance.result import Reason, Result, answer
+from sealpoint.admin.results.reasons import Reason, answer
+from sealpoint.admin.results.result import Result
+from sealpoint.admin.results.shards import Shard, new_run
 from sealpoint.utc import format_utc
 
 THIS = new_run()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sealpoint.admin.evidence import Checkpoint, Ledger, verify_ledger
 from sealpoint.admin.evidence.note import format_note
 from sealpoint.admin.evidence.verify import Verdict
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import LedgerMissingError
 from sealpoint.merkle import Tree
 from tests.support.keys.ledgers import ORIGIN, OTHER_SIGNER, SIGNER, add, make_entry, make_ledger

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.inspect import Readable, inspect, inventory
 from sealpoint.admin.maintenance.status import status
 from sealpoint.admin.maintenance.verify import Verification, trial
+from sealpoint.admin.results.events import Failure
 from sealpoint.serde import EncryptedSerializer
 from tests.support.databases.bound import PLAIN, PRIVATE, SECRET, cipher_of, write_file
 from tests.support.databases.sealed import failures, write

@@ -14,9 +14,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.admin.results.events import Failure
 from sealpoint.errors import WritesLostError
 from sealpoint.sealed.entry import MARK
 from tests.sealed.scene import NEW, at, checkpoint_id

@@ -15,7 +15,8 @@ import pytest
 
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.keys.lock import holding
-from sealpoint.admin.maintenance.decrypt import decrypt, find_leftovers
+from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.leftovers import find_leftovers
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import (
     AccessError,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from langgraph.store.sqlite import SqliteStore
 
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.results.events import Failure
 from sealpoint.base.place import KEY, make_frame
 from sealpoint.crypto import RingCipher
 from sealpoint.sealed.items import row_of

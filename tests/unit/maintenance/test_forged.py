@@ -12,7 +12,6 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from sealpoint.admin.databases.rows import Event, Failure
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
@@ -20,6 +19,7 @@ from sealpoint.admin.maintenance.inspect import inspect, inventory
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.scrub import scrub
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Event, Failure
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import (
     DatabaseCorruptError,

@@ -13,12 +13,13 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.admin.databases.rows import Failure, RowStore
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance import heads as heads_module
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import Adoption, Difference, HeadCheck
-from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.admin.results.events import Failure
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import DeletedCheckpointError, EarlierWriteError, RolledBackError, WritesLostError
 from sealpoint.langgraph import SealedSaver

@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from sealpoint import RingCipher
-from sealpoint.admin.databases.rows import Batch, Event, Failure
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.inspect import (
-    MAX_BYTES,
-    MAX_CHARS,
-    MAX_MEMBERS,
     Inventory,
     Readable,
     inspect,
     inventory,
     plain,
 )
+from sealpoint.admin.results.events import Event, Failure
+from sealpoint.admin.results.plain import MAX_BYTES, MAX_CHARS, MAX_MEMBERS
 from sealpoint.errors import (
     DecodeError,
     IntegrityError,

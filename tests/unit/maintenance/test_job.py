@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.admin.databases.rows import Batch, Event, Events, Failure, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance import workers as pace_module
 from sealpoint.admin.maintenance.job import End, Job, Outcome, Phase
-from sealpoint.admin.maintenance.result import Check, Options
-from sealpoint.admin.maintenance.workers import Assignment, Pace, Stop, _sum, run_in_processes
+from sealpoint.admin.maintenance.workers import Assignment, Pace, _sum, run_in_processes
+from sealpoint.admin.results.events import Event, Events, Failure, Progress
+from sealpoint.admin.results.jobs import Check, Options, Stop
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import HaltedError, IntegrityError, RingFileMissingError, StoppedError, WrongRingError
 from tests.support.databases.harm import flip

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.databases.cells import Cell
-from sealpoint.admin.databases.rows import Progress
 from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
 from sealpoint.admin.maintenance.rebind import Binder
+from sealpoint.admin.results.events import Progress
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import ConfigError, SealpointError, UnboundValueError, UnknownKeyError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.admin.databases.rows import MAX_DAMAGED
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import SAMPLE_ROWS, require_own_ring
+from sealpoint.admin.results.events import MAX_DAMAGED
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, RingCipher
 from sealpoint.errors import WrongRingError
 from tests.support.databases.harm import flip

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
-from sealpoint.admin.databases.rows import BATCH, Batch, Change, Progress, Rewritten
+from sealpoint.admin.databases.rows import Batch, Change, Rewritten
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import FIRST_ROWS, outstanding, rotate
+from sealpoint.admin.results.events import Progress
+from sealpoint.admin.results.jobs import BATCH
 from sealpoint.errors import (
     DecodeError,
     LimitError,

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from sealpoint.admin.databases.cells import Cell, Selection
-from sealpoint.admin.databases.rows import Batch, Failure, Progress
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.results.events import Failure, Progress
 from tests.support.databases.harm import HARM
 from tests.support.databases.sealed import VALUES, bind, failures, make_cipher, moved, run, values_of, write
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 import pytest
 from pydantic import BaseModel, Field
 
-from sealpoint.admin.databases.rows import Failure
 from sealpoint.admin.maintenance.verify import trial
+from sealpoint.admin.results.events import Failure
 from sealpoint.errors import BlockedTypeError, SerdeError, UnbuildableValueError, UnreadableTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from tests.support.databases import foreign

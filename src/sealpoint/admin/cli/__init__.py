@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from resource import RLIMIT_CORE, getrlimit, setrlimit
 
-from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import MissingExtraError
 
 __all__ = ["main"]

@@ -25,9 +25,9 @@ from sealpoint.admin.cli.output import Document, ShownFailures, put, watching
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import VECTORS
 from sealpoint.admin.maintenance.decrypt import decrypt as decrypt_file
-from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.workers import Pace
-from sealpoint.crypto import RingCipher
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import excerpt
 from sealpoint.serde.limits import DEFAULT_LIMITS
 

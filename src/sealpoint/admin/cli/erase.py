@@ -38,17 +38,18 @@ from sealpoint.admin.cli.options import (
     require_storable,
 )
 from sealpoint.admin.cli.output import Document, count, put, quoted, say, show_table
-from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.maintenance.erase import Erasing, Known, Search
-from sealpoint.admin.maintenance.result import Reason, answer, describe_ring
-from sealpoint.admin.maintenance.workers import Stop
+from sealpoint.admin.keys.change import describe_ring
+from sealpoint.admin.results.jobs import Stop
+from sealpoint.admin.results.reasons import Reason, answer
 from sealpoint.errors import ConfigError, LedgerTamperedError, StoppedError, excerpt
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
-from sealpoint.threads.store import ThreadStore
 
 if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore
     from sealpoint.admin.evidence.erasure import Erasure, Recorded
+    from sealpoint.admin.maintenance.erase import Erasing
+    from sealpoint.threads.store import ThreadStore
 
 _HINT: Final = (
     "check the spelling: `sealpoint inspect DB` lists what is there;"
@@ -154,6 +155,8 @@ def erase(
 
     Exits with 2 if there is nothing under a name, which may be misspelt; with 7 if rows are still written.
     """
+    from sealpoint.admin.maintenance.erase import Erasing
+
     run.asks(allow_missing=allow_missing)
     names, spaces = {*(ids or ()), *_read_ids(threads_file)}, {*(namespaces or ())}
     if not (names or spaces):
@@ -315,6 +318,7 @@ def _search(
     """Look for what was erased in a restored database, and erase what came back; record that."""
     from sealpoint.admin.evidence.erasure import State
     from sealpoint.admin.evidence.recorder import hmac_of
+    from sealpoint.admin.maintenance.erase import Known, Search
 
     erased = defaultdict[tuple[str, str], list[Known]](list)
     for one in found:

@@ -14,22 +14,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
 from sealpoint.admin.cli import output
-from sealpoint.admin.cli.exits import Exit, exit_code, message, result_code, worst
 from sealpoint.admin.cli.output import Document
-from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.databases.shards import Shard
-from sealpoint.admin.maintenance.result import Reason, Result
-from sealpoint.admin.maintenance.workers import Stop
+from sealpoint.admin.results.exits import Exit, exit_code, message, result_code, worst
+from sealpoint.admin.results.jobs import Stop
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.result import Database, Result
 from sealpoint.errors import ConfigError, SealpointError, StoppedError
-from sealpoint.keys.ringfile import find_ring_file
 
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.recorder import Recorder
+    from sealpoint.admin.results.shards import Shard
 
 HEAD_LABEL: Final = "ledger head: "
 UNASKED: Final = "use --yes to do it without being asked"
@@ -41,6 +40,28 @@ _OUTCOMES: Final = {
     Exit.FOUND: "found",
     Exit.UNOPENED: "found",
 }
+
+
+class Command(NamedTuple):
+    """A command, or a group of commands, in the table of the program.
+
+    Attributes:
+        function: What runs it, as ``module:name`` in this package; of a group its texts.
+        line: The first line of its help, which lists show.
+        events: In the ledger, if it is recorded: when it begins, and when it has ended.
+        takes_several: Whether it is written for one database and takes several.
+        is_sharded: Whether it can work on a range of threads.
+        begins_later: Whether it records its beginning itself, when it knows what it will do.
+        needs_no_ring: Whether it needs no ring although it is recorded.
+    """
+
+    function: str
+    line: str
+    events: tuple[str, ...] = ()
+    takes_several: bool = False
+    is_sharded: bool = False
+    begins_later: bool = False
+    needs_no_ring: bool = False
 
 
 class Run:
@@ -80,6 +101,8 @@ class Run:
     @property
     def ring_file(self) -> Path:
         """The path of the ring file that the command line names, or of the first that is found."""
+        from sealpoint.keys.ringfile import find_ring_file
+
         return find_ring_file(self.keys)
 
     def asks(self, **options: Any) -> None:
@@ -98,7 +121,7 @@ class Run:
         self.shard, salt = shard, secrets.token_hex(16)
         self._part = {} if shard is None else {"shard": {**shard._asdict(), "salt": salt}}
 
-    def looks_at(self, store: RowStore) -> None:
+    def looks_at(self, store: Database) -> None:
         """Record the one database of the command, which its object begins with."""
         self._part = {**self._part, **self.result.looks_at(store)}
 

@@ -25,15 +25,15 @@ from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_dat
 from sealpoint.admin.cli.status import show_status, warn_of_json
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.postgres.tables import grants
 from sealpoint.admin.databases.rows import Table
 from sealpoint.admin.keys import edit
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.status import UNKNOWN_STATE
 from sealpoint.admin.maintenance.status import status as take_shares
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import RingFileMissingError, TablesMissingError, UnknownKeyError
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import find_ring_file
 
 # What agents write today: their serializer, its import, and what `rebind` is to accept. Where a kind is
@@ -105,11 +105,6 @@ def init(
     else:
         say(f"{file} is there already, and is used: its active key is {active}.")
     listed = str(allowlist) if allowed else None
-    # In a name with line breaks a line may stand that runs.
-    parts = [table for table in found.tables if table.root]
-    has_rights = not found.is_file and "".join([found.schema, *(part.name for part in parts)]).isprintable()
-    names, rebinds = [table.name for table in found.tables], found.kind is not None
-    rights = grants(found.schema, names, parts, rebinds=rebinds) if has_rights else ""
     members = {
         "ring_file": str(file),
         "is_new_ring": ring is None,
@@ -123,7 +118,7 @@ def init(
             {"action": action, "command": command and filled(command)}
             for action, command in _steps(file, found, listed, allowed)
         ],
-        "grants": rights.splitlines(),
+        "grants": _rights(found).splitlines(),
     }
     run.end(members, lambda document: _show(document, found.saver_class), verdict=not run.result.ok)
 
@@ -151,6 +146,16 @@ class _Found:
         store = self.saver and self.saver.replace("Saver", "Store")
         names = [self.saver] * self.has_saver + [store] * self.has_store
         return " and your ".join(f"{name} or Async{name}" for name in names if name) or "saver"
+
+
+def _rights(found: _Found) -> str:
+    # In a name with line breaks a line may stand that runs.
+    parts = [table for table in found.tables if table.root]
+    if found.is_file or not "".join([found.schema, *(part.name for part in parts)]).isprintable():
+        return ""
+    from sealpoint.admin.databases.postgres.tables import grants
+
+    return grants(found.schema, [table.name for table in found.tables], parts, rebinds=found.kind is not None)
 
 
 def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:

@@ -15,11 +15,10 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.exits import Exit
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
@@ -51,18 +50,20 @@ from sealpoint.admin.cli.output import (
     watching,
 )
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import Failure, Failures, RowStore
 from sealpoint.admin.maintenance import inspect as contents
-from sealpoint.admin.maintenance.result import Reason, failure_reasons
-from sealpoint.admin.maintenance.rotate import try_keys
-from sealpoint.admin.maintenance.state import State, read_state
-from sealpoint.admin.maintenance.verify import trial as decode_all
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.admin.results.events import Failure, Failures, failure_reasons
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import PICKLE, Kind, is_marked_bound, is_sealed
 from sealpoint.errors import BlockedTypeError, RingFileMissingError, UnknownKeyError, excerpt
-from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
+from sealpoint.keys.ring import KeyRing
 from sealpoint.serde.catalogue import Allowlist
 from sealpoint.serde.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore
+    from sealpoint.admin.maintenance.state import State
 
 AllowTypesOption = Annotated[
     list[str] | None,
@@ -134,9 +135,12 @@ def inspect(
             found = contents.inspect_items(store, cipher, namespace or "", key)
             _show_values(run, cipher, others, "namespace", namespace or "", found, limit)
         elif is_state:
+            from sealpoint.admin.maintenance.state import read_state
+
             with closing(kind_of(named).open_whole(named)) as rows:
-                place = namespace or "", checkpoint
-                state = read_state(rows, cipher, thread, place, channel, limit, limits)
+                state = read_state(
+                    rows, cipher, thread, (namespace or "", checkpoint), channel, limit, limits
+                )
             _end_state(run, others, thread, namespace or "", state, channel, limit)
         else:
             found = contents.inspect(store, cipher, thread, limits=limits)
@@ -150,6 +154,8 @@ def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) 
     """Try values that are not shown, if one that is does not open: the ring may have another key."""
     failures.cipher = cipher
     if cipher is not None and failures.unopened:
+        from sealpoint.admin.maintenance.rotate import try_keys
+
         try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts what opens
 
 
@@ -516,6 +522,10 @@ def trial(
     values name. Run it where the agent runs, with the allowlist and the options that its serializer will
     have. A database that is not sealed needs no ring: try it with --allow-plaintext.
     """
+    from sealpoint.admin.maintenance.verify import trial as decode_all
+    from sealpoint.serde.encrypted import EncryptedSerializer
+    from sealpoint.serde.jsonplus import JsonPlusSerializer
+
     run.asks(allow_plaintext=allow_plaintext)
     named = one_database(run, database, variable)
     inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True, limits=limits)

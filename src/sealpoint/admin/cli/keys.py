@@ -9,11 +9,10 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.exits import exit_code, message
 from sealpoint.admin.cli.frame import UNASKED, Run
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
@@ -27,18 +26,16 @@ from sealpoint.admin.cli.options import (
 from sealpoint.admin.cli.output import (
     Document,
     complain,
-    require_command,
     say,
     show_table,
     show_verdict,
     warn,
 )
-from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.keys import edit, wrapping
 from sealpoint.admin.keys.edit import KEY_FOLDER, key_file
 from sealpoint.admin.maintenance import transitions
-from sealpoint.admin.maintenance.result import Reason
-from sealpoint.crypto import KeyRing, KeyState
+from sealpoint.admin.results.exits import exit_code, message
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import ConfigError, KeyRingError
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
@@ -52,28 +49,30 @@ from sealpoint.keys.entry import (
     WrappedSource,
     require_entry,
 )
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import SYSTEM_PATH, RingFile, find_ring_file, read_ring_entries
 from sealpoint.keys.sources import FileSource
+from sealpoint.keys.state import KeyState
 from sealpoint.utc import as_utc
+
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore
 
 _FIELDS: Final = ", ".join(
     f'"{field.name}"' for field in dataclasses.fields(RingEntry) if field.name != "waived"
 )
 
-app = typer.Typer(
-    callback=require_command,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    help="""Show the keys of a ring, and change their states.
+GROUP: Final = {
+    "help": """Show the keys of a ring, and change their states.
 
     staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
     compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
     """,
-    epilog=f'With --json: one object, see docs/results.md, with "keys": [{{{_FIELDS},'
+    "epilog": f'With --json: one object, see docs/results.md, with "keys": [{{{_FIELDS},'
     ' "waived", "transitions"}]}: the keys that the'
     ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, and'
     " never passed as an argument.",
-)
+}
 
 WRAPPER_HELP: Final = "Id of a [[wrapper]] of the ring."
 
@@ -97,7 +96,6 @@ NewKeyArgument = Annotated[
 ]
 
 
-@app.command()
 def init(
     run: Run,
     key_id: NewKeyArgument = None,
@@ -124,7 +122,6 @@ def init(
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
 
 
-@app.command()
 def generate(
     run: Run,
     key_id: NewKeyArgument = None,
@@ -165,14 +162,12 @@ def generate(
     say(f"Give every host {first}. When `keys check` passes on each: {then}")
 
 
-@app.command("list")
 def list_keys(run: Run) -> None:
     """Show all keys, destroyed ones too. No key material is needed."""
     run.result.add(Reason.NOT_ASKED)
     show_keys(run, None)
 
 
-@app.command()
 def check(run: Run) -> None:
     """Compare every key with its check value, and try every wrapper.
 
@@ -222,7 +217,6 @@ def _show_check(document: Document) -> None:
         show_table(("wrapper", "kind", "location", "version", "round trip"), wrappers)
 
 
-@app.command()
 def show(run: Run, key_id: KeyArgument) -> None:
     """Show all fields of a key, and its transitions."""
     run.result.add(Reason.NOT_ASKED)
@@ -237,7 +231,6 @@ def _show_fields(document: Document) -> None:
     show_table(("field", "value"), [(name, value) for name, value in shown.items() if value])
 
 
-@app.command()
 def promote(
     run: Run,
     key_id: KeyArgument,
@@ -270,7 +263,6 @@ def promote(
         warn(f"the ring does not load: {message(error)}", error.hint)
 
 
-@app.command()
 def disable(
     run: Run,
     key_id: KeyArgument,
@@ -319,14 +311,12 @@ def disable(
     say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', keys)}")
 
 
-@app.command()
 def enable(run: Run, key_id: KeyArgument) -> None:
     """Let a disabled key open values again."""
     edit.change_state(run.ring_file, key_id, KeyState.DECRYPT_ONLY)
     show_keys(run, [key_id])
 
 
-@app.command()
 def compromise(run: Run, key_id: KeyArgument) -> None:
     """Mark a key as compromised: it opens, but never seals again.
 
@@ -339,7 +329,6 @@ def compromise(run: Run, key_id: KeyArgument) -> None:
     say("Copies and backups made before can still be read with it.")
 
 
-@app.command()
 def destroy(
     run: Run,
     key_id: KeyArgument,
@@ -429,7 +418,6 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
         say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
 
 
-@app.command()
 def wrap(
     run: Run,
     key_id: KeyArgument,
@@ -450,7 +438,6 @@ def wrap(
     say("Give every host the ring and the right to unwrap. Keep a copy of the ring: a lost one is lost data.")
 
 
-@app.command()
 def rewrap(
     run: Run,
     key_ids: Annotated[

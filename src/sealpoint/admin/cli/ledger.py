@@ -16,11 +16,10 @@ from sealpoint.admin.cli.output import (
     complain,
     count,
     put,
-    require_command,
     say,
     show_table,
 )
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import LedgerMissingError, LedgerTamperedError, excerpt
 from sealpoint.keys.ringfile import RingFile
 
@@ -34,14 +33,11 @@ if TYPE_CHECKING:
 MAX_SHOWN: Final = 100_000
 _SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table
 
-app = typer.Typer(
-    callback=require_command,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    help="Create, show and check the ledger of what commands have done.",
-    epilog="A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it is"
-    " that of [ledger] in the ring file.",
-)
+GROUP: Final = {
+    "help": "Create, show and check the ledger of what commands have done.",
+    "epilog": "A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it"
+    " is that of [ledger] in the ring file.",
+}
 
 LedgerOption = Annotated[
     Path | None, typer.Option("--ledger", metavar="DIR", help="The folder of a ledger; no ring is read.")
@@ -63,7 +59,6 @@ VkeyOption = Annotated[
 ]
 
 
-@app.command()
 def init(
     run: Run,
     vkey: Annotated[
@@ -101,7 +96,6 @@ def init(
     say(f"{HEAD_LABEL}{head.line}")
 
 
-@app.command()
 def show(
     run: Run,
     limit: Annotated[
@@ -146,7 +140,6 @@ def _subject_text(name: str, value: object) -> str:
     return f"{name} " + ", ".join(excerpt(str(text))[1:-1] for text in texts)
 
 
-@app.command()
 def verify(
     run: Run,
     pins: PinsOption = None,
@@ -203,7 +196,6 @@ def _show_verification(document: Document) -> None:
     count(document["unended"], "runs that have begun and are not recorded to have ended: {}")
 
 
-@app.command()
 def prove(
     run: Run,
     seq: Annotated[int, typer.Argument(metavar="SEQ", min=0, help="Number of the entry.")],

@@ -11,24 +11,18 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
-from sealpoint.admin.databases.rows import BATCH, Batch, RowStore
-from sealpoint.admin.databases.shards import Shard
-from sealpoint.admin.maintenance.decrypt import MAGIC, find_leftovers
-from sealpoint.admin.maintenance.result import Check, Options, describe_ring
-from sealpoint.admin.maintenance.rotate import MAX_LOCK_SECONDS
-from sealpoint.admin.maintenance.status import Share
-from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.crypto.suites import SUITES
+from sealpoint.admin.keys.change import describe_ring
+from sealpoint.admin.results.shards import Shard
 from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
@@ -43,11 +37,16 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
 from sealpoint.keys.key import check_value
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
-from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, OWN_LIMITS, Limits
-from sealpoint.threads import open_thread_store
-from sealpoint.threads.store import ThreadStore
+from sealpoint.keys.state import KeyState
+from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, Limits
 from sealpoint.urls import has_password, is_url
+
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore
+    from sealpoint.admin.maintenance.status import Share
+    from sealpoint.threads.store import ThreadStore
 
 DatabaseArgument = Annotated[
     str | None,
@@ -123,7 +122,8 @@ def parse_limits(given: str | Limits, others: Limits) -> Limits:
     return replace(others, **found)
 
 
-def _limits_option(others: Limits) -> Any:
+def limits_option(others: Limits) -> Any:
+    """Return the option for limits, of which a command line need not give all."""
     return typer.Option(
         "--limits",
         metavar="NAME=NUMBER,...",
@@ -133,7 +133,7 @@ def _limits_option(others: Limits) -> Any:
     )
 
 
-LimitsOption = Annotated[Limits, _limits_option(DEFAULT_LIMITS)]
+LimitsOption = Annotated[Limits, limits_option(DEFAULT_LIMITS)]
 
 
 def require_number(number: float | None) -> float | None:
@@ -141,104 +141,6 @@ def require_number(number: float | None) -> float | None:
     if number is not None and math.isnan(number):
         raise typer.BadParameter("it is not a number")
     return number
-
-
-Made = TypeVar("Made", bound=Options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """The options that `rotate` and `rebind` share."""
-
-    allow_plaintext: AllowPlaintextOption = False
-    allow_legacy: Annotated[
-        bool, typer.Option("--allow-legacy", help="Also reseal values under LANGGRAPH_AES_KEY.")
-    ] = False
-    verify: Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")] = (
-        Check.ALL
-    )
-    scrub: Annotated[
-        bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
-    ] = False
-    batch: Annotated[
-        int,
-        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
-    ] = BATCH.rows
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            min=0.001,
-            max=1_000_000_000,
-            callback=require_number,
-            metavar="ROWS",
-            help="Rows a second, at most.",
-        ),
-    ] = None
-    max_replica_lag: Annotated[
-        int | None,
-        typer.Option(
-            "--max-replica-lag",
-            min=1,
-            metavar="BYTES",
-            help="Wait while a replica lacks more WAL (Postgres).",
-        ),
-    ] = None
-    max_lock_ms: Annotated[
-        float,
-        typer.Option(
-            "--max-lock-ms",
-            min=1,
-            max=3_600_000,
-            callback=require_number,
-            metavar="MS",
-            help="Smaller batches if writers wait longer.",
-        ),
-    ] = MAX_LOCK_SECONDS * 1000
-    max_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--max-seconds",
-            min=0,
-            max=1_000_000_000,
-            callback=require_number,
-            metavar="S",
-            help="Stop after this time.",
-        ),
-    ] = None
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
-    limits: Annotated[Limits, _limits_option(OWN_LIMITS)] = OWN_LIMITS
-    no_key_check: Annotated[
-        bool,
-        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
-    ] = False
-    suite: Annotated[str, typer.Option("--suite", help=f"The suite to seal with: {' or '.join(SUITES)}.")] = (
-        "cobblestone256"
-    )
-
-    def for_job(self, run: Run, kind: type[Made], **more: Any) -> Made:
-        """Return the options of a job, with those that are of its command alone."""
-        return kind(
-            allow_plaintext=self.allow_plaintext,
-            allow_legacy=self.allow_legacy,
-            batch=Batch(rows=self.batch),
-            max_lock_seconds=self.max_lock_ms / 1000,
-            rows_per_second=self.rate,
-            max_seconds=self.max_seconds,
-            max_lag_bytes=self.max_replica_lag,
-            workers=self.workers,
-            check=self.verify,
-            scrub=self.scrub,
-            check_keys=not self.no_key_check,
-            shard=run.shard,
-            limits=self.limits,
-            **more,
-        )
-
-    def weaker(self) -> dict[str, Any]:
-        """Return those that can weaken what the run shows, for `Run.asks`."""
-        names = ("allow_plaintext", "allow_legacy", "verify", "no_key_check")
-        return {name: getattr(self, name) for name in names}
 
 
 def require_text(text: str, name: str | None = None) -> None:
@@ -457,6 +359,8 @@ def naming_other_files(database: str) -> Iterator[None]:
 
 def warn_of_leftovers(*files: Path) -> None:
     """Warn of each folder that a killed run of `decrypt` left next to these files."""
+    from sealpoint.admin.maintenance.leftovers import find_leftovers
+
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
             warn(
@@ -467,6 +371,8 @@ def warn_of_leftovers(*files: Path) -> None:
 
 def _has_header(file: Path) -> bool:
     """Whether a file begins as every SQLite database does, or has a log from which it may be recovered."""
+    from sealpoint.admin.maintenance.leftovers import MAGIC
+
     if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return True
     with file.open("rb") as stream:
@@ -589,6 +495,8 @@ def find_threads(named: str | None, keys: Path | None) -> str | None:
 @contextmanager
 def opened_threads(name: str, *, create: bool = False) -> Iterator[ThreadStore]:
     """Open a thread store, and close it at the end."""
+    from sealpoint.threads import open_thread_store
+
     try:
         store = open_thread_store(name, create=create, timeout=TIMEOUT_SECONDS)
     except ThreadStoreDownError as error:

@@ -16,20 +16,15 @@ from itertools import product
 from typing import Any, Final, TextIO
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-from rich.table import Table
-from rich.text import Text
 
-from sealpoint.admin.cli.exits import Exit
-from sealpoint.admin.databases.rows import WAITING, Event, Failure, Failures
-from sealpoint.admin.maintenance.inspect import plain
-from sealpoint.admin.maintenance.result import REFUTING, Reason, Result, failure_reasons
+from sealpoint.admin.results.events import WAITING, Event, Failure, Failures, failure_reasons
+from sealpoint.admin.results.exits import Exit
+from sealpoint.admin.results.plain import Plain
+from sealpoint.admin.results.reasons import REFUTING, Reason
+from sealpoint.admin.results.result import Result
 from sealpoint.errors import EXCERPT_CHARS, SealpointError, excerpt
 
-# An object of `sealpoint.admin.maintenance.result`, or a part of one.
+# An object of `sealpoint.admin.results.result`, or a part of one.
 Document = Mapping[str, Any]
 
 MAX_SHOWN: Final = 100
@@ -107,6 +102,10 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
     On a terminal cells are wrapped between words; the longest are folded where there is no room for them.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     cells = [tuple(row) for row in rows]
     texts = [["-" if cell is None else printable(cell) for cell in row] for row in cells]
     console = Console(highlight=False)
@@ -115,8 +114,12 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for number, name in enumerate(columns):
         kinds = {type(row[number]) for row in cells} - {type(None)}
-        justify: JustifyMethod = "right" if kinds == {int} else "left"
-        table.add_column(name, justify=justify, overflow="fold", width=widths[number] if widths else None)
+        table.add_column(
+            name,
+            justify="right" if kinds == {int} else "left",
+            overflow="fold",
+            width=widths[number] if widths else None,
+        )
     for row in texts:
         table.add_row(*map(Text, row))  # not str: rich would read [red] in a value as markup
     # When stdout is closed rich raises SystemExit(1): captured, the lines are printed by `put`.
@@ -128,6 +131,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
     """Return the gap between columns, and their widths; no widths if there are too many columns."""
+    from rich.cells import cell_len
+
     columns = list(zip(*lines, strict=True))
     whole = [max(map(cell_len, cells)) for cells in columns]
     words = [max((cell_len(word) for cell in cells for word in cell.split()), default=1) for cells in columns]
@@ -254,14 +259,18 @@ class Watch:
 @contextmanager
 def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -> Iterator[Watch]:
     """Show a bar on stderr, if that is a terminal, and yield what follows a run."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     console.width = max(console.width, _MIN_COLUMNS)
     if not console.is_terminal:
         yield Watch(lambda *_: None, failed)
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     # Data keeps its own stream while the bar is on the other.
-    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=None)
 
         def move(done: int, total: int, waits: bool = False) -> None:
@@ -310,8 +319,8 @@ def failure_object(failure: Failure) -> dict[str, Any]:
     """A failure as JSON."""
     return {
         "table": failure.table,
-        "place": plain(failure.place),
-        "tag": plain(failure.tag),
+        "place": Plain().show(failure.place),
+        "tag": Plain().show(failure.tag),
         "error": type(failure.error).__name__,
         "message": str(failure.error),
         "hint": getattr(failure.error, "hint", ""),

@@ -34,15 +34,16 @@ from sealpoint.admin.cli.options import (
     require_text,
 )
 from sealpoint.admin.cli.output import MAX_SHOWN, Document, count, put, say, show_table, warn, watching
-from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.keys.change import ring_digest
-from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin
-from sealpoint.admin.maintenance.result import Reason, write_whole
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin, write_whole
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import KeyRingError, OutputError
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 
 if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore
     from sealpoint.admin.evidence.report import Report
     from sealpoint.admin.evidence.report.sources import Changes, Move, Period
 

@@ -11,10 +11,8 @@ import typer
 from sealpoint.admin.cli import ledger, options
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import Document, escape_id, put, say, watching
-from sealpoint.admin.databases.postgres.bounds import find_bounds
-from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.shards import Shard, new_run
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.shards import Shard, new_run
 from sealpoint.keys.ringfile import RingFile
 
 
@@ -30,6 +28,9 @@ def shards(
     one of them, whatever is written meanwhile. `status`, `verify`, `rotate` and `rebind` take them, on one
     host or on many; `sealpoint merge` makes one verdict of their results.
     """
+    from sealpoint.admin.databases.postgres.bounds import find_bounds
+    from sealpoint.admin.databases.postgres.rows import PostgresRows
+
     with options.opened_database(run, database, variable) as store, watching("shards"):
         if not isinstance(store, PostgresRows):
             raise typer.BadParameter("SQLite lets one process write at a time", param_hint="DB")

@@ -34,10 +34,9 @@ from sealpoint.admin.cli.output import (
     watching,
 )
 from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.maintenance import audit as audits
-from sealpoint.admin.maintenance.result import Reason
 from sealpoint.admin.maintenance.status import MAX_TYPES, Share
 from sealpoint.admin.maintenance.status import status as take_shares
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.crypto.tag import JSON, Kind
 from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
 
@@ -168,6 +167,8 @@ def audit(
     Exits with 3 if there are values that are not sealed, or tables of LangGraph that are not read, such as
     that of embeddings. If --allow-store accepts those of its Store and caches, the result is not proven.
     """
+    from sealpoint.admin.maintenance import audit as audits
+
     allowed = tuple(allow_metadata or ())
     run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
     entries = find_entries(run)

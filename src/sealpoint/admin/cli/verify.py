@@ -41,13 +41,11 @@ from sealpoint.admin.cli.output import (
     failure_object,
     place_line,
     put,
-    require_command,
     say,
     show_causes,
     show_verdict,
     watching,
 )
-from sealpoint.admin.databases.rows import Event, Failure, Failures
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import (
     Adoption,
@@ -59,9 +57,10 @@ from sealpoint.admin.maintenance.heads import (
     read_pin,
     write_pin,
 )
-from sealpoint.admin.maintenance.result import Reason, failure_reasons
 from sealpoint.admin.maintenance.verify import Verification
-from sealpoint.crypto import RingCipher
+from sealpoint.admin.results.events import Event, Failure, Failures, failure_reasons
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import excerpt
 from sealpoint.serde.limits import DEFAULT_LIMITS
 from sealpoint.utc import as_utc, format_utc
@@ -219,14 +218,11 @@ _LINES: Final = {
 
 _TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
 
-heads = typer.Typer(
-    callback=require_command,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    help="Maintain the thread store that a database is compared with.",
-    epilog="A thread store remembers which checkpoints a database must have; docs/threads.md. Without"
+GROUP: Final = {
+    "help": "Maintain the thread store that a database is compared with.",
+    "epilog": "A thread store remembers which checkpoints a database must have; docs/threads.md. Without"
     " --threads or STORE, it is that of [threads] in the ring file.",
-)
+}
 
 StoreArgument = Annotated[
     str | None,
@@ -247,7 +243,6 @@ def require_threads(run: Run, named: str | None) -> str:
     return store
 
 
-@heads.command()
 def adopt(
     run: Run,
     database: DatabaseArgument = None,
@@ -311,7 +306,6 @@ def _show_adoption(document: Document) -> None:
     count(document["unbound"], "checkpoints that are not bound to their rows, and were not recorded: {}")
 
 
-@heads.command()
 def seal(
     run: Run,
     name: StoreArgument = None,
@@ -348,7 +342,6 @@ def _show_pin(document: Document) -> None:
     put(f"root {pin['root']}")
 
 
-@heads.command()
 def trim(
     run: Run,
     name: StoreArgument = None,

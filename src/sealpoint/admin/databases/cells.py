@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, VALUE, Coordinates
-from sealpoint.crypto import RingCipher, Row
-from sealpoint.crypto.cipher import Opened, parse_tag
+from sealpoint.crypto.cipher import Opened, RingCipher, parse_tag
+from sealpoint.crypto.context import Row
 from sealpoint.crypto.tag import (
     COMPRESSED,
     JSON,

@@ -1,21 +1,23 @@
 """The kinds of databases: how the name of one is recognised, and how it is opened.
 
-The driver of Postgres, which is an extra, is imported with the first connection.
+What opens one is imported with the first database of its kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
-from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
 from sealpoint.urls import is_url
 
-WholeRowStore: TypeAlias = PostgresWholeRows | SqliteWholeRows
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
+    from sealpoint.admin.databases.rows import RowStore
+    from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
+
+WholeRowStore: TypeAlias = "PostgresWholeRows | SqliteWholeRows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,23 @@ class Kind:
 
     is_named: Callable[[str], bool]
     is_file: bool  # of one host and one writer; others are named by URL, and can have several writers
-    open: Callable[..., RowStore]  # with its name, and whether it is ``writable``
-    open_whole: Callable[..., WholeRowStore]  # also with ``thread_id`` and ``sentinel``
+    rows: str  # the classes, in this package
+    whole_rows: str
+
+    def open(self, name: str, **options: Any) -> RowStore:
+        """Open one, which may be ``writable``."""
+        store: RowStore = resolve_name(f"{__package__}.{self.rows}")(name, **options)
+        return store
+
+    def open_whole(self, name: str, **options: Any) -> WholeRowStore:
+        """Open the whole rows of one; the options are also ``thread_id`` and ``sentinel``."""
+        store: WholeRowStore = resolve_name(f"{__package__}.{self.whole_rows}")(name, **options)
+        return store
 
 
 KINDS: Final = (
-    Kind(is_url, False, PostgresRows, PostgresWholeRows),
-    Kind(lambda name: "://" not in name, True, SqliteRows, SqliteWholeRows),
+    Kind(is_url, False, "postgres.rows:PostgresRows", "postgres.whole:PostgresWholeRows"),
+    Kind(lambda name: "://" not in name, True, "sqlite.rows:SqliteRows", "sqlite.rows:SqliteWholeRows"),
 )
 
 

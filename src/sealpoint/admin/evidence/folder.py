@@ -58,6 +58,8 @@ _NAMES: Final = list(_KINDS)
 _SHAPES: Final = frozenset(product(*_KINDS.values()))
 decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
 
+BEGUN: Final = "begun"  # the outcome of what has not ended
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.shards import Shard
 from sealpoint.admin.evidence.folder import digest_of
-from sealpoint.admin.maintenance.result import SCHEMA, Reason, answer, applying
+from sealpoint.admin.results.reasons import Reason, answer, applying
+from sealpoint.admin.results.result import SCHEMA
+from sealpoint.admin.results.shards import Shard
 
 CLOCK_SECONDS: Final = 60  # by which the clock of the host that made the run may be ahead of another's
 

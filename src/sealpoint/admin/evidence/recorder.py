@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import Entry, Folder
+from sealpoint.admin.evidence.folder import BEGUN, Entry, Folder
 from sealpoint.admin.evidence.ledger import Ledger, Writer, require_new
 from sealpoint.admin.evidence.note import (
     Checkpoint,
@@ -17,8 +17,8 @@ from sealpoint.admin.evidence.note import (
     open_checkpoint,
     open_signer,
 )
-from sealpoint.admin.evidence.verify import BEGUN
-from sealpoint.admin.maintenance.result import Result, describe_ring
+from sealpoint.admin.keys.change import describe_ring
+from sealpoint.admin.results.result import Result
 from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.key import KeyedHash

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.evidence.folder import (
+    BEGUN,
     MAX_ENTRY_BYTES,
     Folder,
     open_regular,
@@ -37,7 +38,7 @@ from sealpoint.admin.evidence.note import (
     parse_decimal,
     read_pin,
 )
-from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import (
     LedgerMissingError,
     LedgerTamperedError,
@@ -48,7 +49,6 @@ from sealpoint.errors import (
 from sealpoint.merkle import HASH_BYTES, Tree, leaf_hash, make_inclusion_proof, root_of_proof
 
 _TRIES: Final = 10
-BEGUN: Final = "begun"
 
 
 class Verdict:

@@ -15,7 +15,7 @@ import os
 import re
 import tomllib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.files import read_private
+from sealpoint.keys.key import active_id
 from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, parse_toml
 from sealpoint.utc import format_utc
 
@@ -224,3 +225,8 @@ def ring_digest(entries: Iterable[RingEntry]) -> str:
         for entry in entries
     )
     return "sha256:" + hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def describe_ring(entries: Sequence[RingEntry]) -> dict[str, Any]:
+    """Return what objects and entries of the ledger say about a ring."""
+    return {"digest": ring_digest(entries), "active": active_id(entries)}

@@ -14,8 +14,8 @@ from typing import Any, Final
 from sealpoint.admin.databases.cells import ITEMS, InlineValue
 from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Vectors
 from sealpoint.admin.maintenance.calls import cells_of
-from sealpoint.admin.maintenance.result import Reason, applying
 from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.results.reasons import Reason, applying
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.tag import JSON, Kind

@@ -16,11 +16,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
-from sealpoint.admin.databases.rows import BATCH, Batch, Failure, RowStore, failure, pages
-from sealpoint.base import WRITES_IDX_MAP
-from sealpoint.base.checkpoint import NULL_TASK_ID
+from sealpoint.admin.databases.rows import RowStore, failure, pages
+from sealpoint.admin.results.events import Failure
+from sealpoint.admin.results.jobs import BATCH, Batch
+from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP
 from sealpoint.base.place import WRITE
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto.cipher import Opened, RingCipher
 from sealpoint.errors import RowError, SealpointError, WritesLostError
 from sealpoint.keys.key import KeyedHash
 from sealpoint.sealed.entry import not_last, parse_made, require_made, task_hash

@@ -15,26 +15,27 @@ folder; earlier versions left a hidden file ``.<name>.partial``.
 from __future__ import annotations
 
 import errno
-import os
-import re
 import sqlite3
-import stat
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Progress, failure, pages
+from sealpoint.admin.databases.rows import failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.keys.lock import holding, is_held
+from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.maintenance.documents import two_histories
 from sealpoint.admin.maintenance.items import format_item, name_of, read_item
+from sealpoint.admin.maintenance.leftovers import COPY, KIND, remove_leftovers
+from sealpoint.admin.results.events import Event, Events, Progress
+from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import has_frame
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     AccessError,
@@ -52,68 +53,6 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import COMPANIONS, create_file
 from sealpoint.tokens import Tokens
-
-_KIND: Final = "partial"  # part of the name of a `PrivateFolder` for a copy
-_COPY: Final = "copy.db"  # name of the copy in its folder
-_PARTIAL: Final = re.compile(r"\.(.+)\.partial(-[0-9a-f]{6})?", re.DOTALL)  # a folder, or an earlier file
-MAGIC: Final = b"SQLite format 3\0"
-
-
-def find_leftovers(folder: Path) -> list[Path]:
-    """Return what killed runs have left in a folder: possibly decrypted values. Running ones are excluded."""
-    return sorted(path for path, name in _partials(folder) if not is_held(folder / name))
-
-
-def remove_leftovers(out: Path) -> None:
-    """Remove what killed runs to ``out`` have left, as far as permitted. The caller holds ``out``."""
-    for path, name in list(_partials(out.parent)):
-        with suppress(OSError):  # the next command on a database here names it
-            # In a shared folder another account may have chosen this name: what it owns is not removed.
-            if name != out.name or path.lstat().st_uid != os.geteuid():
-                continue
-            if path.is_dir():
-                _remove_folder(path)
-            else:
-                for suffix in ("", *COMPANIONS):
-                    path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _remove_folder(path: Path) -> None:
-    """Remove a folder with a copy: another account may have given its name to a folder with other files."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for suffix in ("", *COMPANIONS):
-            with suppress(FileNotFoundError):
-                os.unlink(_COPY + suffix, dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
-    path.rmdir()  # refused if there is more in it
-
-
-def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
-    with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
-        for entry in entries:
-            if (match := _PARTIAL.fullmatch(entry.name)) is None:
-                continue
-            mode = entry.stat(follow_symlinks=False).st_mode
-            is_private = stat.S_ISDIR(mode) and not mode & 0o077
-            if is_private if match[2] else stat.S_ISREG(mode) and _is_database(entry.path):
-                yield folder / entry.name, match[1]
-
-
-def _is_database(path: str) -> bool:
-    """Whether this is a database that an earlier version left: other programs use such names too."""
-    try:
-        # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and with
-        # O_NONBLOCK a FIFO does not block until a writer opens it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError:  # of the account that decrypted the values
-        return True
-    except OSError:
-        return False
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
 _TIMES: Final = ("created_at", "updated_at", "expires_at", "ttl_minutes")
@@ -168,7 +107,7 @@ def decrypt(
     with holding(out):
         remove_leftovers(out)
         with _make_folder(out) as folder:
-            copy = folder.path / _COPY
+            copy = folder.path / COPY
             with (
                 closing(SqliteRows(source)) as store,
                 closing(create_file(copy, folder.descriptor)) as target,
@@ -178,7 +117,7 @@ def decrypt(
             if not run.has_failed:
                 _require_free(out)  # again, because the run took a while
                 try:
-                    folder.publish(_COPY, out)
+                    folder.publish(COPY, out)
                 except FileExistsError:
                     raise OutputError(f"{out} is there already") from None
 
@@ -234,14 +173,6 @@ class Copy:
         if self._columns.setdefault(thread_id, column) != column:
             raise two_histories()
         return thread_id
-
-
-def two_histories() -> RowError:
-    """Return the error for a thread of which it is not known which rows are its own."""
-    return RowError(
-        "the thread has rows under its id and under a pseudonym: two histories",
-        hint="a process began it again without pseudonyms: delete one of them through such a saver",
-    )
 
 
 class _FileCopy(Copy):
@@ -341,7 +272,7 @@ def _require_free(out: Path) -> None:
 
 def _make_folder(out: Path) -> PrivateFolder:
     try:
-        return PrivateFolder(out, _KIND)
+        return PrivateFolder(out, KIND)
     except AccessError:
         raise
     except OSError as error:

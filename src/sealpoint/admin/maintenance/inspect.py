@@ -14,21 +14,24 @@ an object, or has keys other than text, is a ``$map``.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Failure, RowStore, failure
+from sealpoint.admin.databases.rows import RowStore, failure
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.items import read_item
 from sealpoint.admin.maintenance.verify import walk
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.admin.results.events import Event, Failure
+from sealpoint.admin.results.jobs import BATCH, Batch
+from sealpoint.admin.results.plain import Plain
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import KINDS, Kind, classify, is_sealed
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
+from sealpoint.keys.ring import KeyRing
 from sealpoint.sealed.items import label_pseudonym, pseudonym_of
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
@@ -36,10 +39,6 @@ from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
-
-MAX_MEMBERS: Final = 2_000
-MAX_CHARS: Final = 2_000
-MAX_BYTES: Final = 64
 
 
 class Readable(NamedTuple):
@@ -156,51 +155,15 @@ def stored_prefixes(ring: KeyRing, namespace: str) -> list[str]:
 
 def plain(value: Any) -> Any:
     """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
-    return _Plain().show(value)
+    return _Shown().show(value)
 
 
-class _Plain:
-    """Converts one value; the number of shown members is limited for the whole value."""
-
-    def __init__(self) -> None:
-        self._left = MAX_MEMBERS
-
+class _Shown(Plain):
     def show(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, bytes | bytearray):
-            return {"$bytes": len(value), "hex": value[:MAX_BYTES].hex()}
         if isinstance(value, Inert):
-            named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
+            named = self.text(f"{value.module}.{value.name}" if value.module else value.name)
             return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
-        if isinstance(value, dict):
-            return self._dict(value)
-        if isinstance(value, list | tuple):
-            return self._members(value, self.show)
-        if isinstance(value, float) and not math.isfinite(value):
-            return {"$float": str(value)}
-        return value
-
-    def _text(self, text: str) -> Any:
-        if len(text) <= MAX_CHARS:
-            return text
-        return {"$text": len(text), "start": text[:MAX_CHARS]}
-
-    def _members(self, members: Collection[Any], show: Callable[[Any], Any]) -> list[Any]:
-        taken = min(len(members), self._left)
-        self._left -= taken
-        shown = [show(member) for member in islice(members, taken)]
-        return shown if taken == len(members) else [*shown, {"$cut": len(members) - taken}]
-
-    def _dict(self, table: dict[Any, Any]) -> Any:
-        if len(table) > self._left or not all(map(_is_ordinary, table)):
-            return {"$map": self._members(table.items(), lambda pair: [*map(self.show, pair)])}
-        self._left -= len(table)
-        return {key: self.show(value) for key, value in table.items()}
-
-
-def _is_ordinary(key: object) -> bool:
-    return isinstance(key, str) and len(key) <= MAX_CHARS and not key.startswith("$")
+        return super().show(value)
 
 
 # Names also come from unauthenticated values: a forged one may name any number of types.

@@ -16,25 +16,19 @@ from typing import Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Selection
 from sealpoint.admin.databases.kinds import kind_of
-from sealpoint.admin.databases.rows import Event, Events, Failures, Progress, RowStore
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.maintenance.result import Check, Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, outstanding, require_own_ring, try_rows
 from sealpoint.admin.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import verify
-from sealpoint.admin.maintenance.workers import (
-    Assignment,
-    Pace,
-    Stop,
-    Work,
-    rotate_as,
-    rotating,
-    run_in_processes,
-)
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.admin.maintenance.workers import Assignment, Pace, Work, rotate_as, rotating, run_in_processes
+from sealpoint.admin.results.events import Event, Events, Failures, Progress
+from sealpoint.admin.results.jobs import Check, Options, Stop
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import PICKLE, Kind
 from sealpoint.errors import LockedError, MaintenanceError, ScrubError, SealpointError, StoppedError
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import LEGACY
 
 SAMPLE_EVERY: Final = 100

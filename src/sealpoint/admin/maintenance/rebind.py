@@ -21,25 +21,21 @@ from sealpoint.admin.databases.cells import (
     require_readable,
 )
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
-from sealpoint.admin.databases.rows import (
-    UNSEALED_ROW,
-    Events,
-    Replacement,
-    RowStore,
-)
+from sealpoint.admin.databases.rows import UNSEALED_ROW, Replacement, RowStore
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
+from sealpoint.admin.maintenance.documents import as_json, parse_json, restore
 from sealpoint.admin.maintenance.items import format_item, in_json, name_of, read_item
 from sealpoint.admin.maintenance.job import Action, Job, action_of
-from sealpoint.admin.maintenance.result import Options
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
-from sealpoint.admin.maintenance.schemacopy import as_json, parse_json, restore
 from sealpoint.admin.maintenance.status import Share
 from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
+from sealpoint.admin.results.events import Events
+from sealpoint.admin.results.jobs import Options
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto.cipher import Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
 from sealpoint.sealed.items import Items, parse_item, require_unframed
@@ -59,7 +55,7 @@ from sealpoint.sealed.rows import (
     require_same_row,
     value_missing,
 )
-from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.threads.store import Spot
 from sealpoint.tokens import PSEUDONYM, Tokens

@@ -17,24 +17,14 @@ from functools import partial
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Selection
-from sealpoint.admin.databases.rows import (
-    BATCH,
-    Batch,
-    Change,
-    Event,
-    Events,
-    Failure,
-    Failures,
-    Progress,
-    Rewritten,
-    RowStore,
-    TagCount,
-    failure,
-    foreign_keys,
-)
-from sealpoint.crypto import Key, KeyRing, RingCipher
+from sealpoint.admin.databases.rows import Change, Rewritten, RowStore, TagCount, failure
+from sealpoint.admin.results.events import Event, Events, Failure, Failures, Progress, foreign_keys
+from sealpoint.admin.results.jobs import BATCH, MAX_LOCK_SECONDS, Batch
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import Kind, classify
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
+from sealpoint.keys.key import Key
+from sealpoint.keys.ring import KeyRing
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 # How many values of a column are tried for each key.
@@ -103,8 +93,6 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
 MAX_PASSES: Final = 8
 # Rows of the first batch of a column, of which it is not known how long they take.
 FIRST_ROWS: Final = 64
-# Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
-MAX_LOCK_SECONDS: Final = 0.1
 
 BeforeChange = Callable[[Cell], None]  # called with each cell before it is resealed
 

@@ -13,35 +13,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from typing import Any, Final
+from typing import Final
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener, Where, unframe
 from sealpoint.admin.databases.postgres.newschema import NULLABLE, NewSchema, Snapshot, StoredRow
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Need, failure
+from sealpoint.admin.databases.rows import Need, failure
 from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
-from sealpoint.base.checkpoint import require_document
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
+from sealpoint.admin.maintenance.documents import as_json, parse_json, restore
+from sealpoint.admin.results.events import Event, Events
+from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.place import KEY, read_frame
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
 from sealpoint.sealed.rows import (
     SENTINEL,
-    Header,
     require_never_sealed,
-    require_parts,
-    restore_values,
     value_missing,
-    versions_apart,
 )
 from sealpoint.serde.inert import read_outline
-from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 _NO_VALUE: Final = "empty"  # the type of a channel without a value
 _QUOTED: Final = f'"{KEY}"'  # Postgres writes keys without escapes
-_NO_JSON: Final = "Postgres stores neither NUL characters and lone surrogates nor NaN and infinity as JSON"
 
 
 # A row of the copy, and the values in other rows that it needs; no row if the plain saver has none there.
@@ -80,47 +75,6 @@ def holds_value(cell: Cell) -> bool:
     if cell.where.column.in_json:
         return bool(cell.where.beside)
     return bool(cell.tag != _NO_VALUE or cell.value is not None)
-
-
-def parse_json(text: str) -> Any:
-    """Return what a JSON column of Postgres holds."""
-    return parse(text.encode(), MAX_DEPTH, MAX_ELEMENTS)
-
-
-def restore(
-    header: Header, document: Any, text: str, checkpoint_id: str
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Restore a checkpoint, of which ``document`` was sealed without the values.
-
-    Args:
-        header: What was sealed with it.
-        document: The document, decoded.
-        text: What is readable in the row, as JSON.
-        checkpoint_id: The id of the row.
-
-    Returns:
-        The document with the values that are stored in it; channel and version of each of the others.
-    """
-    if isinstance(document, dict):
-        document = {**document, "channel_values": {}}
-    require_document(document, checkpoint_id)
-    readable, versions = require_parts(parse_json(text), checkpoint_id)
-    apart = [*versions_apart(header, document, versions)]
-    return {**document, "channel_values": restore_values(header, readable)}, apart
-
-
-def as_json(what: str, value: Any) -> str:
-    """Return the text of a JSON column of Postgres."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError, RecursionError):
-        text = None
-    # Without the escapes of backslashes, each backslash begins another escape.
-    if text is None or "\\u0000" in text.replace("\\\\", ""):
-        hint = "remove the checkpoint, or store its thread without the value, and run the command again"
-        raise RowError(f"the {what} has no form in JSON that Postgres stores", hint=f"{_NO_JSON}; {hint}")
-    return text
 
 
 def decrypt_schema(

@@ -12,15 +12,15 @@ from typing import Any
 
 from sealpoint.admin.databases.cells import Cell, Opener, Selection
 from sealpoint.admin.databases.kinds import WholeRowStore
-from sealpoint.admin.databases.rows import Failure, failure
+from sealpoint.admin.databases.rows import failure
 from sealpoint.admin.maintenance.calls import cells_of
-from sealpoint.admin.maintenance.decrypt import two_histories
+from sealpoint.admin.maintenance.documents import parse_json, restore, two_histories
 from sealpoint.admin.maintenance.inspect import Readable, opener_of, plain, stored_ids
-from sealpoint.admin.maintenance.schemacopy import parse_json, restore
+from sealpoint.admin.results.events import Failure
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Coordinates
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto.cipher import Opened, RingCipher
 from sealpoint.crypto.tag import PICKLE
 from sealpoint.errors import RowError, SealpointError, UnknownTypeError
 from sealpoint.sealed.entry import MARK

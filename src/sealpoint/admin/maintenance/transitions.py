@@ -6,16 +6,18 @@ import shlex
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.admin.keys import destroy, edit
-from sealpoint.admin.maintenance.rotate import require_opening
-from sealpoint.crypto import Key, KeyState
 from sealpoint.crypto.tag import is_under
 from sealpoint.errors import HeldError, KeyInUseError, MaintenanceError
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK, RingEntry
+from sealpoint.keys.key import Key
 from sealpoint.keys.ringfile import RingFile
-from sealpoint.keys.state import LEGACY
+from sealpoint.keys.state import LEGACY, KeyState
+
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore, TagCount
 
 
 def promote_key(
@@ -33,6 +35,8 @@ def promote_key(
 
     # Called while the ring file is locked: no other command changes a state between check and transition.
     def require(ring: RingFile, key: Key) -> None:
+        from sealpoint.admin.maintenance.rotate import require_opening
+
         _require_listed(ring, listed)
         before = ring.active_id
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []

@@ -24,30 +24,22 @@ from sealpoint.admin.databases.cells import (
     Selection,
     require_readable,
 )
-from sealpoint.admin.databases.rows import (
-    BATCH,
-    Batch,
-    Event,
-    Failure,
-    Need,
-    Progress,
-    RowStore,
-    failure,
-    pages,
-)
+from sealpoint.admin.databases.rows import Need, RowStore, failure, pages
 from sealpoint.admin.maintenance.calls import WriteCheck
 from sealpoint.admin.maintenance.items import read_item
-from sealpoint.admin.maintenance.result import Reason, applying
+from sealpoint.admin.results.events import Event, Failure, Progress
+from sealpoint.admin.results.jobs import BATCH, Batch
+from sealpoint.admin.results.reasons import Reason, applying
 from sealpoint.base.checkpoint import UUID, CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, WRITE
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto.cipher import Opened, RingCipher
 from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
 from sealpoint.sealed.items import parse_item
 from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
-from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.base import is_opaque
+from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
 from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
 from sealpoint.tokens import Tokens

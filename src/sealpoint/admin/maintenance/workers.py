@@ -10,43 +10,19 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sealpoint.admin.databases.rows import WAITING, Event, Events, Failure, Failures, Progress, RowStore
-from sealpoint.admin.maintenance.result import Options
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.rotate import BeforeChange, rotate
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.admin.results.events import WAITING, Event, Events, Failure, Failures, Progress
+from sealpoint.admin.results.jobs import Options, Stop
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import DatabaseMissingError, HaltedError, LockedError, SealpointError, StoppedError
+from sealpoint.keys.ring import KeyRing
 
-_PAUSE_LOOK_SECONDS: Final = 0.05
 _UNLIMITED: Final = Options()
-
-
-class Stop:
-    """A request to stop, which a handler of a signal can set.
-
-    A signal may interrupt the thread that reads it, so it takes no lock as an event would: that may deadlock.
-    """
-
-    _is_set = False
-
-    def set(self) -> None:
-        """Request a stop."""
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        """Whether to stop."""
-        return self._is_set
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds, or until it is set."""
-        end = float("inf") if timeout is None else monotonic() + timeout
-        while not self.is_set() and (left := end - monotonic()) > 0:
-            # In short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).
-            sleep(min(left, _PAUSE_LOOK_SECONDS))
-        return self.is_set()
 
 
 class Pace:

@@ -6,7 +6,7 @@ from typing import Final
 
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
-from sealpoint.admin.databases.shards import MAX_BOUND_BYTES
+from sealpoint.admin.results.shards import MAX_BOUND_BYTES
 
 _PAGES: Final = 3000  # of all tables
 _SIZE: Final = "SELECT pg_relation_size(tableoid) / 8192.0::float8 FROM ONLY {} LIMIT 1"

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from sealpoint.admin.databases.shards import Shard, find_mark
+from sealpoint.admin.results.shards import Shard, find_mark
 from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,

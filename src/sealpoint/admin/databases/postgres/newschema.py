@@ -13,7 +13,8 @@ from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.postgres.columns import access_to, bound_of, column_of, size_of
 from sealpoint.admin.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
 from sealpoint.admin.databases.postgres.tables import SAVER, Found
-from sealpoint.admin.databases.rows import BATCH, Batch, Need
+from sealpoint.admin.databases.rows import Need
+from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.errors import (
     AccessError,
     HeldError,

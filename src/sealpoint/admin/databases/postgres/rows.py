@@ -51,10 +51,8 @@ from sealpoint.admin.databases.postgres.tables import (
     CheckedTables,
 )
 from sealpoint.admin.databases.rows import (
-    BATCH,
     MAX_TAGS,
     VECTORS,
-    Batch,
     Change,
     Need,
     OwnedRow,
@@ -65,7 +63,8 @@ from sealpoint.admin.databases.rows import (
     Vectors,
     require_few_tags,
 )
-from sealpoint.admin.databases.shards import Shard
+from sealpoint.admin.results.jobs import BATCH, Batch
+from sealpoint.admin.results.shards import Shard
 from sealpoint.base.place import KEY
 from sealpoint.errors import (
     DatabaseCorruptError,

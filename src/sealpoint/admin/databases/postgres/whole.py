@@ -28,7 +28,7 @@ from sealpoint.admin.databases.postgres.columns import (
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
-from sealpoint.admin.databases.shards import Shard, as_literal
+from sealpoint.admin.results.shards import Shard, as_literal
 from sealpoint.errors import SchemaError
 from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
 

@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
-from sealpoint.admin.databases.rows import CACHE, Batch
+from sealpoint.admin.databases.rows import CACHE
+from sealpoint.admin.results.jobs import Batch
 from sealpoint.base import place as coordinates
 from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (

@@ -14,11 +14,9 @@ from typing import Any, Final
 
 from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Column, InlineValue, Record, Selection, unframe
 from sealpoint.admin.databases.rows import (
-    BATCH,
     CACHE,
     MAX_TAGS,
     VECTORS,
-    Batch,
     Change,
     Need,
     OwnedRow,
@@ -31,7 +29,6 @@ from sealpoint.admin.databases.rows import (
     pages,
     require_few_tags,
 )
-from sealpoint.admin.databases.sqlite import slack
 from sealpoint.admin.databases.sqlite.checked import (
     CHECKPOINTS,
     NAMED,
@@ -45,6 +42,7 @@ from sealpoint.admin.databases.sqlite.checked import (
 )
 from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.place import has_frame
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
@@ -68,6 +66,7 @@ _OWNED: Final = {
     ITEMS.table: (ITEMS.key, "value", "updated_at", "NULL"),
 }
 
+_SLACK: Final = str(Path(__file__).with_name("slack.py"))  # a program of its own
 _LEAST_SECONDS: Final = 5.0
 _BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
 
@@ -147,7 +146,7 @@ class SqliteRows(CheckedFile):
             seconds = _LEAST_SECONDS + self.size_bytes(cursor) / _BYTES_PER_SECOND
             slack_bytes: int | None = None  # unless the file can be parsed in the time for its size
             with suppress(SourceError, ValueError):
-                slack_bytes = int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
+                slack_bytes = int(run_command((sys.executable, "-IS", _SLACK, str(path)), seconds))
             return Residue(free * page_bytes, sizes["-wal"], sizes["-journal"], slack_bytes)
 
     @property

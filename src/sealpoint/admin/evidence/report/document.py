@@ -18,6 +18,7 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sealpoint.admin.evidence.folder import BEGUN
 from sealpoint.admin.evidence.report.sources import (
     MAX_NAME_CHARS,
     ORDER,
@@ -28,10 +29,11 @@ from sealpoint.admin.evidence.report.sources import (
     key_of,
     sentence_of,
 )
-from sealpoint.admin.evidence.verify import BEGUN
 from sealpoint.admin.maintenance.audit import audit_reasons
-from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer, applying, failure_reasons
 from sealpoint.admin.maintenance.verify import time_of
+from sealpoint.admin.results.events import failure_reasons
+from sealpoint.admin.results.reasons import AnyReason, Reason, answer, applying
+from sealpoint.admin.results.result import Result
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry

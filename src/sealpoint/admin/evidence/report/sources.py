@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.rows import Failure, Failures, Progress, RowStore
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.erasure import History
 from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import read_verified, verify_ledger
@@ -23,10 +23,12 @@ from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.heads import Finding, HeadCheck
 from sealpoint.admin.maintenance.inspect import owner_of
-from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import Verification
-from sealpoint.crypto import RingCipher
+from sealpoint.admin.results.events import Failure, Failures, Progress
+from sealpoint.admin.results.reasons import AnyReason, Reason, answer
+from sealpoint.admin.results.result import Result
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import (
     DatabaseCorruptError,

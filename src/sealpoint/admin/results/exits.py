@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import sqlite3
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-from sealpoint.admin.maintenance.result import Reason, Result
+from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.result import Result
 from sealpoint.errors import PERMANENT_ERRNOS, SealpointError, excerpt
 
 
@@ -30,11 +30,10 @@ _ERRNOS: Final = {
     **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM), Exit.STOPPED),
     **dict.fromkeys(PERMANENT_ERRNOS, Exit.USAGE),
 }
-_SQLITE: Final = {
-    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM), Exit.STOPPED),
-    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT), Exit.STOPPED),
-    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), Exit.USAGE),
-    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), Exit.UNOPENED),
+_SQLITE: Final = {  # names of primary codes
+    Exit.STOPPED: "SQLITE_FULL SQLITE_IOERR SQLITE_NOMEM SQLITE_BUSY SQLITE_LOCKED SQLITE_INTERRUPT",
+    Exit.USAGE: "SQLITE_CANTOPEN SQLITE_READONLY SQLITE_PERM",
+    Exit.UNOPENED: "SQLITE_CORRUPT SQLITE_NOTADB",
 }
 _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not reached, or went away
     # 08 connection, 40 rollback, 53 resources, 55 not in the required state, 57 operator, 58 system
@@ -84,9 +83,12 @@ def exit_code(error: BaseException) -> Exit:
         return Exit[error.category.upper()]
     if isinstance(error, KeyboardInterrupt | MemoryError):
         return Exit.STOPPED
+    import sqlite3
+
     if isinstance(error, sqlite3.Error):
+        codes = {getattr(sqlite3, name): code for code, names in _SQLITE.items() for name in names.split()}
         # The low byte of an extended code is the primary code: SQLITE_IOERR_READ is SQLITE_IOERR | 1 << 8.
-        return _SQLITE.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
+        return codes.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
     if _is_postgres(error):
         return _POSTGRES.get((getattr(error, "sqlstate", None) or "")[:2], Exit.BUG)
     if isinstance(error, OSError):

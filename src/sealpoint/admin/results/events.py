@@ -1,0 +1,152 @@
+"""Events: what a run over values reports, batch after batch, and the failures of a whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sealpoint.admin.results.reasons import Reason, applying
+from sealpoint.errors import IntegrityError, KeyRingError
+
+if TYPE_CHECKING:
+    from sealpoint.crypto.cipher import RingCipher
+
+MAX_KEPT: Final = 1000
+MAX_CAUSES: Final = 20
+# How much is kept of a text of a row that failed: a hostile one may have many megabytes.
+MAX_CHARS: Final = 1000
+
+
+class Failure(NamedTuple):
+    """A value did not open; it was not changed.
+
+    Attributes:
+        table: The label of its column, see `Column.label`.
+        place: The columns of the row's key by name.
+        tag: Its tag.
+        error: Why it did not open.
+    """
+
+    table: str
+    place: dict[str, Any]
+    tag: Any
+    error: Exception
+
+
+def bare(error: Exception) -> Exception:
+    """Return an error without a traceback, which would keep bytes of a value in memory."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _cut(value: Any) -> Any:
+    return value[:MAX_CHARS] if isinstance(value, str | bytes) and len(value) > MAX_CHARS else value
+
+
+class Failures:
+    """The failures of a run.
+
+    With ``may_repeat`` a value may be read again: it is counted once, by its hash. ``cipher`` is
+    what the run opens values with: it counts them.
+    """
+
+    def __init__(self, *, may_repeat: bool = False, cipher: RingCipher | None = None) -> None:
+        self.count, self.cipher = 0, cipher
+        self.kept: list[Failure] = []
+        self.causes: dict[str, dict[str, int]] = {}  # by hint; a forged database may have any number
+        self.unopened = Counter[str]()  # not as they were sealed, or under another key of this id
+        self.lacks_keys_only = True  # with another ring all may open
+        self._marks = set[int]() if may_repeat else None
+
+    def add(self, failed: Failure) -> bool:
+        """Count a failure; return whether it is the first of its value."""
+        if self._marks is not None:
+            mark = hash(repr((failed.table, failed.place)))  # hash() alone is the same for -1 and -2
+            if mark in self._marks:
+                return False
+            self._marks.add(mark)
+        self.count += 1
+        if len(self.kept) < MAX_KEPT:
+            place = {name: _cut(value) for name, value in failed.place.items()}
+            self.kept.append(Failure(failed.table, place, _cut(failed.tag), bare(failed.error)))
+        from sealpoint.crypto.tag import classify
+
+        _, tag = classify(failed.tag)
+        if tag and tag.key_id and isinstance(failed.error, IntegrityError):
+            self.unopened[tag.key_id] += 1
+        elif not isinstance(failed.error, KeyRingError):
+            self.lacks_keys_only = False
+        hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
+        if cause not in self.causes.get(hint, {}) and sum(map(len, self.causes.values())) >= MAX_CAUSES:
+            hint, cause = hint if hint in self.causes else "", "other causes"
+        counts = self.causes.setdefault(hint, {})
+        counts[cause] = counts.get(cause, 0) + 1
+        return True
+
+    @property
+    def foreign(self) -> list[str]:
+        """The ids of the ring that another key seems to have, from what was read until now."""
+        if self.cipher is None:
+            return []
+        opened = dict.fromkeys(self.cipher.stats().opened)
+        return foreign_keys({**self.unopened, **opened}, self.cipher.ring.active_id)
+
+
+# How many rows under the active key may be damaged or forged, if other keys of the ring open theirs.
+MAX_DAMAGED: Final = 3
+
+
+def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list[str]:
+    """Return the ids that another key seems to have, of those with the number of values that do not open.
+
+    The number is ``None`` if one opens: then the ring belongs to the database. Its active key must still be
+    right, because everything is sealed under it from now on.
+    """
+    is_ours = None in found.values()
+    return [
+        key_id
+        for key_id, unopened in found.items()
+        if unopened and (not is_ours or (key_id == active_id and unopened > MAX_DAMAGED))
+    ]
+
+
+def failure_reasons(failures: Failures) -> list[Reason]:
+    """Return why an answer with these is no: with another ring, values whose key is missing may open."""
+    foreign = failures.foreign
+    failed = not failures.lacks_keys_only or failures.unopened.keys() - {*foreign}
+    lacking = failures.count and not failed and not foreign
+    return applying({Reason.VALUES_FAILED: failed, Reason.KEYS_MISSING: lacking, Reason.NONE_OPENS: foreign})
+
+
+class Progress(NamedTuple):
+    """A run has finished another batch.
+
+    Attributes:
+        table: The current table.
+        rows: Values examined so far in this pass, over all tables.
+        total: Values to examine when the pass began.
+        changed: Values changed so far in the run.
+        raced: Values that writers have changed meanwhile, so far in the run.
+        size_bytes: Bytes of the values examined so far in the run.
+        lock_seconds: Time that the write lock was held since the last batch.
+        plaintext: Values that were not sealed, and that the run has sealed so far.
+        legacy: Values under LANGGRAPH_AES_KEY that it has sealed again so far.
+    """
+
+    table: str
+    rows: int
+    total: int
+    changed: int
+    raced: int
+    size_bytes: int
+    lock_seconds: float
+    plaintext: int = 0
+    legacy: int = 0
+
+
+# In the place of a table: the run waits until replicas have caught up.
+WAITING: Final = "replicas"
+Event = Progress | Failure
+# A run: it continues while its events are consumed, and ends when it is closed.
+Events = Generator[Event, None, None]
