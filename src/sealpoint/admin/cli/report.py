@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.erase import show_erasures
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.ledger import read_key, read_pin_file
 from sealpoint.admin.cli.options import (
@@ -275,6 +274,8 @@ def _show(document: Document) -> None:
     for each in document["exceptions"][:MAX_SHOWN]:
         put(" ".join(filter(None, ["-", each["exception"], each["key"]])))
     if document["erasures"]:
+        from sealpoint.admin.cli.erase import show_erasures
+
         show_erasures(document)
     verdicts = Counter(each["verdict"] for each in questions)
     found = [f"{verdicts[word]} {word}" for word in ("refuted", "not shown") if verdicts[word]]

@@ -15,8 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import BEGUN, Folder
-from sealpoint.admin.evidence.recorder import CHANGES
+from sealpoint.admin.evidence.folder import BEGUN, CHANGES, Folder
 from sealpoint.admin.keys.change import ring_digest
 from sealpoint.errors import LedgerTamperedError
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_LEFT, MATERIAL_REMOVED, RELATION_CHECK, RingEntry

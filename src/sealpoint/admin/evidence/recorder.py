@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import BEGUN, Entry, Folder
+from sealpoint.admin.evidence.folder import BEGUN, CHANGES, Entry, Folder
 from sealpoint.admin.evidence.ledger import Ledger, Writer, require_new
 from sealpoint.admin.evidence.note import (
     Checkpoint,
@@ -26,7 +26,6 @@ from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.utc import now
 
-CHANGES: Final = ("key.", "ring.create")
 _MAX_RUNS: Final = 100
 
 

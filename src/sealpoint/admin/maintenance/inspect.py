@@ -15,14 +15,14 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
 from sealpoint.admin.databases.rows import RowStore, failure
-from sealpoint.admin.maintenance.calls import cells_of
+from sealpoint.admin.maintenance.calls import cells_of, owner_of
 from sealpoint.admin.maintenance.items import read_item
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.admin.results.events import Event, Failure
@@ -66,11 +66,6 @@ def names(store: RowStore, column: str) -> Iterator[str]:
         if text not in seen:
             seen.add(text)
             yield text
-
-
-def owner_of(place: Mapping[str, Any]) -> Any:
-    """Return the thread of a row, by the columns of its key; of an item what names its namespace."""
-    return place["thread_id"] if "thread_id" in place else f"items of {place.get('prefix')}"
 
 
 def inspect(

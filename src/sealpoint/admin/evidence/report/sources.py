@@ -20,9 +20,8 @@ from sealpoint.admin.evidence.erasure import History
 from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
-from sealpoint.admin.maintenance.calls import CheckpointRows
+from sealpoint.admin.maintenance.calls import CheckpointRows, owner_of
 from sealpoint.admin.maintenance.heads import Finding, HeadCheck
-from sealpoint.admin.maintenance.inspect import owner_of
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.admin.results.events import Failure, Failures, Progress
