@@ -51,7 +51,7 @@ from sealpoint.admin.cli.output import (
 )
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.maintenance import inspect as contents
-from sealpoint.admin.maintenance.calls import owner_of
+from sealpoint.admin.maintenance.names import owner_of
 from sealpoint.admin.results.events import Failure, Failures, failure_reasons
 from sealpoint.admin.results.exits import Exit
 from sealpoint.admin.results.reasons import Reason

@@ -105,11 +105,6 @@ def _columns_of_writes(store: RowStore) -> list[Column]:
     return [column for column in store.columns if column.coordinates == WRITE]
 
 
-def owner_of(place: Mapping[str, Any]) -> Any:
-    """Return the thread of a row, by the columns of its key; of an item what names its namespace."""
-    return place["thread_id"] if "thread_id" in place else f"items of {place.get('prefix')}"
-
-
 def spot_of(names: Mapping[str, Any]) -> Spot | None:
     """Return the row that columns name; ``None`` if it is not the row of a checkpoint that savers find."""
     parts = [names.get(field) for field in Spot._fields]
