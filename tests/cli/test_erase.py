@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 from langgraph.store.sqlite.base import VECTOR_MIGRATIONS
 
-from sealpoint.admin.evidence.erasure import Erasure
-from sealpoint.admin.evidence.recorder import hmac_of
+from sealpoint.admin.evidence.erasure import Erasure, hmac_of
 from sealpoint.admin.maintenance import erase
 from sealpoint.admin.results.exits import Exit
 from sealpoint.base import uuid6

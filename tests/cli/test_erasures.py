@@ -24,8 +24,9 @@ from sealpoint.admin.evidence.erasure import (
     Erasure,
     HeldKey,
     State,
+    hmac_of,
 )
-from sealpoint.admin.evidence.recorder import Act, Recorder, hmac_of
+from sealpoint.admin.evidence.recorder import Act, Recorder
 from sealpoint.admin.results.exits import Exit
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.admin.results.result import Result

@@ -15,9 +15,8 @@ import pytest
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.evidence import verify_ledger
-from sealpoint.admin.evidence.erasure import Erasure
+from sealpoint.admin.evidence.erasure import Erasure, hmac_of
 from sealpoint.admin.evidence.folder import Folder
-from sealpoint.admin.evidence.recorder import hmac_of
 from sealpoint.admin.maintenance import erase
 from sealpoint.admin.results.exits import Exit
 from sealpoint.keys.ringfile import RingFile

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import pytest
 
+from sealpoint.admin.evidence.erasure import hmac_of
 from sealpoint.admin.evidence.folder import Entry, read_members
-from sealpoint.admin.evidence.recorder import hmac_of
 from sealpoint.agentserver import Rules, ServerCipher
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.keys.key import KeyedHash

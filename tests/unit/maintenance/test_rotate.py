@@ -14,9 +14,9 @@ from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Se
 from sealpoint.admin.databases.rows import Batch, Change, Rewritten
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
-from sealpoint.admin.maintenance.rotate import FIRST_ROWS, outstanding, rotate
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.results.events import Progress
-from sealpoint.admin.results.jobs import BATCH
+from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS
 from sealpoint.errors import (
     DecodeError,
     LimitError,

@@ -173,7 +173,7 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("of_run") is not None:
         subject["run"] = options["of_run"]
     if options.get("thread") is not None:
-        from sealpoint.admin.evidence.recorder import hmac_of
+        from sealpoint.admin.evidence.erasure import hmac_of
 
         subject["thread"] = hmac_of(ring)(options["thread"])
     for place in ("out", "out_schema"):

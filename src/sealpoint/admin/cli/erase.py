@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sealpoint.admin.cli.frame import Run, stopping
-from sealpoint.admin.cli.ledger import (
-    PinsOption,
-    VkeyOption,
-    check_ledger,
-    complain_of,
-    find_folder,
-)
+from sealpoint.admin.cli.ledger import PinsOption, VkeyOption, check_ledger, complain_of, find_folder
 from sealpoint.admin.cli.options import (
     AllowUnprovenOption,
     ApplyOption,
@@ -202,8 +196,7 @@ def _erasure(
     erasing: Erasing, file: RingFile, reason: str | None, due: int | None, sealed_since: datetime | None
 ) -> Erasure:
     """Return the document: what is to be erased, with the keys of the ring and what was declared."""
-    from sealpoint.admin.evidence.erasure import Erased, Erasure, HeldKey
-    from sealpoint.admin.evidence.recorder import hmac_of
+    from sealpoint.admin.evidence.erasure import Erased, Erasure, HeldKey, hmac_of
 
     if due is not None and file.ledger is None:
         raise typer.BadParameter("the ring file names no ledger, which would have it", param_hint="--due")
@@ -316,8 +309,7 @@ def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
     """Look for what was erased in a restored database, and erase what came back; record that."""
-    from sealpoint.admin.evidence.erasure import State
-    from sealpoint.admin.evidence.recorder import hmac_of
+    from sealpoint.admin.evidence.erasure import State, hmac_of
     from sealpoint.admin.maintenance.erase import Known, Search
 
     erased = defaultdict[tuple[str, str], list[Known]](list)

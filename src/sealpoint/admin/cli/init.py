@@ -20,9 +20,16 @@ import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.inspect import allowlist_text, read_allowed, type_members
-from sealpoint.admin.cli.options import VariableOption, all_databases, open_ring, opened, read_entries
+from sealpoint.admin.cli.options import (
+    VariableOption,
+    all_databases,
+    open_ring,
+    opened,
+    read_entries,
+    warn_of_json,
+)
 from sealpoint.admin.cli.output import Document, ShownFailures, filled, name_database, put, say, watching
-from sealpoint.admin.cli.status import show_status, warn_of_json
+from sealpoint.admin.cli.status import show_status
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import Table

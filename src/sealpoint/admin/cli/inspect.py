@@ -51,6 +51,7 @@ from sealpoint.admin.cli.output import (
 )
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.maintenance import inspect as contents
+from sealpoint.admin.maintenance.names import owner_of
 from sealpoint.admin.results.events import Failure, Failures, failure_reasons
 from sealpoint.admin.results.exits import Exit
 from sealpoint.admin.results.reasons import Reason
@@ -565,7 +566,7 @@ class _Threads(Failures):
         self.others = 0
 
     def add(self, failed: Failure) -> bool:
-        thread = contents.owner_of(failed.place)
+        thread = owner_of(failed.place)
         name = thread if type(thread) is str else repr(thread)
         if name not in self.threads and len(self.threads) == MAX_THREADS:
             self.others += 1

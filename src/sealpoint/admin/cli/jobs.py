@@ -17,6 +17,7 @@ from sealpoint.admin.cli.options import (
     one_database,
     open_store,
     require_number,
+    warn_of_json,
     warn_of_leftovers,
 )
 from sealpoint.admin.cli.output import (
@@ -32,7 +33,6 @@ from sealpoint.admin.cli.output import (
     warn,
     watching,
 )
-from sealpoint.admin.cli.status import warn_of_json
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import RowStore

@@ -23,14 +23,7 @@ from sealpoint.admin.cli.options import (
     examined,
     read_entries,
 )
-from sealpoint.admin.cli.output import (
-    Document,
-    complain,
-    say,
-    show_table,
-    show_verdict,
-    warn,
-)
+from sealpoint.admin.cli.output import Document, complain, say, show_table, show_verdict, warn
 from sealpoint.admin.keys import edit, wrapping
 from sealpoint.admin.keys.edit import KEY_FOLDER, key_file
 from sealpoint.admin.maintenance import transitions

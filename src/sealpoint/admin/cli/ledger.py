@@ -11,14 +11,7 @@ import typer
 
 from sealpoint.admin.cli.frame import HEAD_LABEL, Run
 from sealpoint.admin.cli.options import AllowUnprovenOption, read_entries
-from sealpoint.admin.cli.output import (
-    Document,
-    complain,
-    count,
-    put,
-    say,
-    show_table,
-)
+from sealpoint.admin.cli.output import Document, complain, count, put, say, show_table
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import LedgerMissingError, LedgerTamperedError, excerpt
 from sealpoint.keys.ringfile import RingFile

@@ -481,6 +481,19 @@ def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share])
         say("no ring file was found: the states of keys are not known")
 
 
+def warn_of_json(shares: Iterable[Share]) -> None:
+    """Warn of unsealed ``json`` values, if there are any: an agent in JavaScript may have written them."""
+    from sealpoint.crypto.tag import JSON, Kind
+
+    saved = (share for share in shares if share.kind is Kind.PLAINTEXT and not share.is_plain_item)
+    if any(JSON in share.types for share in saved):
+        text = "the database has values of type json, which LangGraph.js writes: it reads no sealed value"
+        warn(
+            text,
+            "early LangGraph for Python wrote this type, too: seal them if no agent in JavaScript uses them",
+        )
+
+
 TIMEOUT_SECONDS: Final = 10.0  # of a call to a thread store: agents write to it meanwhile
 
 

@@ -114,12 +114,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for number, name in enumerate(columns):
         kinds = {type(row[number]) for row in cells} - {type(None)}
-        table.add_column(
-            name,
-            justify="right" if kinds == {int} else "left",
-            overflow="fold",
-            width=widths[number] if widths else None,
-        )
+        width = widths[number] if widths else None
+        table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold", width=width)
     for row in texts:
         table.add_row(*map(Text, row))  # not str: rich would read [red] in a value as markup
     # When stdout is closed rich raises SystemExit(1): captured, the lines are printed by `put`.

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealpoint.admin.cli.erase import show_erasures
 from sealpoint.admin.cli.frame import Run
-from sealpoint.admin.cli.ledger import read_key, read_pin_file
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
     AllowStoreOption,
@@ -35,7 +33,7 @@ from sealpoint.admin.cli.options import (
 )
 from sealpoint.admin.cli.output import MAX_SHOWN, Document, count, put, say, show_table, warn, watching
 from sealpoint.admin.keys.change import ring_digest
-from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin, write_whole
+from sealpoint.admin.keys.files import write_whole
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import KeyRingError, OutputError
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from sealpoint.admin.databases.rows import RowStore
     from sealpoint.admin.evidence.report import Report
     from sealpoint.admin.evidence.report.sources import Changes, Move, Period
+    from sealpoint.admin.maintenance.heads import Pin
 
 
 def report(
@@ -110,7 +109,7 @@ def report(
     made = Report(run.result, _period(period))
     _prepare_files(out, json_out)  # before an hour of reading
     made.command = _command_line(databases or (), variables or (), repeated)
-    pinned = None if pin is None else read_pin(pin)
+    pinned = _read_pin(pin)
     cipher = _find_keys(run, made)
     made.changes = _find_changes(run, made, vkey, ledger_pin)
     with opened(names, ring_file=ring_file) as stores, watching("report") as watch:
@@ -152,6 +151,14 @@ def _period(text: str | None) -> Period | None:
     return period
 
 
+def _read_pin(pin: Path | None) -> Pin | None:
+    if pin is None:
+        return None
+    from sealpoint.admin.maintenance.heads import read_pin
+
+    return read_pin(pin)
+
+
 def _find_keys(run: Run, made: Report) -> RingCipher | None:
     """Read the ring, and load its material if that is available: without it there is a report too."""
     made.entries = find_entries(run)
@@ -174,6 +181,8 @@ def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) ->
         if vkey is not None or pin is not None:
             raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
         return None
+    from sealpoint.admin.cli.ledger import read_key, read_pin_file
+
     key = None if vkey is None else read_key(vkey)
     return find_changes(
         table.folder,
@@ -201,6 +210,8 @@ def _compare(
     with opened_threads(name) as known:
         made.threads, made.pin = known.identity, pin
         if pin is not None:
+            from sealpoint.admin.maintenance.heads import check_pin
+
             made.pin_reason = check_pin(known, pin)
         if len(stores) > 1:
             made.no_heads = Why.SEVERAL_DATABASES
@@ -275,6 +286,8 @@ def _show(document: Document) -> None:
     for each in document["exceptions"][:MAX_SHOWN]:
         put(" ".join(filter(None, ["-", each["exception"], each["key"]])))
     if document["erasures"]:
+        from sealpoint.admin.cli.erase import show_erasures
+
         show_erasures(document)
     verdicts = Counter(each["verdict"] for each in questions)
     found = [f"{verdicts[word]} {word}" for word in ("refuted", "not shown") if verdicts[word]]

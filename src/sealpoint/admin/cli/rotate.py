@@ -31,12 +31,7 @@ from sealpoint.admin.cli.options import (
     require_storable,
     require_whole,
 )
-from sealpoint.admin.cli.output import (
-    put,
-    say,
-    show_table,
-    watching,
-)
+from sealpoint.admin.cli.output import put, say, show_table, watching
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance.job import Action

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from typing import Annotated, Final
@@ -30,14 +30,13 @@ from sealpoint.admin.cli.output import (
     put,
     show_table,
     values_line,
-    warn,
     watching,
 )
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.status import MAX_TYPES, Share
 from sealpoint.admin.maintenance.status import status as take_shares
 from sealpoint.admin.results.reasons import Reason
-from sealpoint.crypto.tag import JSON, Kind
+from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
 
 _SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
@@ -118,17 +117,6 @@ def status(
     )
     for name, errors in damage.items():
         complain_of_damage(name, errors)
-
-
-def warn_of_json(shares: Iterable[Share]) -> None:
-    """Warn of unsealed ``json`` values, if there are any: an agent in JavaScript may have written them."""
-    saved = (share for share in shares if share.kind is Kind.PLAINTEXT and not share.is_plain_item)
-    if any(JSON in share.types for share in saved):
-        text = "the database has values of type json, which LangGraph.js writes: it reads no sealed value"
-        warn(
-            text,
-            "early LangGraph for Python wrote this type, too: seal them if no agent in JavaScript uses them",
-        )
 
 
 def show_status(document: Document) -> None:

@@ -8,18 +8,20 @@ counts how many rows were ``found`` and ``erased``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import BEGUN, Folder
-from sealpoint.admin.evidence.recorder import CHANGES
+from sealpoint.admin.evidence.folder import BEGUN, CHANGES, Folder
 from sealpoint.admin.keys.change import ring_digest
-from sealpoint.errors import LedgerTamperedError
+from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_LEFT, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
+from sealpoint.keys.key import KeyedHash
+from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.utc import now
 
@@ -31,6 +33,15 @@ ERASE_AGAIN: Final = "erase.again"
 _CHECKS: Final = frozenset({DATABASE_CHECK, RELATION_CHECK})
 _GONE: Final = KeyState.DESTROYED
 _DAY: Final = len("2026-01-31")
+
+
+def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
+    """Return what names an id in a ledger: its HMAC under the index key, or ``None`` without one."""
+    try:
+        keyed = KeyedHash(KeyRing.of_file(ring).index_key("ledger"))
+    except KeyRingError:
+        return lambda _: None
+    return lambda text: "hmac-sha256:" + keyed(text.encode("utf-8", "surrogatepass")).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import BEGUN, Entry, Folder
+from sealpoint.admin.evidence.folder import BEGUN, CHANGES, Entry, Folder
 from sealpoint.admin.evidence.ledger import Ledger, Writer, require_new
 from sealpoint.admin.evidence.note import (
     Checkpoint,
@@ -21,12 +21,9 @@ from sealpoint.admin.keys.change import describe_ring
 from sealpoint.admin.results.result import Result
 from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import LedgerTable
-from sealpoint.keys.key import KeyedHash
-from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.utc import now
 
-CHANGES: Final = ("key.", "ring.create")
 _MAX_RUNS: Final = 100
 
 
@@ -40,15 +37,6 @@ class Act:
     waived: Sequence[str] = ()
     # Written before the entry of the beginning, which names them.
     documents: Sequence[bytes] = ()
-
-
-def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
-    """Return what names an id in a ledger: its HMAC under the index key, or ``None`` without one."""
-    try:
-        keyed = KeyedHash(KeyRing.of_file(ring).index_key("ledger"))
-    except KeyRingError:
-        return lambda _: None
-    return lambda text: "hmac-sha256:" + keyed(text.encode("utf-8", "surrogatepass")).hex()
 
 
 class Recorder:

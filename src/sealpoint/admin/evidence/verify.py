@@ -39,13 +39,7 @@ from sealpoint.admin.evidence.note import (
     read_pin,
 )
 from sealpoint.admin.results.reasons import Reason
-from sealpoint.errors import (
-    LedgerMissingError,
-    LedgerTamperedError,
-    NoteError,
-    SignatureError,
-    excerpt,
-)
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, SignatureError, excerpt
 from sealpoint.merkle import HASH_BYTES, Tree, leaf_hash, make_inclusion_proof, root_of_proof
 
 _TRIES: Final = 10

@@ -26,12 +26,7 @@ from typing import Any, Final
 
 from sealpoint.admin.keys import files
 from sealpoint.admin.keys.lock import holding
-from sealpoint.errors import (
-    FilePermissionsError,
-    HeldError,
-    MissingExtraError,
-    RingFileError,
-)
+from sealpoint.errors import FilePermissionsError, HeldError, MissingExtraError, RingFileError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.files import read_private
 from sealpoint.keys.key import active_id

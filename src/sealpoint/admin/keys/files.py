@@ -104,3 +104,21 @@ def require_unshared(folder: Path) -> None:
             f"{folder} has mode {mode:04o}: every account can put files into it",
             hint=f"{close}use a folder of your own",
         )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that others read, a pin or a report, in one step; one that is there is replaced.
+
+    The error of the system names ``path``.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with fresh.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -16,12 +16,7 @@ from typing import Any, Final
 
 from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, wrapped_text
 from sealpoint.admin.keys.destroy import left_file, own_file
-from sealpoint.errors import (
-    KeyTransitionError,
-    KeyUnavailableError,
-    WrappedKeyError,
-    excerpt,
-)
+from sealpoint.errors import KeyTransitionError, KeyUnavailableError, WrappedKeyError, excerpt
 from sealpoint.keys.entry import WrappedSource
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import INDEX, RingFile

@@ -18,10 +18,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import VECTORS, OwnedRow, RowStore
-from sealpoint.admin.maintenance.inspect import stored_ids, stored_prefixes
-from sealpoint.admin.maintenance.rotate import FIRST_ROWS
-from sealpoint.admin.maintenance.verify import time_of
-from sealpoint.admin.results.jobs import BATCH, MAX_LOCK_SECONDS, Stop
+from sealpoint.admin.maintenance.names import stored_ids, stored_prefixes, time_of
+from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS, MAX_LOCK_SECONDS, Stop
 from sealpoint.crypto import tag as tags
 from sealpoint.errors import RowError
 from sealpoint.keys.ring import KeyRing

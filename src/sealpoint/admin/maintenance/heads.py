@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.keys.files import write_whole
 from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows, LastWrites, spot_of
 from sealpoint.admin.maintenance.verify import Observer
 from sealpoint.admin.results.events import Failure
@@ -419,21 +420,3 @@ def write_pin(path: Path, pin: Pin) -> None:
     """Write a pin; through a link, which is kept."""
     text = json.dumps({"pin": _PIN_VERSION, **pin._asdict()}, indent=2)
     write_whole(Path(os.path.realpath(path)), f"{text}\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that others read, a pin or a report, in one step; one that is there is replaced.
-
-    The error of the system names ``path``.
-    """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with fresh.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        fresh.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ an object, or has keys other than text, is a ``$map``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
 from sealpoint.admin.databases.rows import RowStore, failure
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.items import read_item
+from sealpoint.admin.maintenance.names import owner_of, stored_ids
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.admin.results.events import Event, Failure
 from sealpoint.admin.results.jobs import BATCH, Batch
@@ -32,7 +33,7 @@ from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import KINDS, Kind, classify, is_sealed
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.keys.ring import KeyRing
-from sealpoint.sealed.items import label_pseudonym, pseudonym_of
+from sealpoint.sealed.items import pseudonym_of
 from sealpoint.sealed.rows import ItemName, Parts
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
@@ -66,11 +67,6 @@ def names(store: RowStore, column: str) -> Iterator[str]:
         if text not in seen:
             seen.add(text)
             yield text
-
-
-def owner_of(place: Mapping[str, Any]) -> Any:
-    """Return the thread of a row, by the columns of its key; of an item what names its namespace."""
-    return place["thread_id"] if "thread_id" in place else f"items of {place.get('prefix')}"
 
 
 def inspect(
@@ -134,23 +130,6 @@ def _shown(cell: Cell, opener: Opener, read: Callable[[Cell, Parts], Any]) -> Re
     except SealpointError as error:
         return failure(cell, error)
     return Readable(cell.where.column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
-
-
-def stored_ids(ring: KeyRing, thread_id: str) -> list[str]:
-    """Return what may stand for a thread in a database: its id, and its pseudonym.
-
-    Raises:
-        KeyRingError: If the index key is not available; without one there are no pseudonyms.
-    """
-    tokens = Tokens(lambda: ring)
-    return [thread_id, *([] if ring.index is None else [tokens.pseudonym(thread_id)])]
-
-
-def stored_prefixes(ring: KeyRing, namespace: str) -> list[str]:
-    """Return what may stand for a namespace in a database, as `stored_ids` does for a thread."""
-    tokens, labels = Tokens(lambda: ring), namespace.split(".")
-    pseudonyms = [] if ring.index is None else [label_pseudonym(label, tokens) for label in labels]
-    return [namespace, *([".".join(pseudonyms)] if pseudonyms else [])]
 
 
 def plain(value: Any) -> Any:

@@ -13,13 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sealpoint.admin.databases.cells import (
-    ITEMS,
-    Cell,
-    Opener,
-    Selection,
-    require_readable,
-)
+from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection, require_readable
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import UNSEALED_ROW, Replacement, RowStore
 from sealpoint.admin.maintenance.calls import cells_of, parts_of

@@ -19,7 +19,7 @@ from typing import Any, Final
 from sealpoint.admin.databases.cells import Cell, Column, Opener, Selection
 from sealpoint.admin.databases.rows import Change, Rewritten, RowStore, TagCount, failure
 from sealpoint.admin.results.events import Event, Events, Failure, Failures, Progress, foreign_keys
-from sealpoint.admin.results.jobs import BATCH, MAX_LOCK_SECONDS, Batch
+from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS, MAX_LOCK_SECONDS, Batch
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import Kind, classify
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
@@ -91,8 +91,6 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
 
 # Agents with the old ring could keep a run busy without end. The next run does what is left.
 MAX_PASSES: Final = 8
-# Rows of the first batch of a column, of which it is not known how long they take.
-FIRST_ROWS: Final = 64
 
 BeforeChange = Callable[[Cell], None]  # called with each cell before it is resealed
 

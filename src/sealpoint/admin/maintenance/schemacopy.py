@@ -27,11 +27,7 @@ from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
-from sealpoint.sealed.rows import (
-    SENTINEL,
-    require_never_sealed,
-    value_missing,
-)
+from sealpoint.sealed.rows import SENTINEL, require_never_sealed, value_missing
 from sealpoint.serde.inert import read_outline
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 

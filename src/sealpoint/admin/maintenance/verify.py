@@ -7,10 +7,8 @@ it builds the objects that values name, and so runs the code of their classes.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
@@ -27,10 +25,11 @@ from sealpoint.admin.databases.cells import (
 from sealpoint.admin.databases.rows import Need, RowStore, failure, pages
 from sealpoint.admin.maintenance.calls import WriteCheck
 from sealpoint.admin.maintenance.items import read_item
+from sealpoint.admin.maintenance.names import DATED_ID
 from sealpoint.admin.results.events import Event, Failure, Progress
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.admin.results.reasons import Reason, applying
-from sealpoint.base.checkpoint import UUID, CheckpointMetadata, require_document
+from sealpoint.base.checkpoint import CheckpointMetadata, require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import CHECKPOINT, WRITE
 from sealpoint.crypto.cipher import Opened, RingCipher
@@ -43,7 +42,6 @@ from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
 from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
 from sealpoint.tokens import Tokens
-from sealpoint.utc import format_utc
 
 MAX_PLACES: Final = 100
 
@@ -206,22 +204,6 @@ def require_beside(table: str, names: Mapping[str, Any], parent: object, metadat
     if parent is not None and type(parent) is not str:
         raise RowError(f"the id of the parent is {type(parent).__name__}, not text")
     return decode_metadata(metadata, strict=False)  # a bound row is compared with what was sealed
-
-
-# The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times.
-DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_GREGORIAN: Final = datetime(1582, 10, 15, tzinfo=UTC)
-
-
-def time_of(checkpoint_id: object) -> str | None:
-    """Return the time that the id of a checkpoint names; ``None`` for one that LangGraph did not make."""
-    if not isinstance(checkpoint_id, str) or not DATED_ID.fullmatch(checkpoint_id):
-        return None
-    steps = UUID(checkpoint_id).time  # 100 ns since the Gregorian reform
-    try:
-        return format_utc(_GREGORIAN + timedelta(microseconds=steps // 10))
-    except OverflowError:
-        return None
 
 
 class Observer:

@@ -10,6 +10,8 @@ from typing import Final
 from sealpoint.admin.results.shards import Shard
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
+# Rows of the first batch of a column, of which it is not known how long they take.
+FIRST_ROWS: Final = 64
 # Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
 MAX_LOCK_SECONDS: Final = 0.1
 _PAUSE_LOOK_SECONDS: Final = 0.05

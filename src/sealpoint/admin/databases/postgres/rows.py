@@ -12,15 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-from sealpoint.admin.databases.cells import (
-    EVERYTHING,
-    ITEMS,
-    Cell,
-    Column,
-    InlineValue,
-    Record,
-    Selection,
-)
+from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Cell, Column, InlineValue, Record, Selection
 from sealpoint.admin.databases.postgres.columns import (
     SHORT_TAG,
     Access,
@@ -42,14 +34,7 @@ from sealpoint.admin.databases.postgres.connection import (
     translate_errors,
 )
 from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
-from sealpoint.admin.databases.postgres.tables import (
-    CHANGE,
-    IS_THEIRS,
-    NAMES,
-    READ,
-    SAVER,
-    CheckedTables,
-)
+from sealpoint.admin.databases.postgres.tables import CHANGE, IS_THEIRS, NAMES, READ, SAVER, CheckedTables
 from sealpoint.admin.databases.rows import (
     MAX_TAGS,
     VECTORS,

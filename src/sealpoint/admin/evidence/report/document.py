@@ -30,7 +30,7 @@ from sealpoint.admin.evidence.report.sources import (
     sentence_of,
 )
 from sealpoint.admin.maintenance.audit import audit_reasons
-from sealpoint.admin.maintenance.verify import time_of
+from sealpoint.admin.maintenance.names import time_of
 from sealpoint.admin.results.events import failure_reasons
 from sealpoint.admin.results.reasons import AnyReason, Reason, answer, applying
 from sealpoint.admin.results.result import Result

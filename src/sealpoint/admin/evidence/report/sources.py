@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.evidence.erasure import History
@@ -21,8 +21,7 @@ from sealpoint.admin.evidence.note import VerifierKey
 from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
-from sealpoint.admin.maintenance.heads import Finding, HeadCheck
-from sealpoint.admin.maintenance.inspect import owner_of
+from sealpoint.admin.maintenance.names import owner_of
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.admin.results.events import Failure, Failures, Progress
@@ -30,17 +29,15 @@ from sealpoint.admin.results.reasons import AnyReason, Reason, answer
 from sealpoint.admin.results.result import Result
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import Kind
-from sealpoint.errors import (
-    DatabaseCorruptError,
-    KeyRingError,
-    RowError,
-    SealpointError,
-)
+from sealpoint.errors import DatabaseCorruptError, KeyRingError, RowError, SealpointError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.state import LEGACY
 from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import as_utc, format_utc, now
+
+if TYPE_CHECKING:
+    from sealpoint.admin.maintenance.heads import HeadCheck
 
 
 class Why(AnyReason):
@@ -244,6 +241,8 @@ def read_part(
 
 def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
     """Compare the checkpoints of a database, as they are now, with a thread store."""
+    from sealpoint.admin.maintenance.heads import Finding, HeadCheck
+
     rows, cipher = CheckpointRows(store, cipher), RingCipher(cipher.ring, follow=False)
     heads = Heads(HeadCheck(rows, known), Failures(cipher=cipher), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
