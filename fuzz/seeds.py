@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import ormsgpack
 from langchain_core.load import dumpd
@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from fuzz.sqlitefile.honest import SHAPES
 from fuzz.targets import COLUMNS, FORGED, MATERIAL, SAFE, SECRET, SEPARATOR, TARGETS, cipher
 from sealpoint.base import empty_checkpoint
-from sealpoint.crypto import RingCipher
+from sealpoint.crypto import RingCipher, Row
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import DELTA_SNAPSHOT, NUMPY_ARRAY
 from sealpoint.sqlite import SqliteSaver
@@ -86,9 +86,9 @@ def _json() -> Iterator[bytes]:
 
 def _tags() -> Iterator[bytes]:
     for suite in ("cobblestone256", "xaes256gcm"):
-        more: Any
-        for more in ({}, {"row": {"a": "b"}}, {"secret": bytes(32)}):
-            tag, blob = RingCipher(cipher.ring, suite).seal("msgpack", SECRET, **more)
+        row: Row | None
+        for row in (None, {"a": "b"}):
+            tag, blob = RingCipher(cipher.ring, suite).seal("msgpack", SECRET, row=row)
             yield tag.encode() + b"\n" + blob
     yield b"bytes+aes\n" + bytes(48)
     yield b"msgpack+cobblestone256@k2\n" + bytes(80)
@@ -176,7 +176,7 @@ _WORDS: Final = {
         '"method": ',
     },
     "ring": {"[[key]]", "[[index]]", "source = ", "inline", "staged", "decrypt-only", "disabled", "check = "},
-    "tag": {"+cobblestone256@k1", "+xaes256gcm@k1", "+aes", ".row", ".dek", "pickle", "msgpack"},
+    "tag": {"+cobblestone256@k1", "+xaes256gcm@k1", "+aes", ".row", ".zst", "pickle", "msgpack"},
     "database": {
         "checkpoints",
         "writes",

@@ -29,7 +29,7 @@ class NotReadyError(Exception):
 
 
 def check_version(root: Path = ROOT, tag: str | None = None) -> str:
-    """The version, the topmost release of the changelog and the tag are the same."""
+    """The version, the topmost release of the changelog and the tag agree; all vectors have a release."""
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     if str(Version(version)) != version:
         raise NotReadyError(f"the version is {version}, and PEP 440 writes it {Version(version)}")
@@ -38,6 +38,8 @@ def check_version(root: Path = ROOT, tag: str | None = None) -> str:
     if not released or released[0][0] != version or not released[0][1]:
         wanted = f"## [{version}] - YYYY-MM-DD"
         raise NotReadyError(f"the topmost release in CHANGELOG.md is {released[:1]}; wanted: {wanted}")
+    if (folder := root / "tests" / "vectors" / "unreleased").exists():
+        raise NotReadyError(f"{folder.relative_to(root)} is to be renamed to {version}, as RELEASING.md says")
     if tag not in {None, f"v{version}"}:
         raise NotReadyError(f"the tag is {tag}; wanted: v{version}")
     return f"{version}, {f'tag {tag}' if tag else 'no tag given'}"

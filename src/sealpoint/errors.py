@@ -288,13 +288,13 @@ class IntegrityError(SealedValueError):
 
 
 class ContextMissingError(SealedValueError):
-    """A value is bound to its row, or to a secret of its thread, and it was not given."""
+    """A value is bound to its row, and no row was given."""
 
     hint = "read it through the saver that wrote it"
 
 
 class UnboundValueError(SealedValueError):
-    """A row or a secret of a thread was given, but the value is not bound to it."""
+    """A row was given, but the value is not bound to a row."""
 
     hint = "it was sealed without its row or thread, and may come from another place: see docs/migration.md"
 

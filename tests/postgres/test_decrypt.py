@@ -28,7 +28,6 @@ from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import (
     AccessError,
-    ContextMissingError,
     HeldError,
     IntegrityError,
     MaintenanceError,
@@ -47,7 +46,6 @@ from tests.support.databases.postgres import (
     EMPTY,
     K1,
     K2,
-    Blob,
     blobs,
     end_session,
     put_blobs,
@@ -339,19 +337,6 @@ def test_plain_values_are_copied_if_they_are_allowed(url: str, out: str) -> None
     copied = rows_of(url, out)["checkpoint_blobs"]
     assert ("t", "", "plain", "1", "msgpack", b"\x01") in copied
     assert EMPTY in copied
-
-
-def test_values_with_a_secret(url: str, out: str) -> None:
-    names = ("thread_id", "checkpoint_ns", "channel", "version")
-    mixed: list[Blob] = []
-    for blob in blobs(4):
-        from sealpoint.base.place import VALUE
-
-        row = VALUE.row(dict(zip(names, blob[:4], strict=True)))
-        mixed.append((*blob[:4], *K1.seal("msgpack", b"value", row=row, secret=bytes(32))))
-    put_blobs(url, mixed)
-    assert {type(each.error) for each in failures(copy(url, out))} == {ContextMissingError}
-    assert not exists(url, out)
 
 
 def test_sealed_metadata_leaves_no_copy(url: str, out: str) -> None:

@@ -27,7 +27,6 @@ letters = st.sampled_from([chr(n) for n in range(0x21, 0x7F) if chr(n) != "+"])
 inners = st.text(letters, min_size=1, max_size=16)  # what fits beside the longest suite, flags and key id
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 rows = st.none() | st.dictionaries(texts, texts, max_size=4)
-secrets = st.none() | st.binary(min_size=32, max_size=32)
 values = st.binary(max_size=100) | st.binary(min_size=1).map(lambda part: (part * 40_000)[:40_000])
 dates = st.none() | st.integers(0, 2**32).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
 

@@ -16,7 +16,7 @@ from sealpoint import errors
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealpointError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.support.keys.rings import NEW, OLD, OTHER, SECRET
+from tests.support.keys.rings import NEW, OLD, OTHER
 
 READER: Final = KeyRing(
     [
@@ -71,7 +71,7 @@ HOSTILE: Final[list[tuple[Any, Any]]] = [
     sealed("old", OLD),
     sealed("gone", OTHER),
     sealed(row={"a": "b"}),
-    sealed(secret=SECRET),
+    (GOOD[0].replace("@new", ".dek@new"), GOOD[1]),
     sealed(inner="unknown"),
     sealed(data=b"\xc1"),
     BLOCKED,
@@ -80,7 +80,7 @@ ACTS: Final[list[Act]] = [
     loads(*GOOD),
     *(make(*value) for value in HOSTILE for make in (loads, opens, opens_bytes)),
     opens(*GOOD, row={"a": "b"}),
-    opens_bytes(*GOOD, secret=SECRET),
+    opens_bytes(*GOOD, row={"a": "b"}),
     lambda serde: serde.dumps_typed({"a": 1}),
     lambda serde: serde.dumps_typed(object()),
     lambda serde: serde.seal(lambda: None),

@@ -50,6 +50,13 @@ def test_those_that_differ_are_refused(tmp_path: Path, version: str, changes: st
         check_version(project(tmp_path, version, changes), tag)
 
 
+def test_vectors_that_name_no_release_are_refused(tmp_path: Path) -> None:
+    root = project(tmp_path, "1.2.0rc1", CHANGES)
+    (root / "tests" / "vectors" / "unreleased").mkdir(parents=True)
+    with pytest.raises(NotReadyError, match=r"vectors/unreleased is to be renamed to 1\.2\.0rc1"):
+        check_version(root)
+
+
 def test_every_check_runs_and_one_failure_is_enough(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

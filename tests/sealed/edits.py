@@ -199,7 +199,7 @@ def sealed_alone(value: Value) -> Value:
 
 CHANGES: Final[dict[str, Callable[[Value], Value]]] = {
     ".row taken off": lambda value: (value[0].replace(".row", ""), value[1]),
-    ".dek added": lambda value: (value[0].replace("256", "256.dek", 1), value[1]),
+    ".zst added": lambda value: (value[0].replace("256", "256.zst", 1), value[1]),
     "key id exchanged": lambda value: (value[0].replace("@k1", "@k2"), value[1]),
     "key id of none": lambda value: (value[0].replace("@k1", "@k9"), value[1]),
     "suite exchanged": lambda value: (value[0].replace("cobblestone256", "xaes256gcm"), value[1]),

@@ -1,4 +1,7 @@
-"""The vectors of all releases: a folder for each, with the digests of its files beside it."""
+"""The vectors of all releases: a folder for each, with the digests of its files beside it.
+
+The folder ``unreleased`` has those that the next release adds.
+"""
 
 from __future__ import annotations
 

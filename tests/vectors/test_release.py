@@ -31,11 +31,11 @@ releases = pytest.mark.parametrize("release", RELEASES)
 
 @releases
 def test_nothing_was_edited_or_removed(release: str) -> None:
-    """The lines are as `sha256sum` writes them. None of them ever changes."""
+    """The lines are as `sha256sum` writes them in the folder. None of a release ever changes."""
     lines = (FOLDER / f"{release}.sha256").read_text(encoding="utf-8").splitlines()
     pinned = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     files = (file for file in (FOLDER / release).rglob("*") if file.is_file())
-    found = {str(file.relative_to(FOLDER)): sha256(file.read_bytes()).hexdigest() for file in files}
+    found = {str(file.relative_to(FOLDER / release)): sha256(file.read_bytes()).hexdigest() for file in files}
     assert found == pinned
 
 

@@ -1,8 +1,9 @@
-"""Writes the vectors of a release: what it stores, in a folder of its name. Run it by hand, never in a test.
+"""Writes the vectors of the next release: what it stores. Run it by hand, never in a test.
 
     python -m tests.vectors.write
 
-It writes once for a version, and changes no file that is there: what a release stored, every later one opens.
+It writes to the folder ``unreleased``, which gets the release's name with it, and changes no file that is
+there: what a release stored, every later one opens.
 `whole` is made as an operator makes it, by the commands and by agents: a ring with key files and a wrapped
 key, a database of LangGraph with checkpoints and items, a cache, a thread store with a pin, a ledger with an
 erasure. `postgres.json` has the rows that agents store in Postgres, `threads.sql` the tables of a thread
@@ -19,7 +20,6 @@ from collections.abc import Callable
 from contextlib import chdir, closing
 from functools import partial
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
@@ -200,14 +200,14 @@ def write_postgres(ring: Path) -> dict[str, Any]:
 
 
 def digests_of(folder: Path) -> str:
-    """The lines of `sha256sum` for all files of a release."""
+    """The lines of `sha256sum`, in a folder, for all of its files."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return "".join(f"{sha256(file.read_bytes()).hexdigest()}  {file.relative_to(FOLDER)}\n" for file in files)
+    return "".join(f"{sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n" for file in files)
 
 
 def main() -> None:
-    """Write what is missing of this version; print its digests."""
-    folder = FOLDER / version("sealpoint")
+    """Write what is missing of the next release, and the digests of all."""
+    folder = FOLDER / "unreleased"
     if not (whole := folder / "whole").exists():
         with tempfile.TemporaryDirectory() as temporary, chdir(temporary):
             write_whole()

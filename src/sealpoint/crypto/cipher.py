@@ -30,7 +30,7 @@ from sealpoint.errors import (
     excerpt,
     require_is,
 )
-from sealpoint.keys.key import Key, NeverPickled, require_secret
+from sealpoint.keys.key import Key, NeverPickled
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.keys.stats import Reloads, RingStats, SourceStats, Tally, source_stats
@@ -105,7 +105,6 @@ class CipherTally(Tally):
 _RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
 _CACHED_TAGS: Final = 256
-_CACHED_SECRETS: Final = 1024
 
 Work = Callable[[bytes, bytes], bytes]  # data or blob, and context
 
@@ -139,13 +138,12 @@ class Opened(NamedTuple):
 _opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
 
 
-# What sealing a value of one type needs: tag, key, beginning of the context, and the function, whose key is
-# without a secret: it is not used for values that have one.
-_Sealing: TypeAlias = "tuple[str, Key, bytes, Work, count[int]]"
+# What sealing a value of one type needs: tag, beginning of the context, function and counter.
+_Sealing: TypeAlias = "tuple[str, bytes, Work, count[int]]"
 
-# What opening a value with one tag needs: type, key, suite, beginning of the context, and the function; the
-# last three are `authenticated` and `key_id` of `Opened`, and whether the value is compressed.
-_Opening: TypeAlias = "tuple[str, Key, str, bytes, Work, count[int], bool, str | None, bool]"
+# What opening a value with one tag needs: type, beginning of the context, function and counter,
+# `authenticated` and `key_id` of `Opened`, and whether the value is compressed.
+_Opening: TypeAlias = "tuple[str, bytes, Work, count[int], bool, str | None, bool]"
 
 
 class PreparedRing(NeverPickled):
@@ -157,88 +155,61 @@ class PreparedRing(NeverPickled):
         self._tally = tally
         self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
         self._opening = lru_cache(_CACHED_TAGS)(self._prepare_open)
-        self._unmixed: dict[tuple[str, str], Suite] = {}  # by key id and name of the suite
-        self._mixed: dict[bytes, dict[tuple[str, str], Suite]] = {}  # the same, by secret
+        self._suites: dict[tuple[str, str], Suite] = {}  # by key id and name of the suite
 
     def seal(
-        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None, frame: bytes | None
+        self, inner: str, data: bytes, row: Row | PackedRow | None, frame: bytes | None
     ) -> tuple[str, bytes]:
         """See `RingCipher.seal`. Here ``inner`` may be empty; ``frame`` is the data compressed."""
-        if row is None and secret is None and frame is None:
-            tag, _, head, seal, counter = self._sealing(inner)
+        if row is None and frame is None:
+            tag, head, seal, counter = self._sealing(inner)
         else:
-            if secret is not None:
-                require_secret(secret)
-            tag, key, head, seal, counter = self._sealing(
-                inner, row is not None, secret is not None, frame is not None
-            )
+            tag, head, seal, counter = self._sealing(inner, row is not None, frame is not None)
             if frame is not None:
                 data = frame
-            if secret is not None:
-                seal = self._suite_of(key, self._suite, secret).seal
             if row is not None:
                 head += row if isinstance(row, PackedRow) else pack_row(row)
         blob = seal(data, head)
         next(counter)
         return tag, blob
 
-    def open(self, tag: str, blob: bytes, row: Row | PackedRow | None, secret: bytes | None) -> Opened:
+    def open(self, tag: str, blob: bytes, row: Row | PackedRow | None) -> Opened:
         """See `RingCipher.open`."""
-        if row is None and secret is None:
-            inner, _, _, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag)
+        if row is None:
+            inner, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag)
         else:
-            if secret is not None:
-                require_secret(secret)
-            inner, key, suite, head, open_, counter, authenticated, key_id, is_compressed = self._opening(
-                tag, row is not None, secret is not None
-            )
-            if secret is not None:
-                open_ = self._suite_of(key, suite, secret).open
-            if row is not None:
-                head += row if isinstance(row, PackedRow) else pack_row(row)
+            inner, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag, True)
+            head += row if isinstance(row, PackedRow) else pack_row(row)
         data = open_(blob, head)
         if is_compressed:
             data = decompress(data)
         next(counter)
         return _opened((inner, data, authenticated, key_id))
 
-    def forget_secret(self, secret: bytes) -> None:
-        """Remove a secret, and every key derived from it, from the caches."""
-        self._mixed.pop(secret, None)
-
-    def _suite_of(self, key: Key, name: str, secret: bytes | None) -> Suite:
-        if secret is None:
-            suites = self._unmixed
-        else:
-            if len(self._mixed) >= _CACHED_SECRETS and secret not in self._mixed:
-                self._mixed = {}  # replaced as a whole, which needs no lock
-            suites = self._mixed.setdefault(secret, {})
-        found = suites.get((key.id, name))
+    def _suite_of(self, key: Key, name: str) -> Suite:
+        found = self._suites.get((key.id, name))
         if found is None:
-            found = suites[key.id, name] = make_suite(name, key.subkey(name, secret))
+            found = self._suites[key.id, name] = make_suite(name, key.subkey(name))
         return found
 
-    def _prepare_seal(
-        self, inner: str, is_bound: bool = False, is_mixed: bool = False, is_compressed: bool = False
-    ) -> _Sealing:
+    def _prepare_seal(self, inner: str, is_bound: bool = False, is_compressed: bool = False) -> _Sealing:
         key = self.ring.require_active()
-        flags = ("dek",) * is_mixed + (COMPRESSED,) * is_compressed + ("row",) * is_bound
+        flags = (COMPRESSED,) * is_compressed + ("row",) * is_bound
         tag = Tag(inner, self._suite, flags, key.id).format()
-        seal = self._suite_of(key, self._suite, None).seal
-        return tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id)
+        seal = self._suite_of(key, self._suite).seal
+        return tag, pack_tag(tag), seal, self._tally.counter(SEALED, key.id)
 
-    def _prepare_open(self, text: str, is_bound: bool = False, is_mixed: bool = False) -> _Opening:
+    def _prepare_open(self, text: str, is_bound: bool = False) -> _Opening:
         tag = parse_tag(text)
-        key = self._require_matching(tag, is_bound, is_mixed)
+        key = self._require_matching(tag, is_bound)
         kind = OPENED_RETIRED if key.state in _RETIRED else OPENED
         counter = self._tally.counter(kind, key.id)
-        open_ = self._suite_of(key, tag.suite, None).open
+        open_ = self._suite_of(key, tag.suite).open
         authenticated = tag.suite != LEGACY
         is_compressed = COMPRESSED in tag.flags
-        head = pack_tag(text)
-        return tag.inner, key, tag.suite, head, open_, counter, authenticated, tag.key_id, is_compressed
+        return tag.inner, pack_tag(text), open_, counter, authenticated, tag.key_id, is_compressed
 
-    def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
+    def _require_matching(self, tag: Tag, is_bound: bool) -> Key:
         """Make all checks that need no cryptography, and return the key."""
         # The type of these rows is not authenticated: a row relabelled as a pickle could run code.
         if tag.key_id is None and tag.inner not in READABLE:
@@ -253,13 +224,6 @@ class PreparedRing(NeverPickled):
             raise ContextMissingError(f"{tag.format()} is bound to its row, and no row was given")
         if "row" not in tag.flags and is_bound:
             raise UnboundValueError(f"{tag.format()} is not bound to a row")
-        if "dek" in tag.flags and not is_mixed:
-            raise ContextMissingError(f"{tag.format()} needs the secret of its thread")
-        if "dek" not in tag.flags and is_mixed:
-            raise UnboundValueError(
-                f"{tag.format()} has no secret in its key",
-                hint="it was sealed before its thread had a secret, or for another place",
-            )
         return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
 
 
@@ -279,8 +243,8 @@ _NO_TYPE: Final = _NoType()
 class RingCipher(NeverPickled):
     """Seals with the ring's active key and opens with the key that a tag names.
 
-    Never falls back: an unknown key, suite or flag, a missing row or secret, and every
-    failed authentication each raise an error of their own. Safe to share between threads.
+    Never falls back: an unknown key, suite or flag, a missing row, and every failed authentication each
+    raise an error of their own. Safe to share between threads.
 
     If the ring was loaded from a file, the cipher follows that file: see `sealpoint.keys.watch`. A call
     that seals or opens checks the file every few seconds, and at once if a value needs a key that is
@@ -365,7 +329,6 @@ class RingCipher(NeverPickled):
         data: bytes,
         *,
         row: Row | PackedRow | None = None,
-        secret: bytes | None = None,
         compress: bool = False,
     ) -> tuple[str, bytes]:
         """Seal one value.
@@ -375,7 +338,6 @@ class RingCipher(NeverPickled):
             data: The serializer's bytes.
             row: Coordinates of the row to bind the value to; ``None`` for no row, ``{}`` for a row without
                 coordinates.
-            secret: Secret of the thread, 32 bytes, mixed into the key.
             compress: Whether to compress it first, if that saves at least a tenth of its bytes.
 
         Returns:
@@ -393,26 +355,23 @@ class RingCipher(NeverPickled):
                 self._look()
             prepared, frame = self._prepared, compressed(data) if compress else None
             try:
-                return prepared.seal(inner, data, row, secret, frame)
+                return prepared.seal(inner, data, row, frame)
             except _RETRY_AFTER_RELOAD:
                 newer = self._newer_than(prepared, SEALING)
                 if newer is prepared:
                     raise
-            return newer.seal(inner, data, row, secret, frame)
+            return newer.seal(inner, data, row, frame)
         except SealpointError as error:
             self.tally.refuse(error)
             raise
 
-    def open(
-        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
-    ) -> Opened:
+    def open(self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None) -> Opened:
         """Open one value.
 
         Args:
             tag: The whole text of the `type` column.
             blob: The sealed bytes.
             row: The same coordinates as at sealing, ``None`` if there were none.
-            secret: The same secret as at sealing, ``None`` if there was none.
 
         Returns:
             The inner type name and the serializer's bytes, whether both are authenticated, and by which key.
@@ -422,7 +381,6 @@ class RingCipher(NeverPickled):
             SealedValueError: If ``blob`` is not bytes, or too short.
             UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not available.
             ContextMissingError, UnboundValueError: If only one of tag and call has a row.
-            ContextMissingError, UnboundValueError: If only one of tag and call has a secret.
             UnknownTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
             IntegrityError: If the bytes, the tag, the key or the row differ from those that were sealed.
         """
@@ -435,25 +393,15 @@ class RingCipher(NeverPickled):
                 self._look()
             prepared = self._prepared
             try:
-                return prepared.open(tag, blob, row, secret)
+                return prepared.open(tag, blob, row)
             except _RETRY_AFTER_RELOAD:
                 newer = self._newer_than(prepared, parse_tag(tag).key_id or ANY_LEGACY)
                 if newer is prepared:
                     raise
-            return newer.open(tag, blob, row, secret)
+            return newer.open(tag, blob, row)
         except SealpointError as error:
             self.tally.refuse(error)
             raise
-
-    def forget_secret(self, secret: bytes) -> None:
-        """Remove a thread's secret, and every key derived from it, from the caches.
-
-        A call with this secret that is still running, or begins later, derives them again.
-
-        Args:
-            secret: 32 bytes; a secret that was never used is not an error.
-        """
-        self._prepared.forget_secret(secret)
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Seal bytes without a type, for code that uses LangGraph's ``CipherProtocol``.

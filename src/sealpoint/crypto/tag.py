@@ -30,7 +30,7 @@ from sealpoint.keys.state import KEY_ID, LEGACY
 MAX_CHARS: Final = 64
 # In the order that a tag has them: `BOUND_MARK` relies on ``row`` as the last.
 COMPRESSED: Final = "zst"  # the value was compressed, see `sealpoint.crypto.compression`
-FLAGS: Final = ("dek", COMPRESSED, "row")
+FLAGS: Final = (COMPRESSED, "row")
 
 # Part of the tag of every sealed value, in earlier and later releases too, and of no other type.
 SEALED_MARK: Final = "+"
@@ -53,8 +53,7 @@ class Tag:
         inner: What the wrapped serializer called its bytes, e.g. ``msgpack``. Empty only
             in the name that `RingCipher.encrypt` returns, which has no type to bind.
         suite: Name of the sealing suite, e.g. ``cobblestone256``.
-        flags: ``dek`` if a secret is mixed into the key, ``zst`` if the value was compressed, ``row`` if
-            it is bound to its row; in the order of `FLAGS`.
+        flags: ``zst`` if the value was compressed, ``row`` if it is bound to its row; in this order.
         key_id: Public name of the key, safe to log; ``None`` for LangGraph's own rows.
 
     Example:

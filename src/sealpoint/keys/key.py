@@ -3,8 +3,7 @@
 Material is parsed from text, loaded at first use, and never pickled or shown.
 
 Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section
-2.3). A thread's secret of 32 bytes is mixed in by using HMAC-SHA512(key, "sealpoint v1 secret" | secret) in
-place of the key.
+2.3).
 """
 
 from __future__ import annotations
@@ -213,31 +212,10 @@ def parse_material(text: bytes, what: str) -> bytes:
     raise KeyMaterialError(f"{what}: expected {KEY_BYTES} bytes, or their base64 or hex; got {len(text)}")
 
 
-SECRET_BYTES: Final = 32
-
-
 def expand(key: bytes, purpose: str) -> bytes:
     """Derive 32 bytes for one purpose: HKDF-Expand-SHA512(key, "sealpoint v1 " + purpose, 32)."""
     # No extract step: a key is uniformly random already (RFC 5869, section 3.3).
     return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
-
-
-def require_secret(secret: bytes) -> bytes:
-    """Return a thread's secret."""
-    if type(secret) is not bytes or len(secret) != SECRET_BYTES:
-        raise KeyMaterialError(
-            f"a thread's secret is exactly {SECRET_BYTES} bytes",
-            hint=f"make it with os.urandom({SECRET_BYTES})",
-        )
-    return secret
-
-
-def mix(key: bytes, secret: bytes) -> bytes:
-    """Return the 64 bytes that are used in place of a key of 32 for a ``.dek`` value."""
-    mac = HMAC(key, SHA512())
-    # `expand` is HMAC under the same key. No suite or purpose begins with "secret", so no inputs are equal.
-    mac.update(b"sealpoint v1 secret" + require_secret(secret))
-    return mac.finalize()
 
 
 class KeyedHash:
@@ -384,14 +362,12 @@ class Key(NeverPickled):
         compromised = compromised or self.compromised
         return Key(self.id, material, state, self.created, self.destroyed, self.suite, compromised)
 
-    def subkey(self, suite: str, secret: bytes | None = None) -> bytes:
-        """Return the key that ``suite`` uses: 32 bytes derived from this one, with ``secret`` mixed in.
+    def subkey(self, suite: str) -> bytes:
+        """Return the key that ``suite`` uses: 32 bytes derived from this one.
 
         The legacy suite uses its key as it is.
         """
-        if suite == LEGACY:
-            return self.material
-        return expand(self.material if secret is None else mix(self.material, secret), suite)
+        return self.material if suite == LEGACY else expand(self.material, suite)
 
     def require_open(self) -> Key:
         """Return the key if values under it may be opened.

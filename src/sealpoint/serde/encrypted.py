@@ -54,20 +54,22 @@ class _Unbound:
     def __init__(self, cipher: CipherProtocol) -> None:
         self._cipher = cipher
 
-    def seal(self, inner: str, data: bytes, **binding: object) -> tuple[str, bytes]:
-        self._require_plain(binding)
+    def seal(self, inner: str, data: bytes, *, row: Row | PackedRow | None = None) -> tuple[str, bytes]:
+        self._require_unbound(row)
         name, blob = self._cipher.encrypt(data)
         return f"{inner}+{name}", blob
 
-    def open(self, tag: str, blob: bytes, **binding: object) -> Opened:
-        self._require_plain(binding)
+    def open(self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None) -> Opened:
+        self._require_unbound(row)
         inner, _, name = tag.partition(SEALED_MARK)
         return Opened(inner, self._cipher.decrypt(name, blob), authenticated=False, key_id=None)
 
-    def _require_plain(self, binding: dict[str, object]) -> None:
-        if any(value is not None for value in binding.values()):
+    def _require_unbound(self, row: Row | PackedRow | None) -> None:
+        if row is not None:
+            name = type(self._cipher).__name__
             raise SealingError(
-                f"{type(self._cipher).__name__} cannot bind a row or mix a secret", hint="use RingCipher"
+                f"{name} cannot bind a value to a row; it has only encrypt() and decrypt()",
+                hint="use RingCipher",
             )
 
 
@@ -152,9 +154,9 @@ class EncryptedSerializer:
         self._seal: Callable[..., tuple[str, bytes]] = self._sealing.seal
         if compress is not None:
             require_zstd()
-            if not self._binds_type:
+            if not isinstance(cipher, RingCipher):
                 raise SealingError(f"{type(cipher).__name__} cannot compress a value", hint="use RingCipher")
-            self._seal = partial(self._sealing.seal, compress=True)
+            self._seal = partial(cipher.seal, compress=True)
         self.tally = cipher.tally if isinstance(cipher, RingCipher) else CipherTally()
         self._allow_unauthenticated_types = allow_unauthenticated_types
 
@@ -345,37 +347,31 @@ class EncryptedSerializer:
             else self._aware.loads_sealed
         )
 
-    def seal(
-        self, obj: Any, *, row: Row | PackedRow | None = None, secret: bytes | None = None, head: bytes = b""
-    ) -> tuple[str, bytes]:
-        """Serialize and seal, optionally bound to a row and with a thread's secret.
+    def seal(self, obj: Any, *, row: Row | PackedRow | None = None, head: bytes = b"") -> tuple[str, bytes]:
+        """Serialize and seal, optionally bound to a row.
 
         Args:
             obj: Any value.
             row: Coordinates of the row to bind the value to, or ``None``.
-            secret: Secret of the thread to mix into the key, or ``None``.
             head: Bytes to seal before the value's bytes.
 
         Raises:
-            SealingError: If ``row`` or ``secret`` is given and the cipher does not support it.
+            SealingError: If ``row`` is given and the cipher does not support it.
         """
         try:
             inner, data = self._serde.dumps_typed(obj)
-            return self._seal(inner, head + data, row=row, secret=secret)
+            return self._seal(inner, head + data, row=row)
         except SealpointError as error:
             self.tally.refuse(error)
             raise
 
-    def open(
-        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
-    ) -> Opened:
+    def open(self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None) -> Opened:
         """Open without deserializing.
 
         Args:
             tag: The whole text of the `type` column.
             blob: The bytes of the value.
             row: The same coordinates as at sealing, ``None`` if there were none.
-            secret: The same secret as at sealing, ``None`` if there was none.
 
         Returns:
             The inner type name, the bytes including any head, and whether both are authenticated.
@@ -391,7 +387,7 @@ class EncryptedSerializer:
                 raise SealedValueError(f"value is {type(blob).__name__}, not bytes")
             if SEALED_MARK not in tag:  # `is_sealed`, without a call for each value
                 return self._open_plaintext(tag, blob)
-            return self._sealing.open(tag, blob, row=row, secret=secret)
+            return self._sealing.open(tag, blob, row=row)
         except SealpointError as error:
             self.tally.refuse(error)
             raise

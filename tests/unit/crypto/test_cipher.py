@@ -18,16 +18,7 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.serde import EncryptedSerializer
-from tests.support.keys.rings import (
-    NEW,
-    OLD,
-    OTHER,
-    SECRET,
-    SUITES,
-    make_cipher,
-    make_ring,
-    seal_with_old,
-)
+from tests.support.keys.rings import NEW, OLD, OTHER, SUITES, make_cipher, make_ring, seal_with_old
 
 
 @pytest.mark.parametrize("suite", ["aes", "", "aes128gcm", "cobblestone256.row"])
@@ -52,21 +43,19 @@ def test_only_an_active_key_seals(state: KeyState) -> None:
     cipher = RingCipher(KeyRing([Key("old", b"" if state is KeyState.DESTROYED else OLD, state)]))
     with pytest.raises(NoActiveKeyError):
         cipher.encrypt(b"value")
-    unbound: dict[str, Any] = {}
-    for options in (unbound, {"row": {}, "secret": SECRET}):
+    for row in (None, {"a": "b"}):
         with pytest.raises(NoActiveKeyError):
-            cipher.seal("msgpack", b"value", **options)
+            cipher.seal("msgpack", b"value", row=row)
 
 
 def test_disabled_key_is_refused() -> None:
     before, after = make_cipher(), RingCipher(make_ring(KeyState.DISABLED))
     old = RingCipher(KeyRing([Key("old", OLD, KeyState.ACTIVE)]))
-    bound: dict[str, Any] = {"row": {"a": "b"}, "secret": SECRET}
-    for options in ({}, bound):
-        sealed = old.seal("msgpack", b"value", **options)
-        assert before.open(*sealed, **options).data == b"value"
+    for row in (None, {"a": "b"}):
+        sealed = old.seal("msgpack", b"value", row=row)
+        assert before.open(*sealed, row=row).data == b"value"
         with pytest.raises(KeyDisabledError, match="'old' is disabled"):
-            after.open(*sealed, **options)
+            after.open(*sealed, row=row)
 
 
 def test_destroyed_key_is_refused_and_the_error_says_when() -> None:
@@ -94,24 +83,24 @@ def test_no_other_key_of_the_ring_is_tried(suite: str) -> None:
     ("part", "other"),
     [
         *(("msgpack+", inner) for inner in ("bytes+", "pickle+", "+")),
-        *(("@new", "@old"), ("@new", "@copy"), ("@new", ".row@new"), (".row", ""), (".dek", "")),
-        *((".row@", ".dek.row@"), ("cobblestone256", "xaes256gcm"), ("xaes256gcm", "cobblestone256")),
+        *(("@new", "@old"), ("@new", "@copy"), ("@new", ".row@new"), (".row", ""), (".zst", "")),
+        *((".row@", ".zst.row@"), ("cobblestone256", "xaes256gcm"), ("xaes256gcm", "cobblestone256")),
     ],
 )
 def test_relabelled_tag_is_refused(suite: str, part: str, other: str) -> None:
-    """Even if the other id has the very same material, and the call has what the other flags need."""
+    """Even if the other id has the very same material, and the call has the row that the other flags need."""
     ring = KeyRing([*make_ring().keys, Key("copy", NEW, KeyState.DECRYPT_ONLY)])
     cipher = RingCipher(ring, suite)
 
-    def arguments(tag: str) -> dict[str, Any]:
-        return {"row": {} if ".row" in tag else None, "secret": SECRET if ".dek" in tag else None}
+    def row(tag: str) -> dict[str, str] | None:
+        return {} if ".row" in tag else None
 
     flags = part.rstrip("@") if part.startswith(".") else ""
-    tag, blob = cipher.seal("msgpack", b"value" * 20, **arguments(flags))
+    tag, blob = cipher.seal("msgpack", b"value" * 200, row=row(flags), compress=flags == ".zst")
     edited = tag.replace(part, other)
     if edited != tag:
         with pytest.raises(IntegrityError):
-            cipher.open(edited, blob, **arguments(edited))
+            cipher.open(edited, blob, row=row(edited))
 
 
 class Text(str):

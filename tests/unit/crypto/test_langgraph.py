@@ -114,8 +114,6 @@ def test_langgraphs_rows_need_their_key_and_are_bound_to_nothing() -> None:
     cipher = legacy_cipher(NEW)
     with pytest.raises(UnboundValueError):
         cipher.open(tag, blob, row={})
-    with pytest.raises(UnboundValueError):
-        cipher.open(tag, blob, secret=NEW)
     assert cipher.seal("msgpack", b"")[0].endswith("@new")
     with pytest.raises(KeyMaterialError):
         legacy_cipher(b"fifteen bytes..")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,6 @@ from tests.support.keys.rings import (
     NEW,
     OLD,
     OTHER,
-    SECRET,
     material_of,
     replace,
     ring_text,
@@ -43,9 +41,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def open_in_row(subject: RingCipher) -> object:
-    more: dict[str, Any] = {"row": {"a": "b"}, "secret": SECRET}
-    value = RingCipher(KeyRing([Key("k2", material_of("k2"), KeyState.ACTIVE)])).seal(*VALUE, **more)
-    return subject.open(*value, **more)
+    row = {"a": "b"}
+    value = RingCipher(KeyRing([Key("k2", material_of("k2"), KeyState.ACTIVE)])).seal(*VALUE, row=row)
+    return subject.open(*value, row=row)
 
 
 Act = Callable[[RingCipher], object]
@@ -57,7 +55,7 @@ ACTIVE, STAGED_TOO = {"k1": "active"}, {"k1": "active", "k2": "staged"}
 PROMOTED = {"k1": "decrypt-only", "k2": "active"}
 AT_ONCE: dict[str, tuple[dict[str, str], dict[str, str], Act, type[Exception]]] = {
     "new key": (ACTIVE, STAGED_TOO, lambda subject: subject.open(*sealed_under("k2")), UnknownKeyError),
-    "new key, with row and secret": (ACTIVE, STAGED_TOO, open_in_row, UnknownKeyError),
+    "new key, with a row": (ACTIVE, STAGED_TOO, open_in_row, UnknownKeyError),
     "enabled key": ({"k1": "disabled", "k2": "active"}, PROMOTED, CALLS["open"], KeyDisabledError),
     "first active key": ({"k1": "staged"}, ACTIVE, sealing_id, NoActiveKeyError),
     "first active key, LangGraph's serializer": (

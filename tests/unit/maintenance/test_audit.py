@@ -189,13 +189,13 @@ def test_flags_make_shares_of_their_own() -> None:
         "msgpack+xaes256gcm@k1",
         "msgpack+xaes256gcm.row@k1",
         "null+xaes256gcm.row@k1",
-        "null+xaes256gcm.dek.row@k1",
+        "null+xaes256gcm.zst.row@k1",
     ]
     shares = status_of([TagCount("writes", tag, 1, 10) for tag in tags])
     assert [(share.flags, share.rows, share.size_bytes) for share in shares] == [
         (("row",), 2, 20),
         ((), 1, 10),
-        (("dek", "row"), 1, 10),
+        (("zst", "row"), 1, 10),
     ]
 
 
