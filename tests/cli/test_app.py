@@ -45,6 +45,17 @@ def test_lists_of_commands_show_whole_sentences() -> None:
         assert re.search(r"(?<!e\.g)(?<!\.)\.$", summary), (words, summary)
 
 
+def test_lists_are_those_of_the_commands() -> None:
+    """The table says of each command what its help begins with: a list loads none of them."""
+    program: Any = typer.main.get_command(program_app.app)
+    assert {" ".join(words) for words in ALL} == program_app.TABLE.keys()
+    for name, row in program_app.TABLE.items():
+        command = program
+        for word in name.split():
+            command = command.commands[word]
+        assert command.help.splitlines()[0] == row.line, name
+
+
 @pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
 def test_help(run: Run, words: tuple[str, ...]) -> None:
     """It says what the command is for, and what each of its arguments and options is."""

@@ -383,10 +383,7 @@ def types(
             Reason.TYPES_NOT_ALLOWED: others,
         }
     )
-    members = {
-        **type_members(found, allowlist),
-        **failures.end(run.result),
-    }
+    members = {**type_members(found, allowlist), **failures.end(run.result)}
     run.end(members, (lambda _: _emit_types(found)) if emit else _show_types, verdict=not emit)
 
 

@@ -15,8 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import BEGUN, CHANGES, Folder
+from sealpoint.admin.evidence.folder import CHANGES, Folder
 from sealpoint.admin.keys.change import ring_digest
+from sealpoint.admin.results.result import BEGUN
 from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_LEFT, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
 from sealpoint.keys.key import KeyedHash

@@ -58,7 +58,6 @@ _NAMES: Final = list(_KINDS)
 _SHAPES: Final = frozenset(product(*_KINDS.values()))
 decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
 
-BEGUN: Final = "begun"  # the outcome of what has not ended
 CHANGES: Final = ("key.", "ring.create")  # how events of a change of the ring begin
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.admin.evidence.folder import BEGUN, CHANGES, Entry, Folder
+from sealpoint.admin.evidence.folder import CHANGES, Entry, Folder
 from sealpoint.admin.evidence.ledger import Ledger, Writer, require_new
 from sealpoint.admin.evidence.note import (
     Checkpoint,
@@ -18,7 +18,7 @@ from sealpoint.admin.evidence.note import (
     open_signer,
 )
 from sealpoint.admin.keys.change import describe_ring
-from sealpoint.admin.results.result import Result
+from sealpoint.admin.results.result import BEGUN, Result
 from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.ringfile import RingFile

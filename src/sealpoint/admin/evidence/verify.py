@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.evidence.folder import (
-    BEGUN,
     MAX_ENTRY_BYTES,
     Folder,
     open_regular,
@@ -39,6 +38,7 @@ from sealpoint.admin.evidence.note import (
     read_pin,
 )
 from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.result import BEGUN
 from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, SignatureError, excerpt
 from sealpoint.merkle import HASH_BYTES, Tree, leaf_hash, make_inclusion_proof, root_of_proof
 

@@ -22,6 +22,7 @@ from sealpoint.utc import now
 MAX_TABLES: Final = 1_000  # how many tables that are not read are named; the others are counted
 
 SCHEMA: Final = "urn:sealpoint:result:1"
+BEGUN: Final = "begun"  # in the ledger, the outcome of a run that has not ended
 
 _DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
 

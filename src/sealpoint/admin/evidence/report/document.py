@@ -18,7 +18,6 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sealpoint.admin.evidence.folder import BEGUN
 from sealpoint.admin.evidence.report.sources import (
     MAX_NAME_CHARS,
     ORDER,
@@ -33,7 +32,7 @@ from sealpoint.admin.maintenance.audit import audit_reasons
 from sealpoint.admin.maintenance.names import time_of
 from sealpoint.admin.results.events import failure_reasons
 from sealpoint.admin.results.reasons import AnyReason, Reason, answer, applying
-from sealpoint.admin.results.result import Result
+from sealpoint.admin.results.result import BEGUN, Result
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry

@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.evidence.erasure import History
-from sealpoint.admin.evidence.note import VerifierKey
-from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
 from sealpoint.admin.maintenance.names import owner_of
@@ -37,6 +34,8 @@ from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import as_utc, format_utc, now
 
 if TYPE_CHECKING:
+    from sealpoint.admin.evidence.erasure import History
+    from sealpoint.admin.evidence.note import VerifierKey
     from sealpoint.admin.maintenance.heads import HeadCheck
 
 
@@ -382,6 +381,9 @@ def find_changes(
     pins: Sequence[bytes] = (),
 ) -> Changes:
     """Return what a ledger says about a period, or about all time; its last entry must have this ring."""
+    from sealpoint.admin.evidence.erasure import History
+    from sealpoint.admin.evidence.verify import read_verified, verify_ledger
+
     verdict, reasons = verify_ledger(folder, key, pins), set[AnyReason]()
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
     head, listed, history = verdict.checkpoint, None if period is None else _Listed(period), History(folder)
