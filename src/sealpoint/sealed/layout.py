@@ -53,7 +53,6 @@ from sealpoint.sealed.rows import (
     split_write,
     value_missing,
 )
-from sealpoint.sealed.search import contains_on_postgres, equals_on_sqlite
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.serde.classes import TASKS
 from sealpoint.threads.store import Spot
@@ -358,6 +357,8 @@ class Whole(Rows):
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         """Whether SQLite finds the value at a path of keys."""
+        from sealpoint.sealed.search import equals_on_sqlite  # for a search alone, as below
+
         found: Any = metadata
         for part in key.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None  # as ``json_extract`` does
@@ -494,6 +495,8 @@ class Inline(_Apart):
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         """Whether Postgres finds the value in that of the key."""
+        from sealpoint.sealed.search import contains_on_postgres
+
         return key in metadata and contains_on_postgres(metadata[key], wanted)
 
 

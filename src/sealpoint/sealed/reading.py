@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
@@ -16,10 +16,12 @@ from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, Sealpoin
 from sealpoint.sealed.entry import Entry, is_named, not_last, require_made
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
-from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.rows import Acknowledged, Write
 from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of, stored_bytes
 from sealpoint.threads.store import Head, Kind, Spot
+
+if TYPE_CHECKING:
+    from sealpoint.sealed.pseudonyms import Pseudonyms
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, ClassVar, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self
 
 from sealpoint.base import (
     BaseCheckpointSaver,
@@ -26,7 +26,6 @@ from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.drivers import decoding_late, saver_row
 from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import Rows, layout_of, require_ring
-from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.steps import R, Steps, watch
@@ -35,6 +34,9 @@ from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 from sealpoint.tokens import Tokens
+
+if TYPE_CHECKING:
+    from sealpoint.sealed.pseudonyms import Pseudonyms
 
 logger: Final = logging.getLogger("sealpoint.sealed")
 
@@ -204,7 +206,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             )
         compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
         has_live = None if compared is None else compared.has_live
-        named = Pseudonyms(tokens, has_live) if pseudonyms else None
+        named = _pseudonyms(tokens, has_live) if pseudonyms else None
         self._parts = Parts(rows, named, compared, sorted(names_of(pass_through)))
         if indexed or pseudonyms or compared is not None:
             require_ring(serde).index_key("metadata")  # raises now, not at the first write
@@ -457,6 +459,12 @@ def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
     if isinstance(thread_ids, str):
         raise TypeError("thread_ids is one string, not a sequence of thread ids")
     return thread_ids
+
+
+def _pseudonyms(tokens: Tokens, has_live: Any) -> Pseudonyms:
+    from sealpoint.sealed.pseudonyms import Pseudonyms  # for a saver with this option alone
+
+    return Pseudonyms(tokens, has_live)
 
 
 def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows: Rows) -> None:

@@ -39,7 +39,6 @@ from sealpoint.serde.limits import (
     MAX_SHORT_CHARS,
     SECOND_MICROSECONDS,
 )
-from sealpoint.serde.probing import SET_BEHIND, are_spread
 
 _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "response_schema", "when"}
 TIME_FIELDS: Final = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")  # as they are written
@@ -65,6 +64,8 @@ def require_members(members: Any) -> None:
     _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
     is_text = _RANDOMIZED.issuperset(map(type, hashed))
+    from sealpoint.serde.probing import SET_BEHIND, are_spread  # for a set that no key authenticated
+
     _check(
         is_text or are_spread(hashed, 4 * len(hashed), SET_BEHIND),
         "its members were chosen to be slow to look up",
