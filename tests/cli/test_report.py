@@ -206,7 +206,7 @@ def test_entries_that_are_replaced_after_the_check_are_no_evidence(
         entries.write_text(entries.read_text().replace("ledger.init", "ledger.inix"))
         return verdict
 
-    monkeypatch.setattr("sealpoint.admin.evidence.report.sources.verify_ledger", verify_and_replace)
+    monkeypatch.setattr("sealpoint.admin.evidence.verify.verify_ledger", verify_and_replace)
     changes = find_changes(Path("ledger"), None, "sha256:other")
     assert changes.verified is False
     assert Reason.LEDGER_BROKEN in changes.reasons
