@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack
@@ -29,7 +30,7 @@ STATE: Final = str(FOLDER / "state.db")
 WAIT_SECONDS: Final = 30.0
 
 serde = EncryptedSerializer.from_key_file()
-threads = SqliteThreadStore(FOLDER / "threads.db", create=True, timeout=WAIT_SECONDS)
+store = SqliteThreadStore(FOLDER / "threads.db", create=True, timeout=WAIT_SECONDS)
 
 
 class Talk(TypedDict, total=False):
@@ -82,7 +83,7 @@ _open: Final = ExitStack()  # for as long as the process runs
 @cache
 def sealed(process: int) -> Noted:
     """Return the saver of this process; its number is there so that a child of a fork makes its own."""
-    return Noted(_open.enter_context(SqliteSaver.from_conn_string(STATE)), serde=serde, threads=threads)
+    return Noted(_open.enter_context(SqliteSaver.from_conn_string(STATE)), serde=serde, threads=store)
 
 
 def after(found: CheckpointTuple | None, number: int) -> tuple[Any, Any, Any, list[int]]:
@@ -158,7 +159,7 @@ async def web(scope: Any, receive: Any, send: Any) -> None:
         async with AsyncExitStack() as stack:
             await receive()
             inner = await stack.enter_async_context(AsyncSqliteSaver.from_conn_string(STATE))
-            _saver.append(Noted(inner, serde=serde, threads=threads))
+            _saver.append(Noted(inner, serde=serde, threads=store))
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
@@ -174,26 +175,36 @@ async def web(scope: Any, receive: Any, send: Any) -> None:
 # --- tasks and cells, which the handler of a signal ends ----------------------------------------------
 
 
-_dropped: Final = list[str]()
+_dropped: Final = list[str]()  # exceptions that Python has only shown
+
+
+def _drop(shown: Any) -> None:
+    _dropped.append(f"{type(shown.exc_value).__name__} {shown.exc_value} in {shown.object!r}")
 
 
 def go_on(thread: str, most: int, limits: tuple[type[BaseException], ...]) -> str:
     """Take turns until a signal's handler raises, then one more: return ``all``, ``limit`` or ``dropped``.
 
     ``dropped`` is an exception that Python has dropped: the package has raised one of its own for it, or it
-    was raised where nothing can catch it, in a callback of a weak reference.
+    was raised where nothing can catch it, in a callback of a weak reference. What else was raised there is
+    returned, too.
     """
-    sys.unraisablehook = lambda info: _dropped.append(str(info.exc_value))
+    sys.unraisablehook = _drop
+    _dropped.clear()
     ended, number = "all", 0
     try:
         for number in range(most):
             turn(thread, number)
             if _dropped:
-                ended = "dropped"
-                _dropped.clear()
+                is_limit = any(_dropped[0].startswith(limit.__name__) for limit in limits)
+                ended = "dropped" if is_limit else _dropped[0]
                 break
     except limits:
         ended = "limit"
+    except KeyError as error:
+        if not (isinstance(error.args[0], threading.Thread) and isinstance(error.__context__, limits)):
+            raise
+        ended = "limit"  # in `Thread.start`, of a pool of LangGraph's, which then fails itself
     except (HaltedError, ThreadStoreDownError) as error:
         if "a signal's handler raised an exception" not in str(error):
             raise
@@ -207,7 +218,7 @@ def go_on(thread: str, most: int, limits: tuple[type[BaseException], ...]) -> st
 async def ago_on(thread: str) -> None:
     """Take turns on a loop, with a saver for it, until the task is cancelled."""
     async with AsyncSqliteSaver.from_conn_string(STATE) as inner:
-        saver = Noted(inner, serde=serde, threads=threads)
+        saver = Noted(inner, serde=serde, threads=store)
         number = 0
         while True:
             await aturn(saver, thread, number)

@@ -20,7 +20,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import count, cycle
 from pathlib import Path
 from queue import Empty
@@ -33,12 +33,14 @@ import pytest
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
 from sealpoint.threads import Kind, SqliteThreadStore
 from tests.deploy.running import Program, running
+from tests.support.servers.ports import valkey
 
 logger: Final = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it reports each request
 SECONDS: Final = int(os.environ.get("SEALPOINT_SERVER_SECONDS", "600"))
 CLIENTS: Final = 4
 KERNELS: Final = 2
+LIFE_SECONDS: Final = 100
 TURNS: Final = 20  # of a thread, then its client begins another
 HANG_SECONDS: Final = 90
 ROOT: Final = Path(__file__).parents[2]
@@ -57,7 +59,7 @@ class Place:
     """
 
     def __init__(self, folder: Path, sealpoint: Path) -> None:
-        self.folder, self.ended = folder, Event()
+        self.folder, self.ended, self.is_ending = folder, Event(), Event()
         self.counts, self.wrong, self.log = Counter[str](), list[str](), ""
         self._sealpoint = str(sealpoint)
         self.env = os.environ | {
@@ -78,11 +80,9 @@ class Place:
         return done.stdout
 
     def workers(self, parent: int) -> list[int]:
-        """Return the processes that have stored something, of those that are now children of a server."""
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-        pairs = [line.split() for line in listed.stdout.splitlines()]
-        stored = {file.suffix[1:] for file in self.folder.glob("said.*")}
-        return [int(pid) for pid, ppid in pairs if ppid == str(parent) and pid in stored]
+        """Return the children of a server that have stored something."""
+        stored = {int(file.suffix[1:]) for file in self.folder.glob("said.*")}
+        return [pid for pid, (ppid, _) in processes().items() if ppid == parent and pid in stored]
 
     def kill_one(self, parent: int, draw: random.Random) -> None:
         """Kill a worker of a server when it has one that has stored something."""
@@ -90,8 +90,39 @@ class Place:
         while not (found := self.workers(parent)):
             assert time.monotonic() < end, "no worker stores anything"
             time.sleep(0.1)
-        os.kill(draw.choice(found), signal.SIGKILL)
-        self.counts["killed"] += 1
+        with suppress(ProcessLookupError):  # it has ended meanwhile, as the server recycles workers
+            os.kill(draw.choice(found), signal.SIGKILL)
+            self.counts["killed"] += 1
+
+    def end(self, parent: int, draw: random.Random) -> None:
+        """Kill a server, and end its workers one by one afterwards, while other processes come and go."""
+        self.is_ending.set()
+        os.kill(parent, signal.SIGSTOP)  # so that it starts no others
+        left = {
+            pid: words
+            for pid, (ppid, words) in processes().items()
+            if ppid == parent and "resource_tracker" not in words  # of multiprocessing: it ends by itself
+        }
+        os.kill(parent, signal.SIGKILL)
+        end = time.monotonic() + HANG_SECONDS
+        while left:
+            self.look()
+            time.sleep(draw.uniform(0.1, 0.5))
+            now = processes()
+            left = {pid: words for pid, words in left.items() if now.get(pid, (0, ""))[1] == words}
+            for pid in [*left][:1]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM if time.monotonic() < end else signal.SIGKILL)
+                if time.monotonic() >= end:
+                    self.wrong.append(f"a worker does not end: {left.pop(pid)}")
+        self.counts["servers ended"] += 1
+
+    def look(self) -> None:
+        """Open the files and close them: SQLite removes the log if no process seems to have the file open."""
+        with closing(SqliteThreadStore(self.folder / "threads.db")) as store:
+            store.newest("", "")
+        with SqliteSaver.from_conn_string(str(self.folder / "state.db")) as saver:
+            saver.get_tuple({"configurable": {"thread_id": "", "checkpoint_ns": ""}})
 
     @contextmanager
     def server(self, words: list[str], pattern: str) -> Iterator[Program]:
@@ -106,6 +137,8 @@ class Place:
     @contextmanager
     def clients(self, work: Callable[[int], None], number: int) -> Iterator[None]:
         """Run clients on threads; at the end they finish what they have asked for, within the limit."""
+        self.ended.clear()
+        self.is_ending.clear()
 
         def worked(name: int) -> None:
             try:
@@ -127,12 +160,13 @@ class Place:
     def require_kept(self) -> None:
         """Check that nothing went wrong, and that what was acknowledged is there."""
         assert self.wrong == []
-        noted = defaultdict[str, list[str]](list)
-        for file in self.folder.glob("said.*"):
+        noted, files = defaultdict[str, list[str]](list), [*self.folder.glob("said.*")]
+        for file in files:
             for line in file.read_text(encoding="utf-8").splitlines():
                 thread, checkpoint = line.split()
                 noted[thread].append(checkpoint)
-        self.counts |= Counter(acknowledged=sum(map(len, noted.values())), threads=len(noted))
+        self.counts["acknowledged"] = sum(map(len, noted.values()))
+        self.counts |= Counter(threads=len(noted), workers=len(files))
         assert self.counts["acknowledged"] > SECONDS
         serde = EncryptedSerializer.from_key_file(self.folder / "keys.toml")
         store = SqliteThreadStore(self.folder / "threads.db")
@@ -147,6 +181,15 @@ class Place:
             with closing(sqlite3.connect(self.folder / name)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         self.run("verify", str(self.folder / "state.db"), "--threads", str(self.folder / "threads.db"))
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Return the parent and the command of each process that runs."""
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    lines = (line.split(maxsplit=2) for line in listed.stdout.splitlines() if "<defunct>" not in line)
+    return {int(pid): (int(ppid), words) for pid, ppid, words in lines}
 
 
 def require_thread(saver: SealedSaver, thread: str, checkpoints: list[str]) -> None:
@@ -171,12 +214,13 @@ def place(tmp_path: Path, forked: Path) -> Iterator[Place]:
     logger.info("%s in %.0f s", dict(sorted(made.counts.items())), time.monotonic() - start)
 
 
-def until_over(least: float, most: float, draw: random.Random) -> Iterator[None]:
-    """Yield after pauses of random length, until the time of the test is over."""
+def lives() -> Iterator[tuple[int, float]]:
+    """Yield numbers, and when the life of a server ends, until the time of the test is over."""
     end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        time.sleep(draw.uniform(least, most))
-        yield
+    for number in count():
+        if time.monotonic() >= end:
+            return
+        yield number, min(end, time.monotonic() + LIFE_SECONDS)
 
 
 # --- gunicorn and uvicorn -----------------------------------------------------------------------------
@@ -184,7 +228,9 @@ def until_over(least: float, most: float, draw: random.Random) -> Iterator[None]
 WORKERS: Final = ["--workers", "3"]
 GUNICORN: Final = ["gunicorn", *WORKERS, "--bind", "127.0.0.1:0", "--timeout", str(HANG_SECONDS)]
 GUNICORN_APP: Final = ["tests.deploy.served:app"]
-UVICORN: Final = ["uvicorn", *WORKERS, "--port", "0", "--timeout-worker-healthcheck", str(HANG_SECONDS)]
+# Not with --limit-max-requests: it waits so long for an answer of a worker that has just ended, and for a new
+# one whose thread for answers has begun before its server.
+UVICORN: Final = ["uvicorn", *WORKERS, "--port", "0", "--timeout-worker-healthcheck", "20"]
 READY: Final = "Booting worker|Application startup complete"  # uvicorn's parent does not listen itself
 KILL: Final = None
 SIGNALS: Final = [KILL, signal.SIGTTIN, KILL, signal.SIGHUP, KILL, signal.SIGTTOU]
@@ -199,17 +245,7 @@ SERVERS: Final = {
         [*GUNICORN, "--threads", "2", "--max-requests", "800", "--max-requests-jitter", "200", *GUNICORN_APP],
         (2, 8),
     ),
-    "uvicorn": (
-        [
-            *UVICORN,
-            "--limit-max-requests",
-            "800",
-            "--limit-max-requests-jitter",
-            "200",
-            "tests.deploy.served:web",
-        ],
-        (2, 8),
-    ),
+    "uvicorn": ([*UVICORN, "tests.deploy.served:web"], (2, 8)),
 }
 
 
@@ -218,25 +254,32 @@ def test_web_server(server: str, place: Place) -> None:
     words, pauses = SERVERS[server]
     pytest.importorskip(words[0])
     draw, signals = random.Random(server), cycle(SIGNALS)
-    with place.server(words, READY) as web:
-        url = re.findall(r"http://[\d.:]+", "".join(web.log))[0]
-        with place.clients(lambda name: converse(place, url, name), CLIENTS):
-            for _ in until_over(*pauses, draw):
-                if (number := next(signals)) is KILL:
-                    place.kill_one(web.pid, draw)
-                else:
-                    os.kill(web.pid, number)
-                    place.counts[number.name] += 1
-    for reported in ("Traceback", "Exception ignored", "WORKER TIMEOUT", "not ready in time"):
-        assert reported not in place.log
-    place.counts["workers"] = len([*place.folder.glob("said.*")])
+    for life, end in lives():
+        with place.server(words, READY) as web:
+            url = re.findall(r"http://[\d.:]+", "".join(web.log))[0]
+            with place.clients(lambda name: converse(place, url, f"{life}-{name}"), CLIENTS):  # noqa: B023
+                while time.monotonic() < end:
+                    time.sleep(draw.uniform(*pauses))
+                    if (number := next(signals)) is KILL:
+                        place.kill_one(web.pid, draw)
+                    else:
+                        os.kill(web.pid, number)
+                        place.counts[number.name] += 1
+                place.end(web.pid, draw)
+        require_quiet(place.log)
+    place.require_kept()
     assert place.counts["killed"] > 0
     # a worker that ends may leave the request of each client without an answer
     assert place.counts["unanswered"] <= CLIENTS * place.counts["workers"]
-    place.require_kept()
 
 
-def converse(place: Place, url: str, name: int) -> None:
+def require_quiet(log: str) -> None:
+    """Check that a server has reported nothing but the ends of its workers."""
+    for reported in ("Traceback", "Exception ignored", "WORKER TIMEOUT"):
+        assert reported not in log
+
+
+def converse(place: Place, url: str, name: str) -> None:
     """Send one request after another, and check that each answer has what was answered before."""
     thread, answered = "", list[int]()
     with httpx.Client(base_url=url, timeout=HANG_SECONDS, headers={"Connection": "close"}) as client:
@@ -249,9 +292,10 @@ def converse(place: Place, url: str, name: int) -> None:
                 answer = client.post(f"/{thread}/{number}")
             except httpx.TimeoutException as error:
                 place.wrong.append(f"{thread}/{number} hangs: {error!r}")
-            except httpx.TransportError as error:
+            except httpx.TransportError:
+                if place.is_ending.is_set():
+                    return
                 place.counts["unanswered"] += 1
-                place.counts[str(error)] += 1
             else:
                 place.counts["answered"] += 1
                 if answer.status_code != httpx.codes.OK:
@@ -265,6 +309,7 @@ def converse(place: Place, url: str, name: int) -> None:
 # --- Celery ---------------------------------------------------------------------------------------------
 
 FOREVER: Final = 1_000_000
+LIMIT_SECONDS: Final = (0.05, 1)
 EXPLAINED: Final = {
     "plain": {"all"},
     "soft": {"limit", "dropped"},
@@ -274,34 +319,39 @@ EXPLAINED: Final = {
 
 
 def test_celery(place: Place) -> None:
-    """Tasks with no limit, a soft one and a hard one, and tasks whose process is killed; each takes few."""
+    """Tasks with no limit, a soft one and a hard one, and tasks whose process is killed; each takes few.
+
+    The broker is one that Celery polls. With another, as ``filesystem://``, its processes share a lock: one
+    that is ended while it sends a result leaves it behind, and no process works any more.
+    """
     celery = pytest.importorskip("celery")
-    for name in ("queue", "results", "control"):
-        (place.folder / name).mkdir()
+    pytest.importorskip("redis")
+    (place.folder / "results").mkdir()
     words = ["celery", "--app", "tests.deploy.queued", "worker", "--pool", "prefork", "--concurrency", "4"]
-    words += ["--max-tasks-per-child", "5", "--loglevel", "info"]
+    words += ["--max-tasks-per-child", "3", "--loglevel", "info"]
     words += ["--without-mingle", "--without-gossip", "--without-heartbeat"]  # with which it starts sooner
-    folders = {f"data_folder_{way}": f"{place.folder}/queue" for way in ("in", "out")}
-    app = celery.Celery(
-        broker="filesystem://", backend=f"file://{place.folder}/results", set_as_current=False
-    )
-    app.conf.broker_transport_options = {**folders, "control_folder": f"{place.folder}/control"}
-    with (
-        place.server(words, r"celery@.* ready"),
-        place.clients(lambda name: ask(place, app, name), CLIENTS),
-    ):
-        place.ended.wait(SECONDS)
-    app.close()
-    place.counts["workers"] = len([*place.folder.glob("said.*")])
+    draw = random.Random("celery")
+    with closing(valkey(place.folder)) as broker:
+        port = broker.connection_pool.connection_kwargs["port"]
+        place.env["BROKER_URL"] = f"redis://127.0.0.1:{port}"
+        app = celery.Celery(
+            broker=place.env["BROKER_URL"], backend=f"file://{place.folder}/results", set_as_current=False
+        )
+        for life, end in lives():
+            with (
+                place.server(words, r"celery@.* ready") as worker,
+                place.clients(lambda name: ask(place, app, f"{life}-{name}"), CLIENTS),  # noqa: B023
+            ):
+                place.ended.wait(end - time.monotonic())
+                place.end(worker.pid, draw)
+        app.close()
+    place.require_kept()
     for kind, ends in EXPLAINED.items():
         assert any(place.counts[f"{kind}: {ended}"] for ended in ends)
-    place.require_kept()
 
 
-def ask(place: Place, app: Any, name: int) -> None:
+def ask(place: Place, app: Any, name: str) -> None:
     """Send one task after another, and check how each has ended."""
-    from celery import exceptions
-
     draw = random.Random(name)
     for number in count():
         if place.ended.is_set():
@@ -309,22 +359,30 @@ def ask(place: Place, app: Any, name: int) -> None:
         kind, thread = draw.choice([*EXPLAINED]), f"{draw.choice(WAYS)}-{name}-{number}"
         limits: dict[str, Any] = {
             "plain": {},
-            "soft": {"soft_time_limit": draw.uniform(0.05, 0.6), "time_limit": HANG_SECONDS / 2},
-            "hard": {"time_limit": draw.uniform(0.05, 0.6)},
+            "soft": {"soft_time_limit": draw.uniform(*LIMIT_SECONDS), "time_limit": HANG_SECONDS / 2},
+            "hard": {"time_limit": draw.uniform(*LIMIT_SECONDS)},
             "killed": {},
         }
-        arguments = (thread, 3 if kind == "plain" else FOREVER, draw.random() if kind == "killed" else None)
+        killed = draw.uniform(*LIMIT_SECONDS) if kind == "killed" else None
+        arguments = (thread, 3 if kind == "plain" else FOREVER, killed)
         task = app.send_task("turns", arguments, **limits[kind])
-        try:
-            task.get(timeout=HANG_SECONDS, interval=0.02, propagate=False)
-        except exceptions.TimeoutError:
-            place.wrong.append(f"{kind} {thread}: no result")
-            continue
-        found = task.result
-        ended = found if task.successful() else type(found).__name__
-        place.counts[f"{kind}: {ended}"] += 1
-        if ended not in EXPLAINED[kind]:
-            place.wrong.append(f"{kind} {thread}: {found!r}\n{task.traceback}")
+        end = time.monotonic() + HANG_SECONDS
+        while not task.ready():
+            if place.is_ending.wait(0.02):
+                return
+            if time.monotonic() > end:
+                place.wrong.append(f"{kind} {thread}: no result")
+                break
+        else:
+            count_end(place, kind, thread, task)
+
+
+def count_end(place: Place, kind: str, thread: str, task: Any) -> None:
+    found = task.result
+    ended = found if task.successful() else type(found).__name__
+    place.counts[f"{kind}: {ended}"] += 1
+    if ended not in EXPLAINED[kind]:
+        place.wrong.append(f"{kind} {thread}: {found!r}\n{task.traceback}")
 
 
 # --- Jupyter -----------------------------------------------------------------------------------------------
@@ -366,7 +424,7 @@ class Kernel:
         """
         while self.client.iopub_channel.msg_ready():
             self.client.get_iopub_msg(timeout=1)
-        asked = self.client.execute(code, user_expressions={"result": "result"})
+        asked = self.client.execute(code, user_expressions={"result": "result"}, stop_on_error=False)
         if during is not None:
             while self.client.get_iopub_msg(timeout=HANG_SECONDS)["msg_type"] != "stream":
                 pass
