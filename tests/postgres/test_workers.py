@@ -165,6 +165,6 @@ def test_a_bug_in_a_worker_is_told_as_one(url: str, ring: Path, capfd: pytest.Ca
         [*run_in_processes(assignment, 2, Stop())]
     assert exit_code(caught.value) is Exit.BUG
     (note,) = caught.value.__notes__
-    assert "result.py" in note
+    assert "workers.py" in note
     told = note + "".join(capfd.readouterr())
     assert "has no attribute" not in told

@@ -31,9 +31,16 @@ _ERRNOS: Final = {
     **dict.fromkeys(PERMANENT_ERRNOS, Exit.USAGE),
 }
 _SQLITE: Final = {  # names of primary codes
-    Exit.STOPPED: "SQLITE_FULL SQLITE_IOERR SQLITE_NOMEM SQLITE_BUSY SQLITE_LOCKED SQLITE_INTERRUPT",
-    Exit.USAGE: "SQLITE_CANTOPEN SQLITE_READONLY SQLITE_PERM",
-    Exit.UNOPENED: "SQLITE_CORRUPT SQLITE_NOTADB",
+    Exit.STOPPED: (
+        "SQLITE_FULL",
+        "SQLITE_IOERR",
+        "SQLITE_NOMEM",
+        "SQLITE_BUSY",
+        "SQLITE_LOCKED",
+        "SQLITE_INTERRUPT",
+    ),
+    Exit.USAGE: ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"),
+    Exit.UNOPENED: ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
 }
 _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not reached, or went away
     # 08 connection, 40 rollback, 53 resources, 55 not in the required state, 57 operator, 58 system
@@ -86,7 +93,7 @@ def exit_code(error: BaseException) -> Exit:
     import sqlite3
 
     if isinstance(error, sqlite3.Error):
-        codes = {getattr(sqlite3, name): code for code, names in _SQLITE.items() for name in names.split()}
+        codes = {getattr(sqlite3, name): code for code, names in _SQLITE.items() for name in names}
         # The low byte of an extended code is the primary code: SQLITE_IOERR_READ is SQLITE_IOERR | 1 << 8.
         return codes.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
     if _is_postgres(error):
