@@ -148,6 +148,39 @@ def test_the_call_after_a_signal_works(way: str, has_store: bool, most: int, tmp
         number += 1
 
 
+class Interrupting(sqlite3.Connection):
+    """A connection on which a signal's handler raises where a look at the tables ends its transaction."""
+
+    raises = True
+
+    def cursor(self, *_: Any) -> Any:
+        connection = self
+
+        class Cursor(sqlite3.Cursor):
+            def execute(self, statement: str, *values: Any) -> Any:
+                if statement == "ROLLBACK" and connection.raises:
+                    connection.raises = False
+                    raise Limit
+                return super().execute(statement, *values)
+
+        return super().cursor(Cursor)
+
+
+@pytest.mark.parametrize("way", ["SqliteSaver", "SealedSaver on LangGraph's"])
+def test_a_look_at_the_tables_that_a_handler_ends_leaves_no_transaction(way: str, tmp_path: Path) -> None:
+    with (
+        closing(SqliteThreadStore(tmp_path / "threads.db", create=True)) as store,
+        closing(sqlite3.connect(tmp_path / "state.db", factory=Interrupting)) as connection,
+    ):
+        bare = WAYS[way](connection)
+        saver: Any = SealedSaver(getattr(bare, "inner", bare), serde=SERDE, threads=store)
+        with pytest.raises(Limit):
+            put(saver, 1)
+        put(saver, 2)
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"] == {"x": 2}
+        assert not connection.in_transaction
+
+
 @pytest.mark.filterwarnings(
     "ignore:coroutine .* was never awaited", "ignore:.*was destroyed but it is pending"
 )

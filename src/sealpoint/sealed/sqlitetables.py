@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any, Final, Self
 
 from sealpoint.errors import ConfigError, OldTablesError, SchemaError, excerpt
 from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop
 from sealpoint.sqlite import schema
-from sealpoint.sqlitefile.opening import inspect, require_whole
+from sealpoint.sqlitefile.opening import inspect, require_whole, rolled_back
 
 # Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
 _SCHEMA: Final = """
@@ -73,17 +73,14 @@ class SqliteTables:
         if cursor.execute(_SCHEMA).fetchall() == self._schema:
             return
         self._schema = self._cursor = None  # a refused schema is refused again
-        begins = not connection.in_transaction
-        try:
-            if begins:  # what is remembered is what was checked, whatever is changed meanwhile
-                cursor.execute("BEGIN")
+
+        def look() -> list[Any]:  # what is remembered is what was checked, whatever is changed meanwhile
             found = cursor.execute(_SCHEMA).fetchall()
             _require_known(connection, cursor, self._names)
-        finally:
-            if begins and connection.in_transaction:
-                cursor.execute("ROLLBACK")
-            cursor.close()
-        self._schema = found
+            return found
+
+        with closing(cursor):
+            self._schema = look() if connection.in_transaction else rolled_back(cursor, look)
 
 
 def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names: Collection[str]) -> None:

@@ -38,7 +38,7 @@ from contextlib import closing, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
 from sealpoint.sqlitefile import guard
@@ -50,6 +50,8 @@ _MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _END_BYTES: Final = 16  # of a journal: length of the super-journal's name, its checksum, and the magic bytes
 _SUPER_JOURNAL: Final = re.compile(rb"/[^\0]*-mj[0-9A-F]{6}9[0-9A-F]{2}")  # for SQLite a NUL ends the name
 _MAX_SUPER_BYTES: Final = 1 << 20  # the names of 126 journals, the most that a connection attaches
+Result = TypeVar("Result")
+
 _REMOVE: Final = "find out who put it there, and move it away if SQLite has not written it"
 
 
@@ -252,6 +254,19 @@ _FRAME_HEADER_BYTES: Final = 24
 _LOCK_BYTE: Final = 1 << 30  # SQLite writes no page there
 
 
+def rolled_back(cursor: sqlite3.Cursor, work: Callable[[], Result]) -> Result:
+    """Call a function in a transaction of its own, which ends, also if a signal's handler raises there."""
+    try:
+        cursor.execute("BEGIN")
+        found = work()
+        cursor.execute("ROLLBACK")
+    except BaseException:
+        if cursor.connection.in_transaction:
+            cursor.execute("ROLLBACK")
+        raise
+    return found
+
+
 def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     """Check that each page of the database is in its file, or in the log.
 
@@ -262,20 +277,19 @@ def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     """
     if file is None or cursor.connection.in_transaction:
         return
-    cursor.execute("BEGIN")  # no other process shortens the file meanwhile
+    rolled_back(cursor, partial(_require_pages, cursor, file))  # no other process shortens the file meanwhile
+
+
+def _require_pages(cursor: sqlite3.Cursor, file: Path) -> None:
+    (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
+    (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
     try:
-        (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
-        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        try:
-            size_bytes = file.stat().st_size
-        except FileNotFoundError:  # removed meanwhile
-            return
-        log, kept = file.with_name(f"{file.name}-wal"), size_bytes // page_bytes
-        if size_bytes and kept < pages and not _is_in_log(log, kept + 1, pages, page_bytes):
-            raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
-    finally:
-        if cursor.connection.in_transaction:
-            cursor.execute("ROLLBACK")
+        size_bytes = file.stat().st_size
+    except FileNotFoundError:  # removed meanwhile
+        return
+    log, kept = file.with_name(f"{file.name}-wal"), size_bytes // page_bytes
+    if size_bytes and kept < pages and not _is_in_log(log, kept + 1, pages, page_bytes):
+        raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
 
 
 def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
