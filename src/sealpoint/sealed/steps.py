@@ -314,6 +314,7 @@ def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
     Sealpoint's own savers roll back themselves.
     """
     connection: Any = getattr(saver, "__dict__", {}).get("conn")
+    connection = getattr(connection, "plain", connection)  # of a copy that was made for another SealedSaver
     owner = _Owner() if notes else None
     if getattr(saver, "_rolls_back", False):
         return

@@ -242,7 +242,8 @@ class Database:
                     self.connection.close()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        self._file = prepare(connection)
+        with translate_errors():
+            self._file = prepare(connection)
         with closing(own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
             (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
             cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
