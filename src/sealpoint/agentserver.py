@@ -139,6 +139,9 @@ class ServerCipher:
     def open_object(self, context: Context, data: Mapping[str, Any]) -> Reading:
         """Open the values of an object.
 
+        A key that the server stores readable on some paths of a model, and passes on others, may hold either:
+        its value is opened if it opens, and otherwise is a client's text.
+
         Raises:
             PlaintextError: If a value is not sealed, and plaintext is refused.
             SealpointError: What `RingCipher.open` raises.

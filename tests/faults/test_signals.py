@@ -148,6 +148,36 @@ def test_the_call_after_a_signal_works(way: str, has_store: bool, most: int, tmp
         number += 1
 
 
+class Uncommitted(sqlite3.Connection):
+    """A connection on which a signal's handler raises once, where a saver commits."""
+
+    raises = True
+
+    def commit(self) -> None:
+        if self.raises:
+            self.raises = False
+            raise Limit
+        super().commit()
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+def test_a_transaction_that_a_handler_ends_is_rolled_back(tmp_path: Path, *, is_second: bool) -> None:
+    """Also of a saver that another SealedSaver, without a thread store, has wrapped."""
+    with (
+        closing(SqliteThreadStore(tmp_path / "threads.db", create=True)) as store,
+        closing(sqlite3.connect(tmp_path / "state.db", factory=Uncommitted)) as connection,
+    ):
+        inner: Any = LangGraphs(connection)
+        saver: Any = SealedSaver(
+            SealedSaver(inner, serde=SERDE).inner if is_second else inner, serde=SERDE, threads=store
+        )
+        with pytest.raises(Limit):
+            put(saver, 1)
+        put(saver, 2)
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"] == {"x": 2}
+        assert saver.conn is connection
+
+
 class Interrupting(sqlite3.Connection):
     """A connection on which a signal's handler raises where a look at the tables ends its transaction."""
 

@@ -25,13 +25,14 @@ for found in pkgutil.walk_packages(sealpoint.__path__, "sealpoint."):
 """,
 }
 SCRIPT: Final = """
-import importlib, logging, pkgutil, sys
+import importlib, logging, pkgutil, sys, types
 import sealpoint
 
 {first}
 for line in open({names!r}, encoding="utf-8"):
     module, name, home, qualified = line.split()
     found = getattr(importlib.import_module(module), name)
+    assert not isinstance(found, types.ModuleType), line  # a module may have the name of its function
     is_class = isinstance(found, type)
     assert (found.__module__, found.__qualname__) == (home, qualified) if is_class else home == "-", line
 assert "sealpoint.crypto" in logging.root.manager.loggerDict

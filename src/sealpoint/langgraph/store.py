@@ -53,7 +53,7 @@ from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
-from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, watch
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, unwatched, watch
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
@@ -255,7 +255,7 @@ class SealedStore(BaseStore):
             raise AttributeError(name)
         found = getattr(self.inner, name)
         if name == "conn":
-            return getattr(found, "plain", found)
+            return unwatched(found)
         return checked(self._tables, found, self.inner) if name == "setup" and self._tables else found
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

@@ -28,7 +28,7 @@ from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import Rows, layout_of, require_ring
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
-from sealpoint.sealed.steps import R, Steps, watch
+from sealpoint.sealed.steps import R, Steps, unwatched, watch
 from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
@@ -268,7 +268,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             raise AttributeError(name)
         found = getattr(self.inner, name)
         if name == "conn":
-            return getattr(found, "plain", found)
+            return unwatched(found)
         if name == "setup" and self._tables is not None:
             return checked(self._tables, found, self.inner)
         return found

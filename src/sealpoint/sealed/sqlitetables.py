@@ -8,6 +8,7 @@ from contextlib import closing, nullcontext
 from typing import Any, Final, Self
 
 from sealpoint.errors import ConfigError, OldTablesError, SchemaError, excerpt
+from sealpoint.sealed.steps import unwatched
 from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import inspect, require_whole, rolled_back
@@ -124,8 +125,8 @@ def _is_autocommit(connection: sqlite3.Connection) -> bool:
 
 
 def _connection_of(saver: Any) -> Any:
-    """Return the connection of a saver, and not what notes its transactions, which has no settings."""
+    """Return the connection of a saver or Store."""
     connection = getattr(saver, "conn", None)
     if connection is None:
         raise ConfigError(f"{type(saver).__name__} has no connection to look at its tables", hint=ALLOW_HINT)
-    return getattr(connection, "plain", connection)
+    return unwatched(connection)

@@ -313,8 +313,7 @@ def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
 
     Sealpoint's own savers roll back themselves.
     """
-    connection: Any = getattr(saver, "__dict__", {}).get("conn")
-    connection = getattr(connection, "plain", connection)  # of a copy that was made for another SealedSaver
+    connection = unwatched(getattr(saver, "__dict__", {}).get("conn"))  # of another SealedSaver's copy, too
     owner = _Owner() if notes else None
     if getattr(saver, "_rolls_back", False):
         return
@@ -325,8 +324,13 @@ def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
         saver.conn = _watching(kind)(connection, owner, rows)
 
 
+def unwatched(connection: Any) -> Any:
+    """Return the connection of a saver for one that `watch` has made, which has no settings; else itself."""
+    return connection.plain if hasattr(connection, "owner") else connection
+
+
 def is_watched(connection: Any) -> bool:
-    """Whether a connection is one that `watch` has made."""
+    """Whether a connection notes its transactions."""
     return type(getattr(connection, "owner", None)) is _Owner
 
 

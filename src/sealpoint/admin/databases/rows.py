@@ -17,7 +17,7 @@ A store of whole rows has the interface of a `RowStore`, with these differences:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValu
 from sealpoint.admin.results.events import Failure, Progress, bare
 from sealpoint.admin.results.jobs import BATCH
 from sealpoint.admin.results.jobs import Batch as Batch  # noqa: PLC0414 -- it is public here
+from sealpoint.admin.results.result import Database
 from sealpoint.errors import MissingExtraError, RowError, SealpointError
 
 Batch.__module__ = Failure.__module__ = Progress.__module__ = __name__  # where they are documented
@@ -143,24 +144,8 @@ class Rewritten(NamedTuple):
 Change = Callable[[Cell], tuple[Any, ...] | None]
 
 
-class RowStore(Protocol):
-    """The values of one database.
-
-    Attributes:
-        name: Its name in messages: a path, or a URL without a password.
-        kind: ``sqlite`` or ``postgres``.
-    """
-
-    name: str
-    kind: str
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """What tells it from a copy and from another database of the same name."""
-
-    @property
-    def missing_tables(self) -> tuple[str, ...]:
-        """The tables that every saver or Store makes, and that are not there though others of it are."""
+class RowStore(Database, Protocol):
+    """The values of one database."""
 
     def tables(self) -> list[Table]:
         """Return all tables of the database that this account can see."""

@@ -28,9 +28,9 @@ from sealpoint.admin.databases.rows import failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.keys.lock import holding
-from sealpoint.admin.maintenance.documents import two_histories
 from sealpoint.admin.maintenance.items import format_item, name_of, read_item
 from sealpoint.admin.maintenance.leftovers import COPY, KIND, remove_leftovers
+from sealpoint.admin.maintenance.names import two_histories
 from sealpoint.admin.results.events import Event, Events, Progress
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.metadata import encode_metadata

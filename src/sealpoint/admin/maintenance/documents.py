@@ -53,11 +53,3 @@ def as_json(what: str, value: Any) -> str:
         hint = "remove the checkpoint, or store its thread without the value, and run the command again"
         raise RowError(f"the {what} has no form in JSON that Postgres stores", hint=f"{_NO_JSON}; {hint}")
     return text
-
-
-def two_histories() -> RowError:
-    """Return the error for a thread of which it is not known which rows are its own."""
-    return RowError(
-        "the thread has rows under its id and under a pseudonym: two histories",
-        hint="a process began it again without pseudonyms: delete one of them through such a saver",
-    )

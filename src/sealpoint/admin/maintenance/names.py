@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import UUID
+from sealpoint.errors import RowError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.sealed.items import label_pseudonym
 from sealpoint.tokens import Tokens
@@ -49,3 +50,11 @@ def time_of(checkpoint_id: object) -> str | None:
         return format_utc(_GREGORIAN + timedelta(microseconds=steps // 10))
     except OverflowError:
         return None
+
+
+def two_histories() -> RowError:
+    """Return the error for a thread of which it is not known which rows are its own."""
+    return RowError(
+        "the thread has rows under its id and under a pseudonym: two histories",
+        hint="a process began it again without pseudonyms: delete one of them through such a saver",
+    )

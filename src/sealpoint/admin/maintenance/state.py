@@ -14,9 +14,9 @@ from sealpoint.admin.databases.cells import Cell, Opener, Selection
 from sealpoint.admin.databases.kinds import WholeRowStore
 from sealpoint.admin.databases.rows import failure
 from sealpoint.admin.maintenance.calls import cells_of
-from sealpoint.admin.maintenance.documents import parse_json, restore, two_histories
+from sealpoint.admin.maintenance.documents import parse_json, restore
 from sealpoint.admin.maintenance.inspect import Readable, opener_of, plain
-from sealpoint.admin.maintenance.names import stored_ids
+from sealpoint.admin.maintenance.names import stored_ids, two_histories
 from sealpoint.admin.results.events import Failure
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata

@@ -28,18 +28,23 @@ _DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
 
 
 class Database(Protocol):
-    """What a result says about a database: a part of `sealpoint.admin.databases.rows.RowStore`."""
+    """What a result says about a database.
+
+    Attributes:
+        name: Its name in messages: a path, or a URL without a password.
+        kind: ``sqlite`` or ``postgres``.
+    """
 
     name: str
     kind: str
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What tells it from others."""
+        """What tells it from a copy and from another database of the same name."""
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """The tables that are not there though others are."""
+        """The tables that every saver or Store makes, and that are not there though others of it are."""
 
     def tables(self) -> Sequence[Any]:
         """Return all its tables."""
