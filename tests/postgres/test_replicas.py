@@ -71,44 +71,28 @@ def keys(tmp_path: Path) -> str:
 
 
 @contextmanager
-def slowed(standby: Standby) -> Iterator[None]:
-    """Let a replica replay now and then for a moment only."""
-    ended = threading.Event()
-
-    def alternate() -> None:
-        while not ended.wait(0.3):
-            standby.replays(paused=False)
-            ended.wait(0.02)
-            standby.replays(paused=True)
-
-    standby.replays(paused=True)
-    thread = threading.Thread(target=alternate)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        standby.replays(paused=False)
-
-
-@contextmanager
-def observed(primary: str) -> Iterator[list[int]]:
-    """The lags while something runs."""
+def slowed(primary: str, standby: Standby) -> Iterator[list[int]]:
+    """The lags of a replica that replays for a moment only when it lags by more than the bound."""
     ended, lags = threading.Event(), list[int]()
 
-    def look() -> None:
+    def alternate() -> None:
         with psycopg.connect(primary, autocommit=True) as connection:
             while not ended.wait(0.005):
                 lags.extend(int(lag) for (lag,) in connection.execute(LAG) if lag is not None)
+                if lags and lags[-1] > BOUND:
+                    standby.replays(paused=False)
+                    ended.wait(0.02)
+                    standby.replays(paused=True)
 
-    thread = threading.Thread(target=look)
+    standby.replays(paused=True)
+    thread = threading.Thread(target=alternate)
     thread.start()
     try:
         yield lags
     finally:
         ended.set()
         thread.join()
+        standby.replays(paused=False)
 
 
 @pytest.mark.costly
@@ -121,7 +105,7 @@ def test_the_lag_stays_within_twice_the_bound(
     words = ["rotate", at(url), "--apply", "--keys", keys, "--workers", str(workers), "--verify", "none"]
     words += ["--max-lock-ms", "60000"]  # batches become as large as the bound allows
     standby.catch_up()
-    with slowed(standby), observed(primary) as lags:
+    with slowed(primary, standby) as lags:
         assert run([*words, "--max-replica-lag", str(BOUND), "--json"]) == Exit.DONE
     assert require_valid(json.loads(capsys.readouterr().out))["resealed"] == ROWS
     assert BOUND < max(lags) <= 2 * BOUND
