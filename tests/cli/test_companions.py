@@ -23,8 +23,8 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 from sealpoint.admin.keys.lock import SUFFIX
 from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, SealpointError, ThreadStoreError
+from sealpoint.guards import limits
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SealedSaver, SqliteSaver
-from sealpoint.sqlitefile import guard as budget
 from sealpoint.threads import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.databases.bound import INDEX, cipher_of, play, sealed_file
@@ -372,7 +372,7 @@ def interior_page(child: int) -> bytes:
 @pytest.mark.costly
 def test_a_file_of_holes_takes_no_day(run: Run, scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pages lead to 10^10 rows; a walk ends by what the file has, and not by the size that it claims."""
-    monkeypatch.setattr(budget, "HOLES_BYTES", 1 << 20)  # otherwise a minute
+    monkeypatch.setattr(limits, "HOLES_BYTES", 1 << 20)  # otherwise a minute
     with closing(sqlite3.connect("app.db")) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         (root,) = connection.execute(

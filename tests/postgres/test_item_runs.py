@@ -24,8 +24,8 @@ from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import DatabaseCorruptError, DecodeError, MaintenanceError, RowError, SealpointError
+from sealpoint.guards.limits import MAX_VALUE_BYTES
 from sealpoint.sealed.items import parse_item
-from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 from tests.postgres.harm import OUT_OF_ROW, lose_item
 from tests.postgres.processes import (
     FORKS,

@@ -20,7 +20,7 @@ from sealpoint.admin.maintenance.schemacopy import decrypt_schema
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.results.events import Event
 from sealpoint.errors import RowError, SealpointError
-from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
+from sealpoint.guards.limits import MAX_VALUE_BYTES
 from tests.postgres.test_damage import failures_of
 from tests.support.databases.checkpoints import make
 from tests.support.databases.postgres import K2, blobs, put_blobs, read_all, saver_at

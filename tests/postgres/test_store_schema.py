@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from sealpoint.errors import SchemaError
-from sealpoint.postgres import STORE_NAMES, TABLES, Row, require_tables
+from sealpoint.guards.pgtables import STORE_NAMES, TABLES, Row, require_tables
 from tests.postgres.test_schema import FUNCTION, alter, schema_of
 from tests.support.databases.postgres import make_store
 

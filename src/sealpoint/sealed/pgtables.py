@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from sealpoint.base.saver import arun, run
 from sealpoint.errors import OldTablesError, SchemaError, SharedRoleError, ThreadStoreError, excerpt
-from sealpoint.postgres import NAMES, STORE_NAMES, TABLES, Row, refuse_schema, require_tables
+from sealpoint.guards.pgtables import NAMES, STORE_NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.steps import R
 from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop

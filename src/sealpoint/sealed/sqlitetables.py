@@ -8,10 +8,10 @@ from contextlib import closing, nullcontext
 from typing import Any, Final, Self
 
 from sealpoint.errors import ConfigError, OldTablesError, SchemaError, excerpt
+from sealpoint.guards import tables
+from sealpoint.guards.files import inspect, require_whole, rolled_back
 from sealpoint.sealed.steps import unwatched
 from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop
-from sealpoint.sqlite import schema
-from sealpoint.sqlitefile.opening import inspect, require_whole, rolled_back
 
 # Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
 _SCHEMA: Final = """
@@ -45,7 +45,7 @@ class SqliteTables:
     @classmethod
     def of(cls, *, is_store: bool, allow_partial: bool, allow_schema: bool, **_: object) -> Self:
         """See `sealpoint.sealed.tables.tables_of`."""
-        names = schema.STORE if is_store else schema.SAVER
+        names = tables.STORE if is_store else tables.SAVER
         return cls(names, has_schema=not allow_schema, allow_partial=allow_partial)
 
     def require(self, saver: Any) -> None:
@@ -67,7 +67,7 @@ class SqliteTables:
             cursor.row_factory = None
             require_whole(cursor, file)
             for name in () if self._has_schema else self._names:
-                schema.require_age(cursor, name)
+                tables.require_age(cursor, name)
             self._cursor = cursor
         if not self._has_schema:
             return
@@ -88,8 +88,8 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names
     theirs = connection.text_factory
     connection.text_factory = str
     try:
-        schema.require_unhidden(cursor, names)
-        schema.require_tables(cursor, names)
+        tables.require_unhidden(cursor, names)
+        tables.require_tables(cursor, names)
         for name, other in cursor.execute(_REFERRING).fetchall():
             if other.lower() in names and name.lower() not in names:  # which are checked already
                 raise SchemaError(f"table {excerpt(name)} refers to {excerpt(other)}, and acts with it")

@@ -19,18 +19,12 @@ from sealpoint.errors import (
     TextError,
 )
 from sealpoint.forks import close_at_fork, inherited
+from sealpoint.guards import statements, tables
+from sealpoint.guards.files import open_file, prepare, reopen_file, require_whole, switch_log_on
+from sealpoint.guards.limits import UNLIMITED, Budget, capacity_bytes
+from sealpoint.guards.statements import FOREIGN, translate_errors, translated
 from sealpoint.locks import take
 from sealpoint.sqlite import schema
-from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import (
-    FOREIGN,
-    UNLIMITED,
-    Budget,
-    capacity_bytes,
-    translate_errors,
-    translated,
-)
-from sealpoint.sqlitefile.opening import open_file, prepare, reopen_file, require_whole, switch_log_on
 
 
 def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
@@ -53,7 +47,7 @@ class _Text:
         self._theirs = theirs
 
     def __call__(self, text: bytes) -> Any:
-        if not guard.is_ours():
+        if not statements.is_ours():
             return self._theirs(text)
         try:
             return text.decode()
@@ -124,11 +118,11 @@ class Session:
         database, taken = self.database, budget or UNLIMITED
         while True:
             size_bytes = database.size_bytes
-            guard.allow(size_bytes, len(parameters), schema.SUBQUERIES)
+            statements.allow(size_bytes, len(parameters), schema.SUBQUERIES)
             try:
                 return taken.take(self.cursor.execute(statement, parameters), size_bytes)
             except (EndlessTreeError, sqlite3.OperationalError) as error:
-                if not guard.is_spent(error) or database.look_at_size(self.cursor) <= size_bytes:
+                if not statements.is_spent(error) or database.look_at_size(self.cursor) <= size_bytes:
                     raise  # the file has not grown since the last check of its size
 
     def run_once(self, statement: str, parameters: Sequence[Any]) -> None:
@@ -137,7 +131,7 @@ class Session:
 
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement that writes, for each of ``rows``."""
-        guard.allow(self.database.size_bytes + _BYTES_PER_ROW * len(rows))
+        statements.allow(self.database.size_bytes + _BYTES_PER_ROW * len(rows))
         self.cursor.executemany(statement, rows)
 
 
@@ -186,7 +180,7 @@ class Database:
         self._version: int | None = None  # of the checked schema
         self._tables = set[str]()  # those of the two that it has
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
-        self._handler = guard.make_handler()
+        self._handler = statements.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
         close_at_fork(self)
 
@@ -244,10 +238,10 @@ class Database:
     def _set_up(self, connection: sqlite3.Connection) -> None:
         with translate_errors():
             self._file = prepare(connection)
-        with closing(own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
+        with closing(own_cursor(connection)) as cursor, translate_errors(), statements.guarding(connection):
             (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
             cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
-            guard.add_check(connection)
+            statements.add_check(connection)
             schema.add_functions(connection)
             require_whole(cursor, self._file)
             switch_log_on(cursor)
@@ -260,10 +254,10 @@ class Database:
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
             self._version = None
-            self._tables = schema.require_tables(cursor)
+            self._tables = tables.require_tables(cursor)
             if self.is_setup and len(self._tables) < 2:
                 raise SchemaError("one of the tables 'checkpoints' and 'writes' is gone")
-            self.has_task_path = schema.has_task_path(cursor)
+            self.has_task_path = tables.has_task_path(cursor)
             self.look_at_size(cursor)
             self._version = version
 
@@ -280,7 +274,7 @@ class Database:
             with transaction(connection, cursor):
                 cursor.execute(schema.CREATE_CHECKPOINTS)
                 cursor.execute(schema.CREATE_WRITES)
-                if not schema.has_task_path(cursor):
+                if not tables.has_task_path(cursor):
                     cursor.execute(schema.ADD_TASK_PATH)
         except sqlite3.OperationalError as error:
             # An older read-only database is read without this column.
@@ -312,7 +306,7 @@ class Database:
     def run(self, begin: str, work: Callable[..., Result], *arguments: Any, is_alone: bool = False) -> Result:
         """Run ``work`` in a transaction, with exclusive use of the connection; return its result.
 
-        With ``is_alone`` it is one statement with the condition `guard.REQUIRE_CHECK`, and needs none.
+        With ``is_alone`` it is one statement with the condition `statements.REQUIRE_CHECK`, and needs none.
         """
         run = self._work_alone if is_alone else self._work
         with self.lock:
@@ -334,17 +328,17 @@ class Database:
         if session is None or connection.in_transaction or connection.text_factory is not str:
             return self._work(connection, begin, work, arguments)
         self._session = None
-        guard.begin(connection, self._handler, unchecked_bytes=self.size_bytes)
+        statements.begin(connection, self._handler, unchecked_bytes=self.size_bytes)
         try:
             found = work(session, *arguments)
             self._session = session
             return found
         except FOREIGN as error:
-            if not guard.needs_check():
-                guard.raise_cause(error)
+            if not statements.needs_check():
+                statements.raise_cause(error)
                 raise translated(error) from None
         finally:
-            guard.end(connection)
+            statements.end(connection)
             if self._session is None:
                 session.cursor.close()
         return self._work(connection, begin, work, arguments)
@@ -361,7 +355,7 @@ class Database:
             with (
                 closing(own_cursor(connection)) as cursor,
                 translate_errors(),
-                guard.guarding(connection, handler=self._handler),
+                statements.guarding(connection, handler=self._handler),
                 transaction(connection, cursor) if begin is WRITE else nullcontext(),
             ):
                 self._check(cursor)
@@ -370,7 +364,7 @@ class Database:
         if session is None or connection.text_factory is not str:
             session = Session(self, own_cursor(connection))
         cursor = session.cursor
-        guard.begin(connection, self._handler)
+        statements.begin(connection, self._handler)
         try:
             cursor.execute(begin)
             if cursor.execute(_VERSION).fetchone()[0] != self._version:
@@ -384,9 +378,9 @@ class Database:
                 cursor.execute("ROLLBACK")
             if not isinstance(error, FOREIGN):
                 raise
-            guard.raise_cause(error)
+            statements.raise_cause(error)
             raise translated(error) from None
         finally:
-            guard.end(connection)
+            statements.end(connection)
             if self._session is None:
                 cursor.close()  # see `cursor`

@@ -17,11 +17,11 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import Place
 from sealpoint.crypto.tag import BOUND_MARK
 from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
+from sealpoint.guards.limits import Budget
 from sealpoint.serde.base import SerializerProtocol, is_opaque
 from sealpoint.serde.inert import Outline, make_outline
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import READ, Database, Session
-from sealpoint.sqlitefile.guard import Budget
 
 Key = tuple[str, str, str]  # thread_id, checkpoint_ns and checkpoint_id of a row
 

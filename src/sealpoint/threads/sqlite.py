@@ -18,9 +18,9 @@ from typing import Any, Final, NoReturn, TypeVar
 from sealpoint import forks
 from sealpoint.errors import ForkedError, ThreadStoreDownError, ThreadStoreError, ThreadStoreTimeoutError
 from sealpoint.forks import close_at_fork, inherited
+from sealpoint.guards import statements
 from sealpoint.locks import holding, take
-from sealpoint.sqlitefile import guard
-from sealpoint.threads import sqlitefile as statements
+from sealpoint.threads import sqlitefile
 from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, fill, translated
 from sealpoint.threads.sqlitefile import create as create_file
@@ -79,7 +79,7 @@ class SharedFile:
             _roll_back(opened)  # what a signal has interrupted
             return function(opened)
         except FOREIGN as error:
-            guard.raise_cause(error)
+            statements.raise_cause(error)
             raised = translated(error, self.path)
             if isinstance(raised, ThreadStoreDownError):
                 self._close()  # the next use opens a file that was repaired or restored meanwhile
@@ -184,7 +184,7 @@ class SqliteThreadStore(DatabaseStore):
         >>> threads.close()
     """
 
-    _statements, _names = statements, (str, str, str)
+    _statements, _names = sqlitefile, (str, str, str)
 
     def __init__(
         self, path: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
@@ -220,9 +220,9 @@ class SqliteThreadStore(DatabaseStore):
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         def newest(opened: Opened) -> Answer:
-            row = opened.connection.execute(statements.NEWEST, (thread_id, checkpoint_ns)).fetchone()
+            row = opened.connection.execute(sqlitefile.NEWEST, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[1] != Kind.PUT:
-                row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
+                row = opened.connection.execute(sqlitefile.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[0] is None:
                 return Answer((), self._clock([row[4:]] if row else []))
             checkpoint_id, _, mac, records, *clock = row
@@ -243,7 +243,7 @@ class SqliteThreadStore(DatabaseStore):
             rows = [
                 (*spot, *row)
                 for spot in dict.fromkeys(spots)
-                for row in opened.connection.execute(statements.FIND, (*spot, *spot)).fetchall()
+                for row in opened.connection.execute(sqlitefile.FIND, (*spot, *spot)).fetchall()
             ]
             return self._answer(rows)
 
@@ -255,7 +255,7 @@ class SqliteThreadStore(DatabaseStore):
     def _require_writable(self, opened: Opened) -> None:
         if opened.appended is None:
             self._move_log(opened)
-        opened.connection.execute(statements.REQUIRE_WRITABLE)
+        opened.connection.execute(sqlitefile.REQUIRE_WRITABLE)
 
     def append(self, heads: Sequence[Head]) -> None:
         if not heads:
@@ -264,7 +264,7 @@ class SqliteThreadStore(DatabaseStore):
 
         def append(opened: Opened) -> None:
             if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
-                opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
+                opened.connection.execute(sqlitefile.APPEND, rows[0])  # a transaction of its own
             else:
                 self._begin(opened, flushed=any(row[3] != Kind.PUT for row in rows))
                 self._insert(opened, rows)
@@ -275,13 +275,13 @@ class SqliteThreadStore(DatabaseStore):
     def _insert(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
         for row in rows:
             if row[3] != Kind.PUT:
-                opened.connection.execute(statements.REPLACE, row[:3])
-            opened.connection.execute(statements.APPEND, row)
+                opened.connection.execute(sqlitefile.REPLACE, row[:3])
+            opened.connection.execute(sqlitefile.APPEND, row)
 
     def last_special(self) -> int:
         def last_special(opened: Opened) -> int:
             self._require_writable(opened)
-            (last,) = opened.connection.execute(statements.LAST_SPECIAL).fetchone()
+            (last,) = opened.connection.execute(sqlitefile.LAST_SPECIAL).fetchone()
             return int(last)
 
         return self._file.run(last_special)
@@ -292,7 +292,7 @@ class SqliteThreadStore(DatabaseStore):
         def append_specials(opened: Opened) -> None:
             if len(rows) > 1 or opened.appended is None:
                 self._begin(opened)
-            opened.connection.executemany(statements.APPEND_SPECIAL, rows)
+            opened.connection.executemany(sqlitefile.APPEND_SPECIAL, rows)
             self._commit(opened, len(rows))
 
         self._file.run(append_specials)
@@ -313,10 +313,10 @@ class SqliteThreadStore(DatabaseStore):
             opened.until = time.monotonic() + MAINTENANCE_SECONDS
             self._begin(opened)
             self._insert(opened, rows)
-            opened.connection.executemany(statements.APPEND_SPECIAL, also)
-            opened.connection.executemany(statements.NAME, [(name, name) for name in sorted(identities)])
-            opened.connection.execute(statements.RAISE, (clock,))
-            opened.connection.execute(statements.RECORD, (int(time.time()), reason))
+            opened.connection.executemany(sqlitefile.APPEND_SPECIAL, also)
+            opened.connection.executemany(sqlitefile.NAME, [(name, name) for name in sorted(identities)])
+            opened.connection.execute(sqlitefile.RAISE, (clock,))
+            opened.connection.execute(sqlitefile.RECORD, (int(time.time()), reason))
             self._commit(opened, CHECKPOINT_EVENTS)
 
         self._file.run(adopt)
@@ -324,17 +324,17 @@ class SqliteThreadStore(DatabaseStore):
     def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
         def trim_page(opened: Opened) -> list[tuple[Any, ...]]:
             self._begin(opened)
-            rows = self._fetch(statements.PAGE, (*after, most), f"WHERE {AFTER}" if after else "", opened)
+            rows = self._fetch(sqlitefile.PAGE, (*after, most), f"WHERE {AFTER}" if after else "", opened)
             if not rows:
                 return []
             ((end,),) = self._fetch(END, (), "", opened)
             gone = [
                 key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end
             ]
-            opened.connection.executemany(statements.FORGET, gone)
-            opened.connection.executemany(statements.FORGET_SPECIALS, gone)
-            opened.connection.executemany(statements.END_SPECIALS, gone)
-            opened.connection.execute(statements.TRIMMED, (len(gone),))
+            opened.connection.executemany(sqlitefile.FORGET, gone)
+            opened.connection.executemany(sqlitefile.FORGET_SPECIALS, gone)
+            opened.connection.executemany(sqlitefile.END_SPECIALS, gone)
+            opened.connection.execute(sqlitefile.TRIMMED, (len(gone),))
             self._commit(opened, len(gone))
             return [(len(gone), *self._spot(rows[-1][:3]))]
 
@@ -370,13 +370,13 @@ class SqliteThreadStore(DatabaseStore):
             busy, pages, moved = opened.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:  # for instance on a full disk: nothing is lost, the log remains
             with suppress(ThreadStoreTimeoutError):
-                guard.raise_cause(error)
+                statements.raise_cause(error)
         else:
             if not busy and pages == moved >= 0:  # otherwise another connection reads an earlier state
                 opened.claim = clock
 
     def _read_clock(self, opened: Opened) -> int:
-        return self._clock(self._fetch(statements.READ_CLOCK, (), "", opened))
+        return self._clock(self._fetch(sqlitefile.READ_CLOCK, (), "", opened))
 
     def _rows(
         self, statement: str, values: Sequence[Any] = (), conditions: str = ""
@@ -418,7 +418,7 @@ class MemoryThreadStore(SqliteThreadStore):
 
 @cache
 def _text(statement: str, conditions: str) -> str:
-    return statement.format(schema="", records=statements.RECORDS, conditions=conditions)
+    return statement.format(schema="", records=sqlitefile.RECORDS, conditions=conditions)
 
 
 def open_thread_store(

@@ -21,9 +21,9 @@ from sealpoint.errors import (
     ThreadStoreTimeoutError,
     excerpt,
 )
+from sealpoint.guards import statements
+from sealpoint.guards.files import create_file, open_file, prepare, require_whole, switch_log_on
 from sealpoint.keys.files import PrivateFolder
-from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.opening import create_file, open_file, prepare, require_whole, switch_log_on
 from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
 from sealpoint.threads.store import SEPARATOR, Kind
 
@@ -58,7 +58,7 @@ def translated(error: Exception, path: Path) -> ThreadStoreError:
         return _of_system(error, path)
     if isinstance(error, sqlite3.Error) and (found := _of_sqlite(error, path)):
         return found
-    ours = guard.translated(error)
+    ours = statements.translated(error)
     if ours is not error:
         return damaged(path, str(ours))
     return ThreadStoreDownError(
@@ -290,7 +290,7 @@ class Opened:
         self.appended: int | None = None  # since the log was last moved; `None` before the first change
         self.until = time.monotonic() + timeout
         prepare(connection, _authorize)
-        connection.set_progress_handler(guard.make_handler(self._require_time), guard.STEP_OPCODES)
+        connection.set_progress_handler(statements.make_handler(self._require_time), statements.STEP_OPCODES)
 
     def _require_time(self, _: None) -> None:
         if time.monotonic() > self.until:
@@ -301,7 +301,7 @@ class Opened:
 
 def _authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
     """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
-    return sqlite3.SQLITE_OK if owner is None or owner in SUBQUERIES else guard.deny()
+    return sqlite3.SQLITE_OK if owner is None or owner in SUBQUERIES else statements.deny()
 
 
 def create(path: Path) -> None:

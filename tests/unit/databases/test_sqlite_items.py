@@ -22,8 +22,8 @@ from sealpoint.admin.results.events import Event, Failure
 from sealpoint.base.place import KEY, make_frame
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import RowError, SchemaError, SealpointError
+from sealpoint.guards import files
 from sealpoint.sealed.rows import ItemName
-from sealpoint.sqlitefile import opening
 from tests.support.databases.items import VALUE, items_of
 from tests.support.databases.schemas import LOG, OLDER_STORE, REFUSED_STORES
 from tests.support.databases.schemas import STORE as MAKE_STORE
@@ -318,7 +318,7 @@ def test_a_moved_item_and_an_unbound_frame_are_refused(path: Path) -> None:
 
 
 def test_an_item_over_the_size_limit_ends_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "MAX_VALUE_BYTES", 10_000)
+    monkeypatch.setattr(files, "MAX_VALUE_BYTES", 10_000)
     insert(path, json.dumps({"a": "x" * 20_000}))
     with closing(SqliteRows(path)) as store, pytest.raises(RowError, match="a row has over"):
         store.count()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sealpoint.errors import RowError
+from sealpoint.guards.limits import Budget
 from sealpoint.sqlite import SqliteSaver, reader
-from sealpoint.sqlitefile.guard import Budget
 from tests.support.databases.checkpoints import at, ids_in, put_chain
 
 NUMBERS = (

@@ -19,9 +19,9 @@ import pytest
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, HaltedError, SchemaError, TextError
+from sealpoint.guards import statements
 from sealpoint.sqlite import SqliteSaver, schema
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from sealpoint.sqlitefile import guard
 from tests.support.databases.checkpoints import at, ids_in, make, put_chain
 from tests.support.runs.extent import by_extent
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, share_pages, write_file
@@ -68,8 +68,8 @@ def test_the_smallest_rows_stay_far_within_the_budget(
         connection.executemany("INSERT INTO checkpoints VALUES ('', '', ?, NULL, '', '', '{}')", numbers)
         connection.executemany("INSERT INTO writes VALUES ('', '', ?, '', '', 0, '', NULL, '')", numbers)
         connection.commit()
-        monkeypatch.setattr(guard, "OPCODES_PER_BYTE", guard.OPCODES_PER_BYTE // 4)
-        monkeypatch.setattr(guard, "LEAST_OPCODES", 0)
+        monkeypatch.setattr(statements, "OPCODES_PER_BYTE", statements.OPCODES_PER_BYTE // 4)
+        monkeypatch.setattr(statements, "LEAST_OPCODES", 0)
         assert list(saver.list(None, limit=0)) == []
         assert list(saver.list(None, filter={"a": 1, "b": None, "c": [1]})) == []
         saver.delete_for_runs(["none"])
@@ -99,8 +99,8 @@ def test_a_statement_computes_no_longer_than_the_file_has_bytes(
     """Each step may read the same pages: their number says nothing of the time."""
     path = write_file(tmp_path / "app.db", threads=50)
     with closing(SqliteRows(path)) as store:
-        monkeypatch.setattr(guard, "STEP_OPCODES", 100)
-        monkeypatch.setattr(guard, "time", Clock(seconds))
+        monkeypatch.setattr(statements, "STEP_OPCODES", 100)
+        monkeypatch.setattr(statements, "time", Clock(seconds))
         if ends:
             with pytest.raises(EndlessTreeError, match="more bytes"):
                 store.count()
@@ -113,7 +113,7 @@ def test_a_file_that_grows_gets_a_larger_budget(tmp_path: Path, monkeypatch: pyt
     with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(path)) as other:
         saver = SqliteSaver(connection)
         put_chain(saver, "1")
-        monkeypatch.setattr(guard, "LEAST_OPCODES", guard.STEP_OPCODES)
+        monkeypatch.setattr(statements, "LEAST_OPCODES", statements.STEP_OPCODES)
         rows = [(str(number),) for number in range(30_000)]
         other.executemany("INSERT INTO checkpoints VALUES ('x', '', ?, NULL, '', '', '{}')", rows)
         other.commit()
@@ -208,8 +208,8 @@ def test_text_that_is_not_utf8_is_refused_under_another_factory_too(tmp_path: Pa
 
 def guarded(connection: sqlite3.Connection, statement: str) -> None:
     """Run a statement as ours are run, with a large budget."""
-    with guard.guarding(connection):
-        guard.allow(2**40, 0, {"n"})
+    with statements.guarding(connection):
+        statements.allow(2**40, 0, {"n"})
         connection.execute(statement).fetchall()
 
 
@@ -240,7 +240,7 @@ def test_ctrl_c_at_any_moment_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> No
     A finalizer that it meets may drop it, as in any program; the statement comes to its end then.
     """
     moments = random.Random(17)
-    monkeypatch.setattr(guard, "STEP_OPCODES", 50)
+    monkeypatch.setattr(statements, "STEP_OPCODES", 50)
     before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
@@ -255,10 +255,10 @@ def test_ctrl_c_at_any_moment_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_error_of_a_function_for_sql_ends_its_statement_only() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.create_function("inverse", 1, guard.keeping_cause(lambda number: 1 / number))
-        with pytest.raises(ZeroDivisionError), guard.guarding(connection):
+        connection.create_function("inverse", 1, statements.keeping_cause(lambda number: 1 / number))
+        with pytest.raises(ZeroDivisionError), statements.guarding(connection):
             connection.execute("SELECT inverse(0)")
-        with guard.guarding(connection):
+        with statements.guarding(connection):
             assert connection.execute("SELECT inverse(4)").fetchone() == (0.25,)
 
 

@@ -15,9 +15,9 @@ import pytest
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError
+from sealpoint.guards import limits, statements
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from sealpoint.sqlitefile import guard
 
 PAGE: Final = 4096
 CLAIMED: Final = 200 << 30
@@ -78,7 +78,7 @@ def test_the_saver_has_the_budget_of_the_commands(path: Path) -> None:
         with rows.cursor() as cursor:
             of_commands = rows.size_bytes(cursor)
         assert saver._database.size_bytes == of_commands
-        assert guard.LEAST_OPCODES + (guard.OPCODES_PER_BYTE + 1) * of_commands < 76_000_000
+        assert statements.LEAST_OPCODES + (statements.OPCODES_PER_BYTE + 1) * of_commands < 76_000_000
 
 
 CALLS: dict[str, Callable[[SqliteSaver], Any]] = {
@@ -99,7 +99,7 @@ REFUSED = {"index": {"list", "list of a thread", "prune", "copy_thread"}, "table
 
 @pytest.mark.parametrize("call", CALLS)
 def test_every_call_ends(call: str, path: Path, tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HOLES_BYTES", 1 << 18)  # otherwise some seconds each
+    monkeypatch.setattr(limits, "HOLES_BYTES", 1 << 18)  # otherwise some seconds each
     ended = False
     with SqliteSaver.from_conn_string(str(path)) as saver:
         try:
@@ -110,7 +110,7 @@ def test_every_call_ends(call: str, path: Path, tree: str, monkeypatch: pytest.M
 
 
 def test_the_async_saver_ends(path: Path, tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HOLES_BYTES", 1 << 18)
+    monkeypatch.setattr(limits, "HOLES_BYTES", 1 << 18)
     metadata = {"source": "nowhere"} if tree == "table" else None
 
     async def walk() -> None:

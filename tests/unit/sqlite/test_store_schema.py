@@ -11,7 +11,8 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.base import VECTOR_MIGRATIONS
 
 from sealpoint.errors import SchemaError
-from sealpoint.sqlite import SqliteSaver, schema
+from sealpoint.guards import tables
+from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.checkpoints import put_chain
 from tests.support.databases.schemas import ACCEPTED_STORES, REFUSED_STORES
 from tests.unit.sqlite.hostile import edit
@@ -21,7 +22,7 @@ def found(connection: sqlite3.Connection, *statements: str) -> set[str]:
     for statement in statements:
         connection.execute(statement)
     with closing(connection.cursor()) as cursor:
-        return schema.require_tables(cursor, schema.STORE)
+        return tables.require_tables(cursor, tables.STORE)
 
 
 @pytest.mark.parametrize("statements", REFUSED_STORES.values(), ids=REFUSED_STORES)
@@ -34,7 +35,7 @@ def test_an_altered_table_is_refused(connection: sqlite3.Connection, statements:
 def test_a_table_as_it_should_be_is_accepted(connection: sqlite3.Connection, statements: list[str]) -> None:
     names = {
         name
-        for name in schema.STORE
+        for name in tables.STORE
         if any(f"TABLE {name} " in each.lower().replace("table", "TABLE") for each in statements)
     }
     assert found(connection, *statements) == names
@@ -46,7 +47,7 @@ def test_the_tables_of_the_real_store_are_accepted(connection: sqlite3.Connectio
     connection.execute("CREATE TABLE vector_migrations (v INTEGER PRIMARY KEY)")
     for statement in VECTOR_MIGRATIONS:
         connection.executescript(statement)
-    assert found(connection) == set(schema.STORE)
+    assert found(connection) == set(tables.STORE)
 
 
 @pytest.mark.parametrize("statements", REFUSED_STORES.values(), ids=REFUSED_STORES)
@@ -75,6 +76,6 @@ def test_a_condition_behind_the_name_of_the_index_is_refused(tmp_path: Path) -> 
 def test_a_temporary_table_in_front_of_the_store_is_refused(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE TEMP TABLE store (value TEXT)")
     with closing(connection.cursor()) as cursor:
-        schema.require_unhidden(cursor)
+        tables.require_unhidden(cursor)
         with pytest.raises(SchemaError, match="in front of"):
-            schema.require_unhidden(cursor, schema.STORE)
+            tables.require_unhidden(cursor, tables.STORE)

@@ -46,12 +46,12 @@ from sealpoint.errors import (
     excerpt,
     stopped_by,
 )
+from sealpoint.guards.files import COMPANIONS, create_file
 from sealpoint.keys.files import PrivateFolder
 from sealpoint.sealed.items import require_unframed
 from sealpoint.sealed.rows import Parts
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.sqlite import schema
-from sealpoint.sqlitefile.opening import COMPANIONS, create_file
 from sealpoint.tokens import Tokens
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.admin.keys.lock import is_held
-from sealpoint.sqlitefile.opening import COMPANIONS
+from sealpoint.guards.files import COMPANIONS
 
 KIND: Final = "partial"  # part of the name of a `PrivateFolder` for a copy
 COPY: Final = "copy.db"  # name of the copy in its folder

@@ -13,8 +13,8 @@ from sealpoint.admin.databases.rows import UNSEALED_ROW, Rewritten
 from sealpoint.base import place
 from sealpoint.base.place import Coordinates
 from sealpoint.crypto.tag import BOUND_MARK, JSON, LEGACY_END, SEALED_MARK
-from sealpoint.postgres import CHECKPOINT, THREAD, Layout
-from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
+from sealpoint.guards.limits import MAX_VALUE_BYTES
+from sealpoint.guards.pgtables import CHECKPOINT, THREAD, Layout
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

@@ -23,6 +23,7 @@ from sealpoint.errors import (
     UnreachableError,
     excerpt,
 )
+from sealpoint.guards.pgtables import refuse_schema
 from sealpoint.postgres import (
     LOST,
     OWN_PARTS,
@@ -30,7 +31,6 @@ from sealpoint.postgres import (
     address_of,
     parts_of,
     refusal_of,
-    refuse_schema,
     require_psycopg,
     settle,
     state_of,

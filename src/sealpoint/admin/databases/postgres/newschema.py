@@ -16,8 +16,8 @@ from sealpoint.admin.databases.postgres.tables import SAVER, Found
 from sealpoint.admin.databases.rows import Need
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.errors import AccessError, HeldError, OutputError, RowError, SchemaError, excerpt
-from sealpoint.postgres import CHECKPOINT, ITEM, THREAD, Layout
-from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES, oversized
+from sealpoint.guards.limits import MAX_VALUE_BYTES, oversized
+from sealpoint.guards.pgtables import CHECKPOINT, ITEM, THREAD, Layout
 from sealpoint.tokens import PSEUDONYM_START
 
 if TYPE_CHECKING:

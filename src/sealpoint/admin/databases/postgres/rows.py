@@ -58,8 +58,8 @@ from sealpoint.errors import (
     SealpointError,
     TablesMissingError,
 )
+from sealpoint.guards.limits import oversized
 from sealpoint.sealed.rows import SENTINEL
-from sealpoint.sqlitefile.guard import oversized
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

@@ -41,7 +41,8 @@ from sealpoint.admin.databases.postgres.connection import (
 )
 from sealpoint.admin.databases.rows import VECTORS, Table
 from sealpoint.errors import SchemaError, TablesMissingError, excerpt
-from sealpoint.postgres import TABLES, Layout, Row, layout_of, refuse_schema, require_plain, require_psycopg
+from sealpoint.guards.pgtables import TABLES, Layout, Row, layout_of, refuse_schema, require_plain
+from sealpoint.postgres import require_psycopg
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor

@@ -28,11 +28,10 @@ from sealpoint.errors import (
     StoppedError,
     TextError,
 )
-from sealpoint.sqlite import schema
+from sealpoint.guards import statements, tables
+from sealpoint.guards.files import open_file, prepare, require_whole
+from sealpoint.guards.limits import Budget, capacity_bytes
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
-from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import Budget, capacity_bytes
-from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
@@ -82,7 +81,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     connection = open_file(path, options, timeout=BUSY_TIMEOUT_MS / 1000)
     try:
         file = prepare(connection)
-        with guard.guarding(connection):
+        with statements.guarding(connection):
             # A batch that is lost in a power failure is repeated by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # done after each commit
@@ -108,7 +107,7 @@ def _stopped(error: Exception) -> StoppedError | None:
     return None
 
 
-translate_errors: Final = partial(guard.translate_errors, _stopped)
+translate_errors: Final = partial(statements.translate_errors, _stopped)
 
 _CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
@@ -271,7 +270,7 @@ class CheckedFile:
     def cursor(self) -> Iterator[sqlite3.Cursor]:
         """Provide a cursor with guarded statements after the last commit, and raise our own errors."""
         self.settle()
-        guarded = guard.guarding(self.connection, self.is_over)
+        guarded = statements.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
 
@@ -313,7 +312,7 @@ class CheckedFile:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 self._require_checked(cursor)
-                guard.allow(self.size_bytes(cursor))
+                statements.allow(self.size_bytes(cursor))
                 start = perf_counter()
                 changed = cursor.executemany(statement, rows).rowcount
             except BaseException:
@@ -363,17 +362,17 @@ class CheckedFile:
         if version == self._version:
             return
         self._version = None  # a refused schema is refused again
-        guard.allow(self.size_bytes(cursor))
+        statements.allow(self.size_bytes(cursor))
         try:
-            self._present = schema.require_tables(cursor, (*schema.SAVER, *schema.store_names(cursor)))
+            self._present = tables.require_tables(cursor, (*tables.SAVER, *tables.store_names(cursor)))
         except OldTablesError:
-            old = [name for name in schema.SAVER if "thread_ts" in schema.columns_of(cursor, name)]
+            old = [name for name in tables.SAVER if "thread_ts" in tables.columns_of(cursor, name)]
             counts = (f"{cursor.execute(_COUNT_OLD.format(name)).fetchone()[0]} of {name!r}" for name in old)
             raise OldTablesError(f"rows that are not sealed: {' and '.join(counts)}") from None
         with suppress(SchemaError):  # a table of this name may be another program's: it is not read
-            self._present |= schema.require_tables(cursor, (CACHE,))
-        self.has_task_path = schema.has_task_path(cursor)
-        self.store_columns = schema.columns_of(cursor, "store")
+            self._present |= tables.require_tables(cursor, (CACHE,))
+        self.has_task_path = tables.has_task_path(cursor)
+        self.store_columns = tables.columns_of(cursor, "store")
         if self._present.isdisjoint(NAMED):
             (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
             raise SchemaError(
@@ -421,7 +420,7 @@ class CheckedFile:
         def run() -> Result:
             with self.reading() as cursor:
                 most_bytes = self.size_bytes(cursor)
-                guard.allow(most_bytes, len(parameters), subqueries)
+                statements.allow(most_bytes, len(parameters), subqueries)
                 return take(cursor.execute(statement, parameters), most_bytes)
 
         try:

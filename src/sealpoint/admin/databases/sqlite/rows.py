@@ -46,10 +46,9 @@ from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.place import has_frame
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
+from sealpoint.guards import statements, tables
 from sealpoint.keys.sources import run_command
-from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
-from sealpoint.sqlitefile import guard
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
@@ -122,14 +121,14 @@ class SqliteRows(CheckedFile):
     @property
     def missing_tables(self) -> tuple[str, ...]:
         """Which of the two tables of a saver the file lacks; a file of a Store alone lacks none."""
-        found = self._present.intersection(schema.SAVER)
-        return tuple(sorted(set(schema.SAVER) - found)) if found else ()
+        found = self._present.intersection(tables.SAVER)
+        return tuple(sorted(set(tables.SAVER) - found)) if found else ()
 
     def tables(self) -> list[Table]:
         """Return all tables of the file. See `RowStore.tables`."""
         with self.reading() as cursor:
-            guard.allow(self.size_bytes(cursor))
-            names = schema.table_names(cursor)
+            statements.allow(self.size_bytes(cursor))
+            names = tables.table_names(cursor)
         read = self._present & {*NAMED, CACHE}
         return [Table(name, name.lower() in read, name.lower() != "store") for name in names]
 
@@ -350,13 +349,13 @@ class SqliteRows(CheckedFile):
         """
         with self.reading() as cursor:
             real = "SELECT name FROM main.sqlite_master WHERE type = 'table' AND rootpage > 0"  # not virtual
-            tables = ["sqlite_master", *(name for (name,) in cursor.execute(real).fetchall())]
-            columns = {table: schema.stored_columns(cursor, table) for table in tables}
+            found = ["sqlite_master", *(name for (name,) in cursor.execute(real).fetchall())]
+            columns = {table: tables.stored_columns(cursor, table) for table in found}
         values = {(column.table, column.name): column.in_json for column in self.columns}
         for table, names in columns.items():
             is_ours = table.lower() in self._present & NAMED.keys()
-            cells = ", ".join(f"CAST({schema.quoted(name)} AS BLOB)" for name in names)
-            statement = f"SELECT {cells} FROM main.{schema.quoted(table)} NOT INDEXED"
+            cells = ", ".join(f"CAST({tables.quoted(name)} AS BLOB)" for name in names)
+            statement = f"SELECT {cells} FROM main.{tables.quoted(table)} NOT INDEXED"
             for needle, name, is_framed in self.query(statement, (), partial(_found_in, names, find)):
                 in_json = values.get((table.lower(), name.lower()))
                 is_readable = in_json is None or (in_json and is_framed)
@@ -374,7 +373,7 @@ class SqliteRows(CheckedFile):
         """
         with self.cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
-            guard.allow(self.size_bytes(cursor))
+            statements.allow(self.size_bytes(cursor))
             cursor.execute("VACUUM")
             self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
             # In WAL mode VACUUM writes to the log, so the log is emptied afterwards.

@@ -41,8 +41,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
-from sealpoint.sqlitefile import guard
-from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
+from sealpoint.guards import statements
+from sealpoint.guards.limits import MAX_VALUE_BYTES
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")  # endings of the files that SQLite has next to a database
 
@@ -128,7 +128,9 @@ def _is_open_twice(descriptor: int) -> bool:
     return False
 
 
-def prepare(connection: sqlite3.Connection, authorize: Callable[..., int] = guard.authorize) -> Path | None:
+def prepare(
+    connection: sqlite3.Connection, authorize: Callable[..., int] = statements.authorize
+) -> Path | None:
     """Inspect the files at a database, have its connection trust no schema, and return its file, if any."""
     file = inspect(connection)
     connection.set_authorizer(authorize)

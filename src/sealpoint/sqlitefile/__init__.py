@@ -1,1 +1,0 @@
-"""How any SQLite file is opened and guarded."""
