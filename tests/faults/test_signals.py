@@ -11,7 +11,7 @@ import random
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -209,6 +209,42 @@ def test_a_look_at_the_tables_that_a_handler_ends_leaves_no_transaction(way: str
         put(saver, 2)
         assert saver.get_tuple(CONFIG).checkpoint["channel_values"] == {"x": 2}
         assert not connection.in_transaction
+
+
+class Asked(sqlite3.Connection):
+    """A connection on which a signal's handler raises at one question whether a statement may be compiled."""
+
+    question = 0  # the number of the one at which it does
+    count = 0
+
+    def set_authorizer(self, authorize: Any) -> None:
+        def ask(*asked: Any) -> int:
+            self.count += 1
+            if self.count == self.question:
+                raise Limit
+            answer: int = authorize(*asked)
+            return answer
+
+        super().set_authorizer(authorize and ask)
+
+
+@pytest.mark.parametrize("way", ["SqliteSaver", "SealedSaver"])
+def test_each_question_at_which_a_handler_raises_is_told_as_such(way: str, tmp_path: Path) -> None:
+    """Of the first call, which checks the tables; SQLite names a function otherwise than a column."""
+    question, ended = 0, 0
+    while question == ended:
+        question += 1
+        with closing(sqlite3.connect(tmp_path / f"{question}.db", factory=Asked)) as connection:
+            connection.question = question
+            saver = WAYS[way](connection)
+            with suppress(HaltedError):
+                put(saver, 1)
+                saver.get_tuple(CONFIG)
+            ended += connection.count >= question
+            connection.question = 0
+            put(saver, 2)
+            assert saver.get_tuple(CONFIG).checkpoint["channel_values"] == {"x": 2}
+    assert ended > 100
 
 
 @pytest.mark.filterwarnings(

@@ -276,6 +276,7 @@ def translate_errors(first: Callable[[Exception], Exception | None] = lambda _: 
         raise first(error) or translated(error) from None
 
 
+_NO_FUNCTION: Final = "not authorized to use function"  # for which SQLite has no code
 FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
@@ -286,7 +287,7 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, MemoryError):  # a damaged file may require any amount
         return DatabaseCorruptError("SQLite lacks the memory that the file requires", hint=_MORE_MEMORY)
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
-    if code == sqlite3.SQLITE_AUTH:
+    if code == sqlite3.SQLITE_AUTH or text.startswith(_NO_FUNCTION):
         was_denied, _thread.work.was_denied = _thread.work.was_denied, False
         if not was_denied:  # sqlite3 denies, and drops the exception, where one ends a function of ours
             return HaltedError(

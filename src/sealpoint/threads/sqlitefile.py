@@ -14,6 +14,7 @@ from typing import Final
 from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
+    HaltedError,
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
@@ -59,6 +60,8 @@ def translated(error: Exception, path: Path) -> ThreadStoreError:
     if isinstance(error, sqlite3.Error) and (found := _of_sqlite(error, path)):
         return found
     ours = statements.translated(error)
+    if isinstance(ours, HaltedError):
+        return ThreadStoreDownError(f"{name}: {ours}", hint=ours.hint)
     if ours is not error:
         return damaged(path, str(ours))
     return ThreadStoreDownError(
