@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -89,6 +90,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item in kept]
     items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is imported and collected, some million objects, out of all later garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -133,7 +133,8 @@ def read(path: Path, *, sealed: bool = False, bound: bool = False) -> str:
             saver.serde = EncryptedSerializer.from_key(material_of("k1"))
         if bound:
             saver = SealedSaver(SqliteSaver(connection), serde=saver.serde)
-        return repr(saver.get_tuple(AT).checkpoint["channel_values"])
+        values = saver.get_tuple(AT).checkpoint["channel_values"]
+        return repr({name: hash(it) if type(it) is bytes else it for name, it in values.items()})
 
 
 def limits_of(ended: Ended) -> list[str]:
