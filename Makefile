@@ -6,7 +6,7 @@
 .DELETE_ON_ERROR:
 # Without its caches each worker and each process that a test starts compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz dist sbom release-check lock clean attacks matrix savers site commands schemas
+.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz dist sbom release-check lock clean attacks matrix savers site loaded commands schemas
 
 VENV := .venv
 DEMO_VENV := .venv-demo
@@ -47,6 +47,7 @@ help:
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
 	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
 	@echo "make savers       measure what other packages' savers seal, and compare it with docs/savers.md"
+	@echo "make loaded       print how many lines agents and commands load, and how large the package is"
 	@echo "make site         build the documentation into build/site"
 	@echo "make commands     write docs/commands.md from what --help prints"
 	@echo "make schemas      write into the JSON Schemas what they repeat of the code"
@@ -155,6 +156,9 @@ savers: $(SAVERS_VENV)/filled
 site: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.site
 	@echo "open build/site/index.html"
+
+loaded: $(VENV)/filled
+	@$(VENV)/bin/python -m tests.support.loaded
 
 commands: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.commands
