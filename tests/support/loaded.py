@@ -1,4 +1,4 @@
-"""What is loaded: lines of sealpoint's modules that an agent or a command imports, and how large the package is.
+"""What is loaded: lines of our modules that an agent or a command imports, and how large the package is.
 
 ``make loaded`` prints the table. Who reviews an agent or a command reads these lines. A limit is raised in
 the commit that needs it, which says why.
