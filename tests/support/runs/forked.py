@@ -1,6 +1,6 @@
 """The command `sealpoint` for shell scripts, without the second that Python and its imports take.
 
-A process imports the program once. The `sealpoint` that scripts find on their path passes its words,
+A process imports the whole package once. The `sealpoint` that scripts find on their path passes its words,
 environment, folder and streams to that process, which forks: the fork runs the program, and its exit code is
 passed back.
 """
@@ -16,7 +16,9 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NoReturn
 
@@ -64,9 +66,13 @@ def forked_program() -> Iterator[Path]:
 
 def serve(path: str) -> NoReturn:
     """Fork for each connection to a socket, until this process is killed."""
-    from sealpoint.admin.cli.app import program, run
+    import sealpoint
+    from sealpoint.admin.cli.app import run
 
-    program()
+    for module in walk_packages(sealpoint.__path__, "sealpoint."):  # which a command imports when it runs
+        if not module.name.endswith("__main__"):
+            with suppress(ImportError):  # of a package that is not installed
+                import_module(module.name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whose forks are then not waited for
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
