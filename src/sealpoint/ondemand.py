@@ -1,4 +1,4 @@
-"""Faces of packages: a name is imported from its module when it is first asked for."""
+"""Faces of packages: `dir` lists a name, which is imported from its module when it is first asked for."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def on_demand(package: str, places: Mapping[str, str], *, others: str = "") -> C
         places: By the module that has them, names with spaces between them.
         others: The module that has those of ``__all__`` that are not among them.
     """
+    face: Any = sys.modules[package]
     modules = {name: module for module, names in places.items() for name in names.split()}
 
     def get(name: str) -> Any:
-        face: Any = sys.modules[package]
         module = modules.get(name) or (others if name in face.__all__ else "")
         if not module:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=face)
@@ -27,4 +27,5 @@ def on_demand(package: str, places: Mapping[str, str], *, others: str = "") -> C
         setattr(face, name, found)
         return found
 
+    face.__dir__ = lambda: sorted({*vars(face), *modules, *face.__all__})
     return get

@@ -31,7 +31,9 @@ import sealpoint
 {first}
 for line in open({names!r}, encoding="utf-8"):
     module, name, home, qualified = line.split()
-    found = getattr(importlib.import_module(module), name)
+    face = importlib.import_module(module)
+    assert name in dir(face), line
+    found = getattr(face, name)
     assert not isinstance(found, types.ModuleType), line  # a module may have the name of its function
     is_class = isinstance(found, type)
     assert (found.__module__, found.__qualname__) == (home, qualified) if is_class else home == "-", line
