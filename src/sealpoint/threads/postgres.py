@@ -102,10 +102,9 @@ class Pool:
 
     def __init__(self, conninfo: str, timeout: float, prepare: Callable[[Connection[Any]], None]) -> None:
         parts = parts_of(conninfo)
-        address = None if parts is None else address_of(parts)
-        if parts is None or address is None:
+        if parts is None:
             raise ThreadStoreDownError("the URL of the thread store cannot be read", hint=URL_HINT)
-        shown = " ".join(f"{part}={value}" for part, value in address.items() if value)
+        shown = " ".join(f"{part}={value}" for part, value in address_of(parts).items() if value)
         self.name = f"thread store {excerpt(shown or 'on the default server')}"  # for messages
         self._parts = parts
         self._timeout, self._prepare = timeout, prepare
