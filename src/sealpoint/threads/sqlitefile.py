@@ -25,7 +25,7 @@ from sealpoint.errors import (
 from sealpoint.guards import statements
 from sealpoint.guards.files import create_file, open_file, prepare, require_whole, switch_log_on
 from sealpoint.keys.files import PrivateFolder
-from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
+from sealpoint.threads.database import CLOCK, END, SPOT, same_spot, specials_of, standing
 from sealpoint.threads.store import SEPARATOR, Kind
 
 # What a call on the file may raise: `translated` returns our error for it
@@ -166,66 +166,37 @@ SCHEMA: Final = (
 UPGRADE: Final = (
     "ALTER TABLE heads ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",
     f"""UPDATE heads SET gone = 1 WHERE kind = {Kind.DELETED:d} OR EXISTS (
-        SELECT 1 FROM heads AS later WHERE later.thread_id = heads.thread_id
-        AND later.checkpoint_ns = heads.checkpoint_ns AND later.checkpoint_id = heads.checkpoint_id
-        AND later.seq > heads.seq
+        SELECT 1 FROM heads AS later WHERE {same_spot("later", "heads")} AND later.seq > heads.seq
     )""",
     *_SECOND,
 )
 
 # Names of subqueries: SQLite's authorizer sees them as it sees views
-SUBQUERIES: Final = ("latest", "head", "every")
+SUBQUERIES: Final = ("latest", "head", "found")
 
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
 RECORDS: Final = f"group_concat({_RECORD}, '{SEPARATOR}')"
-_LIVE: Final = LIVE_SPECIAL.format(schema="")
 _END: Final = END.format(schema="")
 _CLOCK: Final = CLOCK.format(schema="")
 READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
-def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
-    return f"""(SELECT {RECORDS} FROM specials AS special
-        WHERE special.thread_id = {thread_id} AND special.checkpoint_ns = {checkpoint_ns}
-        AND special.checkpoint_id = {checkpoint_id} AND {_LIVE})"""
+def _specials(which: str) -> str:
+    return specials_of(RECORDS, which).format(schema="")
 
-
-_OF_HEADS: Final = _specials("heads.thread_id", "heads.checkpoint_ns", "heads.checkpoint_id")
 
 # One descent of the index; answers if the greatest id was not deleted.
 NEWEST: Final = f"""
-    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({_END}) FROM heads
+    SELECT checkpoint_id, kind, mac, {_specials(same_spot("special", "heads"))},
+        (SELECT raised FROM store), ({_END}) FROM heads
     WHERE thread_id = ? AND checkpoint_ns = ?
     ORDER BY checkpoint_id DESC, seq DESC LIMIT 1"""
 
-_LAST: Final = """NOT EXISTS (
-            SELECT 1 FROM heads AS latest WHERE latest.thread_id = heads.thread_id
-            AND latest.checkpoint_ns = heads.checkpoint_ns AND latest.checkpoint_id = heads.checkpoint_id
-            AND latest.seq > heads.seq
-        )"""
-
-# ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in this
-# index, whose first entry is the answer. Without the mark an event is compared with those after it.
-NEWEST_PUT: Final = f"""
-    SELECT head.checkpoint_id, head.kind, head.mac,
-        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, {_CLOCK}
-    FROM store LEFT JOIN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM heads INDEXED BY heads_live
-        WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND {_LAST}
-        ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
-    ) AS head"""
+NEWEST_PUT, BETWEEN, LIVE = standing(RECORDS, "{schema}heads AS head INDEXED BY heads_live WHERE gone = 0")
 
 FIND: Final = f"""
-    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, {_CLOCK}
+    SELECT head.kind, head.mac, {_specials(SPOT)}, {_CLOCK}
     FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
-
-# SQLite takes columns that are not grouped from the row that has the max().
-BETWEEN: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, records, {_CLOCK} FROM store LEFT JOIN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS} AS records, max(seq)
-        FROM heads INDEXED BY heads_live WHERE thread_id = ? AND gone = 0 {{conditions}}
-        GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}
-    ) AS head"""
 
 # BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
 REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
@@ -241,10 +212,7 @@ APPEND_SPECIAL: Final = f"""
     INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
     VALUES (?, ?, ?, ?, ?, ?, ?, ({_END}))"""
 
-LIVE: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
-    WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?"""
-
+# SQLite takes columns that are not grouped from the row that has the max().
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
