@@ -323,12 +323,12 @@ class SqliteThreadStore(DatabaseStore):
     def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
         def trim_page(opened: Opened) -> list[tuple[Any, ...]]:
             self._begin(opened)
-            rows = self._fetch(sqlitefile.PAGE, (*after, most), f"WHERE {AFTER}" if after else "", opened)
+            rows = self._fetch(sqlitefile.HEADS, (*after, most), f"WHERE {AFTER}" if after else "", opened)
             if not rows:
                 return []
             ((end,),) = self._fetch(END, (), "", opened)
             gone = [
-                key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end
+                key for *key, kind, _, at, last in rows if kind == Kind.DELETED and at < before and last < end
             ]
             opened.connection.executemany(sqlitefile.FORGET, gone)
             opened.connection.executemany(sqlitefile.FORGET_SPECIALS, gone)

@@ -214,12 +214,7 @@ APPEND_SPECIAL: Final = f"""
 
 # SQLite takes columns that are not grouped from the row that has the max().
 HEADS: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}
-    GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-
-PAGE: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {conditions}
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 
