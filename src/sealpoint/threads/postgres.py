@@ -367,17 +367,25 @@ class PostgresThreadStore(DatabaseStore):
             raise SharedRoleError(role, right, hint=HINT.format(schema=self._schema))
 
     def append(self, heads: Sequence[Head]) -> None:
+        if not heads:
+            return
+        # A deletion is flushed before the database deletes rows: after a power failure it would else lack
+        # rows that the store still remembers. Other events are flushed now and then, for `claim`.
         is_put = all(head.kind is Kind.PUT for head in heads)
-        if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
-            ((spot, _, mac),) = heads
-            values = (*encoded(*spot), mac)
-            with self._pool.writing() as connection:
+        flushed = not is_put or self._appended % FLUSHED_EVENTS == 0
+        with self._pool.writing() as connection:
+            if len(heads) == 1 and not flushed:
+                ((spot, _, mac),) = heads
+                values = (*encoded(*spot), mac)
                 if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
                     self._clock([])
-            self._appended += 1
-        elif heads:
-            statement = statements.APPEND if is_put else statements.APPEND_ANY
-            self._append(statement, columns_of(heads), flushed=not is_put)
+            else:
+                run = self._execute_flushed if flushed else self._execute
+                statement = statements.APPEND if is_put else statements.APPEND_ANY
+                clock = self._clock(run(connection, statement, columns_of(heads)))
+                if flushed:
+                    self._claim = max(self._claim, clock)
+        self._appended += 1
 
     def last_special(self) -> int:
         ((last,),) = self._pool.read(self._execute, statements.LAST_SPECIAL, is_read=False)
@@ -387,21 +395,6 @@ class PostgresThreadStore(DatabaseStore):
         columns = special_columns([(spot, specials)])
         with self._pool.writing() as connection:
             self._execute(connection, statements.APPEND_SPECIALS, columns)
-
-    def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
-        """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
-
-        After a power failure the database would else lack rows that the store still remembers. Other events
-        are flushed now and then, for `claim`.
-        """
-        flushed = flushed or self._appended % FLUSHED_EVENTS == 0
-        run = self._execute_flushed if flushed else self._execute
-        with self._pool.writing() as connection:
-            rows = run(connection, statement, values)
-        clock = self._clock(rows)
-        self._appended += 1
-        if flushed:
-            self._claim = max(self._claim, clock)
 
     def _execute_flushed(self, connection: Connection[Any], *arguments: Any) -> list[tuple[Any, ...]]:
         with connection.transaction():
