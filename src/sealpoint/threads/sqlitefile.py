@@ -44,69 +44,63 @@ def damaged(path: Path, what: str) -> ThreadStoreDownError:
     return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
 
 
+_Cause = tuple[type[ThreadStoreError], str, str | None]
+_FULL: Final[_Cause] = (ThreadStoreFullError, "the disk is full", None)
+_LOCKED: Final[_Cause] = (ThreadStoreTimeoutError, "another connection kept it locked", None)
+_UNWRITABLE: Final = "the file, or its log next to it, may not be written"
+# Our error, its text and its hint by SQLite's code, the exact one first
+_CAUSES: Final[dict[int, _Cause | None]] = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _FULL,
+    sqlite3.SQLITE_READONLY: (ThreadStoreError, _UNWRITABLE, _WRITE_HINT),
+    sqlite3.SQLITE_READONLY_DBMOVED: None,
+}
+
+
 def translated(error: Exception, path: Path) -> ThreadStoreError:
     """Return the error of a thread store for one of SQLite or of the file system."""
-    name = f"thread store {path}"
     if isinstance(error, ThreadStoreError):
         return error
+    kind, what, hint = _cause(error, path)
+    return kind(f"thread store {path}: {what}", hint=hint)
+
+
+def _cause(error: Exception, path: Path) -> _Cause:
     if isinstance(error, DatabaseCorruptError | AccessError):  # what another account has put there
-        return ThreadStoreDownError(f"{name}: {error}", hint=error.hint)
-    if isinstance(error, UnicodeEncodeError):
-        return ThreadStoreError(
-            f"{name}: the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
-        )
+        return ThreadStoreDownError, str(error), error.hint
     if isinstance(error, OSError):
         return _of_system(error, path)
-    if isinstance(error, sqlite3.Error) and (found := _of_sqlite(error, path)):
-        return found
-    ours = statements.translated(error)
-    if isinstance(ours, HaltedError):
-        return ThreadStoreDownError(f"{name}: {ours}", hint=ours.hint)
-    if ours is not error:
-        return damaged(path, str(ours))
-    return ThreadStoreDownError(
-        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
-    )
-
-
-def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
-    """Return the error for a file that cannot be reached or written now."""
-    name = f"thread store {path}"
+    if isinstance(error, UnicodeEncodeError):
+        return ThreadStoreError, "the name of a checkpoint holds a lone surrogate", "use Unicode text"
     exact = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
-    code = exact & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return ThreadStoreTimeoutError(f"{name}: another connection kept it locked")
-    if code == sqlite3.SQLITE_FULL or exact == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return ThreadStoreFullError(f"{name}: the disk is full")
-    if code == sqlite3.SQLITE_READONLY and exact != sqlite3.SQLITE_READONLY_DBMOVED:
-        what = "the file, or its log next to it, may not be written"
-        return ThreadStoreError(f"{name}: {what}", hint=_WRITE_HINT)
-    if code == sqlite3.SQLITE_CANTOPEN and path.exists():
+    if found := _CAUSES.get(exact, _CAUSES.get(exact & 0xFF)):
+        return found
+    if exact & 0xFF == sqlite3.SQLITE_CANTOPEN and path.exists():
         # SQLite needs to create the log, even for reading.
         if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
-            return ThreadStoreError(f"{name}: the folder may not be written", hint=_WRITE_HINT)
-        return ThreadStoreDownError(f"{name}: the file, or its log next to it, cannot be opened")
-    return None
+            return ThreadStoreError, "the folder may not be written", _WRITE_HINT
+        return ThreadStoreDownError, "the file, or its log next to it, cannot be opened", None
+    ours = statements.translated(error)
+    if ours is not error:
+        return ThreadStoreDownError, str(ours), ours.hint if isinstance(ours, HaltedError) else RESTORE_HINT
+    reported = excerpt(getattr(error, "sqlite_errorname", "an error"))
+    return ThreadStoreDownError, f"SQLite reports {reported}", None
 
 
-def _of_system(error: OSError, path: Path) -> ThreadStoreError:
-    name = f"thread store {path}"
+def _of_system(error: OSError, path: Path) -> _Cause:
     if isinstance(error, FileNotFoundError):
         if path.parent.is_dir():
-            return ThreadStoreMissingError(
-                f"{name}: there is no such file", hint=_CREATE_HINT.format(shlex.quote(str(path)))
-            )
-        return ThreadStoreMissingError(
-            f"{name}: there is no such folder", hint="create the folder, or name another"
-        )
+            hint = _CREATE_HINT.format(shlex.quote(str(path)))
+            return ThreadStoreMissingError, "there is no such file", hint
+        return ThreadStoreMissingError, "there is no such folder", "create the folder, or name another"
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        what = "this account may not write to it, or to its folder"
-        return ThreadStoreError(f"{name}: {what}", hint=_WRITE_HINT)
+        return ThreadStoreError, "this account may not write to it, or to its folder", _WRITE_HINT
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ThreadStoreFullError(f"{name}: the disk is full")
-    return ThreadStoreDownError(
-        f"{name}: {errno.errorcode.get(error.errno or 0, 'the file cannot be opened')}"
-    )
+        return _FULL
+    code = errno.errorcode.get(error.errno or 0, "the file cannot be opened")
+    return ThreadStoreDownError, code, None
 
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
