@@ -18,7 +18,7 @@ from sealpoint.admin.databases.postgres.columns import (
     Access,
     Bound,
     Pass,
-    access_among,
+    access_to,
     bound_of,
     column_of,
     condition,
@@ -161,7 +161,7 @@ class PostgresRows(CheckedTables):
             self.columns = tuple(column for column in self.columns if column != ITEMS)
 
     def _access(self, column: Column) -> Access:
-        return access_among(column, self._of_thread)
+        return access_to(column, self._of_thread)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
         return self.transaction(column.part, mode)
