@@ -25,22 +25,23 @@ def require_psycopg() -> Any:
 
 
 def parts_of(conninfo: str) -> dict[str, Any] | None:
-    """Return the parameters of a URL or of ``service=NAME``; ``None`` if it cannot be read."""
+    """Return the parameters of a URL or of ``service=NAME``; ``None`` if it cannot be read.
+
+    Nor if a password may have slipped into the address, by a special character that is not escaped.
+    """
     psycopg = require_psycopg()
     try:
-        return dict(psycopg.conninfo.conninfo_to_dict(plain_url(conninfo)))
+        parts = dict(psycopg.conninfo.conninfo_to_dict(plain_url(conninfo)))
     except (psycopg.Error, UnicodeError):
         return None
+    address = address_of(parts)
+    is_plain = "@" not in "".join(address.values()) and re.fullmatch(r"[\d,]*", address["port"])
+    return parts if is_plain else None
 
 
-def address_of(parts: dict[str, Any]) -> dict[str, str] | None:
-    """Return host, port, database and service: no user, no password, no options.
-
-    ``None`` if a password may have slipped into one of them, by a special character that is not escaped.
-    """
-    given = {part: str(parts.get(part) or "") for part in ("host", "hostaddr", "port", "dbname", "service")}
-    is_plain = "@" not in "".join(given.values()) and re.fullmatch(r"[\d,]*", given["port"])
-    return given if is_plain else None
+def address_of(parts: dict[str, Any]) -> dict[str, str]:
+    """Return host, port, database and service: no user, no password, no options."""
+    return {part: str(parts.get(part) or "") for part in ("host", "hostaddr", "port", "dbname", "service")}
 
 
 class Refusal(NamedTuple):

@@ -40,11 +40,53 @@ EVENTS: Final = """
     SELECT seq, at, thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {schema}heads
     WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
 
+
+def same_spot(one: str, other: str) -> str:
+    """Return, in SQL, whether two rows are of one checkpoint."""
+    return " AND ".join(f"{one}.{name} = {other}.{name}" for name in Spot._fields)
+
+
 # Events of special writes that no deletion has ended.
 LIVE_SPECIAL: Final = f"""head_seq >= coalesce((
-            SELECT max(seq) FROM {{schema}}heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
-            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
-            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
+            SELECT max(seq) FROM {{schema}}heads AS deleted
+            WHERE deleted.kind = {Kind.DELETED:d} AND {same_spot("deleted", "special")}), 0)"""
+
+
+def specials_of(records: str, which: str) -> str:
+    """Return, in SQL, the special writes that a condition selects, as records."""
+    return f"(SELECT {records} FROM {{schema}}specials AS special WHERE {which} AND {LIVE_SPECIAL})"
+
+
+# An event that was not visible to the one that replaces it on Postgres has no mark: it is compared with all.
+_LAST: Final = f"""seq = (
+            SELECT max(seq) FROM {{schema}}heads AS latest WHERE {same_spot("latest", "head")})"""
+
+
+def standing(records: str, live: str) -> tuple[str, str, str]:
+    """Return the statements NEWEST, BETWEEN and LIVE; ``live`` selects the events without a mark as ``head``.
+
+    ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in the
+    index of the others. A subquery for each row, not a join: the database reads that index from its end, up
+    to the first match.
+    """
+    found = f"SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {live} AND {_LAST}"
+    answer = f"""
+        SELECT found.*, {specials_of(records, same_spot("special", "found"))}, {CLOCK}
+        FROM {{schema}}store LEFT JOIN"""
+    newest = f"""{answer} (
+            {found} AND thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d}
+            ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
+        ) AS found ON true"""
+    between = f"""{answer} (
+            {found} AND thread_id = ? {{conditions}} AND kind <> {Kind.DELETED:d}
+        ) AS found ON true"""
+    # In the order of the index, so that no more of it is read than the limit.
+    names = f"""
+        SELECT checkpoint_ns, checkpoint_id FROM {live} AND {_LAST}
+        AND thread_id = ? AND kind <> {Kind.DELETED:d}
+        ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT ?"""
+    return newest, between, names
+
 
 SPECIALS: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, {{records}}

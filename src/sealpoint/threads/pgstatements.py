@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sealpoint.errors import ThreadStoreError
-from sealpoint.threads.database import CLOCK, LIVE_SPECIAL
+from sealpoint.threads.database import CLOCK, same_spot, specials_of, standing
 from sealpoint.threads.store import SEPARATOR, Head, Kind, Special, Spot
 
 # ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
@@ -56,9 +56,7 @@ CREATE: Final = (
 UPGRADE: Final = (
     "ALTER TABLE {schema}heads ADD COLUMN gone boolean NOT NULL DEFAULT false",
     f"""UPDATE {{schema}}heads AS head SET gone = true WHERE kind = {Kind.DELETED:d} OR EXISTS (
-        SELECT FROM {{schema}}heads AS later WHERE later.thread_id = head.thread_id
-        AND later.checkpoint_ns = head.checkpoint_ns AND later.checkpoint_id = head.checkpoint_id
-        AND later.seq > head.seq
+        SELECT FROM {{schema}}heads AS later WHERE {same_spot("later", "head")} AND later.seq > head.seq
     )""",
     "CREATE INDEX heads_live ON {schema}heads (thread_id, checkpoint_ns, kind, checkpoint_id, seq)"
     " WHERE NOT gone",
@@ -105,41 +103,18 @@ RECORDS: Final = (
 )
 
 
-def _specials(head: str) -> str:
-    return f"""(SELECT {RECORDS} FROM {{schema}}specials AS special
-        WHERE special.thread_id = {head}.thread_id AND special.checkpoint_ns = {head}.checkpoint_ns
-        AND special.checkpoint_id = {head}.checkpoint_id AND {LIVE_SPECIAL})"""
-
-
-_LAST: Final = """
-    seq = (SELECT max(seq) FROM {schema}heads AS latest WHERE latest.thread_id = head.thread_id
-    AND latest.checkpoint_ns = head.checkpoint_ns AND latest.checkpoint_id = head.checkpoint_id)"""
-
-# ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in the
-# index of the others. A subquery for each row, not a join: the server reads that index from its end, up to
-# the first match. An event that was not visible to the one that replaces it has no mark.
-NEWEST: Final = f"""
-    SELECT found.*, {_specials("found")}, {CLOCK} FROM {{schema}}store LEFT JOIN LATERAL (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {{schema}}heads AS head
-        WHERE thread_id = %s AND checkpoint_ns = %s AND kind = {Kind.PUT:d} AND NOT gone AND {_LAST}
-        ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
-    ) AS found ON true"""
+NEWEST, BETWEEN, LIVE = (
+    statement.replace("?", "%s") for statement in standing(RECORDS, "{schema}heads AS head WHERE NOT gone")
+)
 
 FIND: Final = f"""
     SELECT found.*, {CLOCK} FROM {{schema}}store LEFT JOIN (
-        SELECT wanted.*, kind, mac, {_specials("wanted")}
+        SELECT wanted.*, kind, mac, {specials_of(RECORDS, same_spot("special", "wanted"))}
         FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS wanted(thread_id, checkpoint_ns, checkpoint_id)
         LEFT JOIN LATERAL (
-            SELECT kind, mac FROM {{schema}}heads AS head WHERE head.thread_id = wanted.thread_id
-            AND head.checkpoint_ns = wanted.checkpoint_ns AND head.checkpoint_id = wanted.checkpoint_id
+            SELECT kind, mac FROM {{schema}}heads AS head WHERE {same_spot("head", "wanted")}
             ORDER BY seq DESC LIMIT 1
         ) AS head ON true
-    ) AS found ON true"""
-
-BETWEEN: Final = f"""
-    SELECT found.*, {_specials("found")}, {CLOCK} FROM {{schema}}store LEFT JOIN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {{schema}}heads AS head
-        WHERE thread_id = %s {{conditions}} AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
     ) AS found ON true"""
 
 _APPEND: Final = f"""
@@ -178,12 +153,6 @@ APPEND_SPECIALS: Final = """
     FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], %s::integer[], %s::bytea[], %s::bigint[])
         WITH ORDINALITY AS special(a, b, c, d, e, f, g, place) ORDER BY place"""
 
-# In the order of ``heads_live``, so that no more of it is read than the limit.
-LIVE: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id FROM {{schema}}heads AS head
-    WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
-    ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT %s"""
-
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
         thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {schema}heads {conditions}
@@ -207,11 +176,9 @@ TRIM: Final = f"""
         SELECT * FROM page WHERE kind = {Kind.DELETED:d} AND at < %s
         AND seq < (SELECT max(seq) FROM {{schema}}heads)
     ), removed AS (
-        DELETE FROM {{schema}}heads AS head USING gone WHERE head.thread_id = gone.thread_id
-        AND head.checkpoint_ns = gone.checkpoint_ns AND head.checkpoint_id = gone.checkpoint_id
+        DELETE FROM {{schema}}heads AS head USING gone WHERE {same_spot("head", "gone")}
     ), forgotten AS (
-        DELETE FROM {{schema}}specials AS special USING gone WHERE special.thread_id = gone.thread_id
-        AND special.checkpoint_ns = gone.checkpoint_ns AND special.checkpoint_id = gone.checkpoint_id
+        DELETE FROM {{schema}}specials AS special USING gone WHERE {same_spot("special", "gone")}
     ), marked AS (
         UPDATE {{schema}}store SET trimmed = trimmed + (SELECT count(*) FROM gone)
         WHERE EXISTS (SELECT FROM gone)

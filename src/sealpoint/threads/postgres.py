@@ -39,14 +39,6 @@ from sealpoint.postgres import (
 )
 from sealpoint.threads import pgstatements as statements
 from sealpoint.threads.database import AFTER, END, DatabaseStore
-from sealpoint.threads.pgstatements import (
-    DAMAGED_HINT,
-    HINT,
-    WRITER,
-    columns_of,
-    encoded,
-    special_columns,
-)
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Head, Kind, Special, Spot
 from sealpoint.urls import URL_HINT
 
@@ -102,10 +94,9 @@ class Pool:
 
     def __init__(self, conninfo: str, timeout: float, prepare: Callable[[Connection[Any]], None]) -> None:
         parts = parts_of(conninfo)
-        address = None if parts is None else address_of(parts)
-        if parts is None or address is None:
+        if parts is None:
             raise ThreadStoreDownError("the URL of the thread store cannot be read", hint=URL_HINT)
-        shown = " ".join(f"{part}={value}" for part, value in address.items() if value)
+        shown = " ".join(f"{part}={value}" for part, value in address_of(parts).items() if value)
         self.name = f"thread store {excerpt(shown or 'on the default server')}"  # for messages
         self._parts = parts
         self._timeout, self._prepare = timeout, prepare
@@ -297,7 +288,7 @@ class PostgresThreadStore(DatabaseStore):
         >>> threads = PostgresThreadStore("service=threads", create=True)  # doctest: +SKIP
     """
 
-    _statements, _names, _encoded = statements, (bytes, bytes, bytes), staticmethod(encoded)
+    _statements, _names, _encoded = statements, (bytes, bytes, bytes), staticmethod(statements.encoded)
 
     def __init__(
         self,
@@ -339,10 +330,10 @@ class PostgresThreadStore(DatabaseStore):
         return self._claim
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        return self._answer(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
+        return self._answer(self._rows(statements.NEWEST, self._encoded(thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        wanted = [encoded(*spot) for spot in dict.fromkeys(spots)]
+        wanted = [self._encoded(*spot) for spot in dict.fromkeys(spots)]
         columns = [[spot[column] for spot in wanted] for column in range(3)]
         return self._answer(self._rows(statements.FIND, columns))
 
@@ -364,45 +355,38 @@ class PostgresThreadStore(DatabaseStore):
             SharedRoleError: If one may.
         """
         halves = lock >> 32, lock & 0xFFFFFFFF  # as pg_locks shows it
-        for role, right in self._rows(WRITER, (roles, *halves)):
-            raise SharedRoleError(role, right, hint=HINT.format(schema=self._schema))
+        for role, right in self._rows(statements.WRITER, (roles, *halves)):
+            raise SharedRoleError(role, right, hint=statements.HINT.format(schema=self._schema))
 
     def append(self, heads: Sequence[Head]) -> None:
+        if not heads:
+            return
+        # A deletion is flushed before the database deletes rows: after a power failure it would else lack
+        # rows that the store still remembers. Other events are flushed now and then, for `claim`.
         is_put = all(head.kind is Kind.PUT for head in heads)
-        if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
-            ((spot, _, mac),) = heads
-            values = (*encoded(*spot), mac)
-            with self._pool.writing() as connection:
+        flushed = not is_put or self._appended % FLUSHED_EVENTS == 0
+        with self._pool.writing() as connection:
+            if len(heads) == 1 and not flushed:
+                ((spot, _, mac),) = heads
+                values = (*self._encoded(*spot), mac)
                 if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
                     self._clock([])
-            self._appended += 1
-        elif heads:
-            statement = statements.APPEND if is_put else statements.APPEND_ANY
-            self._append(statement, columns_of(heads), flushed=not is_put)
+            else:
+                run = self._execute_flushed if flushed else self._execute
+                statement = statements.APPEND if is_put else statements.APPEND_ANY
+                clock = self._clock(run(connection, statement, statements.columns_of(heads)))
+                if flushed:
+                    self._claim = max(self._claim, clock)
+        self._appended += 1
 
     def last_special(self) -> int:
         ((last,),) = self._pool.read(self._execute, statements.LAST_SPECIAL, is_read=False)
         return int(last)
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        columns = special_columns([(spot, specials)])
+        columns = statements.special_columns([(spot, specials)])
         with self._pool.writing() as connection:
             self._execute(connection, statements.APPEND_SPECIALS, columns)
-
-    def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
-        """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
-
-        After a power failure the database would else lack rows that the store still remembers. Other events
-        are flushed now and then, for `claim`.
-        """
-        flushed = flushed or self._appended % FLUSHED_EVENTS == 0
-        run = self._execute_flushed if flushed else self._execute
-        with self._pool.writing() as connection:
-            rows = run(connection, statement, values)
-        clock = self._clock(rows)
-        self._appended += 1
-        if flushed:
-            self._claim = max(self._claim, clock)
 
     def _execute_flushed(self, connection: Connection[Any], *arguments: Any) -> list[tuple[Any, ...]]:
         with connection.transaction():
@@ -430,10 +414,10 @@ class PostgresThreadStore(DatabaseStore):
         with self._pool.writing() as connection, self._long(connection):
             while batch := [*islice(rest, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
-                self._clock(self._execute(connection, statements.APPEND_ANY, columns_of(batch)))
+                self._clock(self._execute(connection, statements.APPEND_ANY, statements.columns_of(batch)))
             while also := [*islice(events, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
-                self._execute(connection, statements.APPEND_SPECIALS, special_columns(also))
+                self._execute(connection, statements.APPEND_SPECIALS, statements.special_columns(also))
             for name in sorted(identities):
                 self._execute(connection, statements.NAME, (name,))
             self._execute(connection, statements.RAISE, (clock,))
@@ -525,7 +509,7 @@ class PostgresThreadStore(DatabaseStore):
         return str(rows[0][1])
 
     def _damaged(self, what: str) -> ThreadStoreDownError:
-        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=DAMAGED_HINT)
+        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=statements.DAMAGED_HINT)
 
 
 @cache

@@ -220,11 +220,10 @@ class SqliteThreadStore(DatabaseStore):
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         def newest(opened: Opened) -> Answer:
-            row = opened.connection.execute(sqlitefile.NEWEST, (thread_id, checkpoint_ns)).fetchone()
+            names = thread_id, checkpoint_ns
+            row = opened.connection.execute(sqlitefile.NEWEST, names).fetchone()
             if row is None or row[1] != Kind.PUT:
-                row = opened.connection.execute(sqlitefile.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
-            if row is None or row[0] is None:
-                return Answer((), self._clock([row[4:]] if row else []))
+                return self._answer(self._fetch(sqlitefile.NEWEST_PUT, names, "", opened))
             checkpoint_id, _, mac, records, *clock = row
             if type(mac) is not bytes or type(checkpoint_id) is not str:
                 self._require((checkpoint_id, mac), str, bytes)
@@ -324,12 +323,12 @@ class SqliteThreadStore(DatabaseStore):
     def _trim_page(self, before: int, after: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
         def trim_page(opened: Opened) -> list[tuple[Any, ...]]:
             self._begin(opened)
-            rows = self._fetch(sqlitefile.PAGE, (*after, most), f"WHERE {AFTER}" if after else "", opened)
+            rows = self._fetch(sqlitefile.HEADS, (*after, most), f"WHERE {AFTER}" if after else "", opened)
             if not rows:
                 return []
             ((end,),) = self._fetch(END, (), "", opened)
             gone = [
-                key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end
+                key for *key, kind, _, at, last in rows if kind == Kind.DELETED and at < before and last < end
             ]
             opened.connection.executemany(sqlitefile.FORGET, gone)
             opened.connection.executemany(sqlitefile.FORGET_SPECIALS, gone)

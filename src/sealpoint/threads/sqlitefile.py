@@ -25,7 +25,7 @@ from sealpoint.errors import (
 from sealpoint.guards import statements
 from sealpoint.guards.files import create_file, open_file, prepare, require_whole, switch_log_on
 from sealpoint.keys.files import PrivateFolder
-from sealpoint.threads.database import CLOCK, END, LIVE_SPECIAL, SPOT
+from sealpoint.threads.database import CLOCK, END, SPOT, same_spot, specials_of, standing
 from sealpoint.threads.store import SEPARATOR, Kind
 
 # What a call on the file may raise: `translated` returns our error for it
@@ -44,69 +44,63 @@ def damaged(path: Path, what: str) -> ThreadStoreDownError:
     return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
 
 
+_Cause = tuple[type[ThreadStoreError], str, str | None]
+_FULL: Final[_Cause] = (ThreadStoreFullError, "the disk is full", None)
+_LOCKED: Final[_Cause] = (ThreadStoreTimeoutError, "another connection kept it locked", None)
+_UNWRITABLE: Final = "the file, or its log next to it, may not be written"
+# Our error, its text and its hint by SQLite's code, the exact one first
+_CAUSES: Final[dict[int, _Cause | None]] = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _FULL,
+    sqlite3.SQLITE_READONLY: (ThreadStoreError, _UNWRITABLE, _WRITE_HINT),
+    sqlite3.SQLITE_READONLY_DBMOVED: None,
+}
+
+
 def translated(error: Exception, path: Path) -> ThreadStoreError:
     """Return the error of a thread store for one of SQLite or of the file system."""
-    name = f"thread store {path}"
     if isinstance(error, ThreadStoreError):
         return error
+    kind, what, hint = _cause(error, path)
+    return kind(f"thread store {path}: {what}", hint=hint)
+
+
+def _cause(error: Exception, path: Path) -> _Cause:
     if isinstance(error, DatabaseCorruptError | AccessError):  # what another account has put there
-        return ThreadStoreDownError(f"{name}: {error}", hint=error.hint)
-    if isinstance(error, UnicodeEncodeError):
-        return ThreadStoreError(
-            f"{name}: the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
-        )
+        return ThreadStoreDownError, str(error), error.hint
     if isinstance(error, OSError):
         return _of_system(error, path)
-    if isinstance(error, sqlite3.Error) and (found := _of_sqlite(error, path)):
-        return found
-    ours = statements.translated(error)
-    if isinstance(ours, HaltedError):
-        return ThreadStoreDownError(f"{name}: {ours}", hint=ours.hint)
-    if ours is not error:
-        return damaged(path, str(ours))
-    return ThreadStoreDownError(
-        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
-    )
-
-
-def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError | None:
-    """Return the error for a file that cannot be reached or written now."""
-    name = f"thread store {path}"
+    if isinstance(error, UnicodeEncodeError):
+        return ThreadStoreError, "the name of a checkpoint holds a lone surrogate", "use Unicode text"
     exact = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
-    code = exact & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return ThreadStoreTimeoutError(f"{name}: another connection kept it locked")
-    if code == sqlite3.SQLITE_FULL or exact == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return ThreadStoreFullError(f"{name}: the disk is full")
-    if code == sqlite3.SQLITE_READONLY and exact != sqlite3.SQLITE_READONLY_DBMOVED:
-        what = "the file, or its log next to it, may not be written"
-        return ThreadStoreError(f"{name}: {what}", hint=_WRITE_HINT)
-    if code == sqlite3.SQLITE_CANTOPEN and path.exists():
+    if found := _CAUSES.get(exact, _CAUSES.get(exact & 0xFF)):
+        return found
+    if exact & 0xFF == sqlite3.SQLITE_CANTOPEN and path.exists():
         # SQLite needs to create the log, even for reading.
         if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
-            return ThreadStoreError(f"{name}: the folder may not be written", hint=_WRITE_HINT)
-        return ThreadStoreDownError(f"{name}: the file, or its log next to it, cannot be opened")
-    return None
+            return ThreadStoreError, "the folder may not be written", _WRITE_HINT
+        return ThreadStoreDownError, "the file, or its log next to it, cannot be opened", None
+    ours = statements.translated(error)
+    if ours is not error:
+        return ThreadStoreDownError, str(ours), ours.hint if isinstance(ours, HaltedError) else RESTORE_HINT
+    reported = excerpt(getattr(error, "sqlite_errorname", "an error"))
+    return ThreadStoreDownError, f"SQLite reports {reported}", None
 
 
-def _of_system(error: OSError, path: Path) -> ThreadStoreError:
-    name = f"thread store {path}"
+def _of_system(error: OSError, path: Path) -> _Cause:
     if isinstance(error, FileNotFoundError):
         if path.parent.is_dir():
-            return ThreadStoreMissingError(
-                f"{name}: there is no such file", hint=_CREATE_HINT.format(shlex.quote(str(path)))
-            )
-        return ThreadStoreMissingError(
-            f"{name}: there is no such folder", hint="create the folder, or name another"
-        )
+            hint = _CREATE_HINT.format(shlex.quote(str(path)))
+            return ThreadStoreMissingError, "there is no such file", hint
+        return ThreadStoreMissingError, "there is no such folder", "create the folder, or name another"
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        what = "this account may not write to it, or to its folder"
-        return ThreadStoreError(f"{name}: {what}", hint=_WRITE_HINT)
+        return ThreadStoreError, "this account may not write to it, or to its folder", _WRITE_HINT
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ThreadStoreFullError(f"{name}: the disk is full")
-    return ThreadStoreDownError(
-        f"{name}: {errno.errorcode.get(error.errno or 0, 'the file cannot be opened')}"
-    )
+        return _FULL
+    code = errno.errorcode.get(error.errno or 0, "the file cannot be opened")
+    return ThreadStoreDownError, code, None
 
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
@@ -166,66 +160,37 @@ SCHEMA: Final = (
 UPGRADE: Final = (
     "ALTER TABLE heads ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",
     f"""UPDATE heads SET gone = 1 WHERE kind = {Kind.DELETED:d} OR EXISTS (
-        SELECT 1 FROM heads AS later WHERE later.thread_id = heads.thread_id
-        AND later.checkpoint_ns = heads.checkpoint_ns AND later.checkpoint_id = heads.checkpoint_id
-        AND later.seq > heads.seq
+        SELECT 1 FROM heads AS later WHERE {same_spot("later", "heads")} AND later.seq > heads.seq
     )""",
     *_SECOND,
 )
 
 # Names of subqueries: SQLite's authorizer sees them as it sees views
-SUBQUERIES: Final = ("latest", "head", "every")
+SUBQUERIES: Final = ("latest", "head", "found")
 
 _RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
 RECORDS: Final = f"group_concat({_RECORD}, '{SEPARATOR}')"
-_LIVE: Final = LIVE_SPECIAL.format(schema="")
 _END: Final = END.format(schema="")
 _CLOCK: Final = CLOCK.format(schema="")
 READ_CLOCK: Final = f"SELECT {_CLOCK} FROM store LIMIT 1"
 
 
-def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
-    return f"""(SELECT {RECORDS} FROM specials AS special
-        WHERE special.thread_id = {thread_id} AND special.checkpoint_ns = {checkpoint_ns}
-        AND special.checkpoint_id = {checkpoint_id} AND {_LIVE})"""
+def _specials(which: str) -> str:
+    return specials_of(RECORDS, which).format(schema="")
 
-
-_OF_HEADS: Final = _specials("heads.thread_id", "heads.checkpoint_ns", "heads.checkpoint_id")
 
 # One descent of the index; answers if the greatest id was not deleted.
 NEWEST: Final = f"""
-    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({_END}) FROM heads
+    SELECT checkpoint_id, kind, mac, {_specials(same_spot("special", "heads"))},
+        (SELECT raised FROM store), ({_END}) FROM heads
     WHERE thread_id = ? AND checkpoint_ns = ?
     ORDER BY checkpoint_id DESC, seq DESC LIMIT 1"""
 
-_LAST: Final = """NOT EXISTS (
-            SELECT 1 FROM heads AS latest WHERE latest.thread_id = heads.thread_id
-            AND latest.checkpoint_ns = heads.checkpoint_ns AND latest.checkpoint_id = heads.checkpoint_id
-            AND latest.seq > heads.seq
-        )"""
-
-# ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in this
-# index, whose first entry is the answer. Without the mark an event is compared with those after it.
-NEWEST_PUT: Final = f"""
-    SELECT head.checkpoint_id, head.kind, head.mac,
-        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, {_CLOCK}
-    FROM store LEFT JOIN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM heads INDEXED BY heads_live
-        WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND {_LAST}
-        ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
-    ) AS head"""
+NEWEST_PUT, BETWEEN, LIVE = standing(RECORDS, "{schema}heads AS head INDEXED BY heads_live WHERE gone = 0")
 
 FIND: Final = f"""
-    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, {_CLOCK}
+    SELECT head.kind, head.mac, {_specials(SPOT)}, {_CLOCK}
     FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
-
-# SQLite takes columns that are not grouped from the row that has the max().
-BETWEEN: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, records, {_CLOCK} FROM store LEFT JOIN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS} AS records, max(seq)
-        FROM heads INDEXED BY heads_live WHERE thread_id = ? AND gone = 0 {{conditions}}
-        GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}
-    ) AS head"""
 
 # BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
 REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
@@ -241,17 +206,9 @@ APPEND_SPECIAL: Final = f"""
     INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
     VALUES (?, ?, ?, ?, ?, ?, ?, ({_END}))"""
 
-LIVE: Final = f"""
-    SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
-    WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?"""
-
+# SQLite takes columns that are not grouped from the row that has the max().
 HEADS: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {conditions}
-    GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
-
-PAGE: Final = """
-    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {conditions}
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, max(seq) FROM heads {conditions}
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 

@@ -17,7 +17,8 @@ A store of whole rows has the interface of a `RowStore`, with these differences:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -58,10 +59,15 @@ class TagCount(NamedTuple):
 MAX_TAGS: Final = 100_000
 
 
-def require_few_tags(label: str, found: Sequence[object]) -> None:
-    """Refuse a column with so many tags that they would fill memory."""
-    if len(found) > MAX_TAGS:
-        raise RowError(f"table {label!r} has over {MAX_TAGS} different tags")
+def tag_counts(label: str, found: Iterable[tuple[Any, int, float]]) -> list[TagCount]:
+    """Add up tags with their numbers of values and bytes, in the order in which a tag is first found."""
+    rows, sizes = Counter[Any](), Counter[Any]()
+    for tag, number, size in found:
+        rows[tag] += number
+        sizes[tag] += int(size)
+        if len(rows) > MAX_TAGS:
+            raise RowError(f"table {label!r} has over {MAX_TAGS} different tags")
+    return [TagCount(label, tag, rows[tag], sizes[tag]) for tag in rows]
 
 
 class Table(NamedTuple):

@@ -156,13 +156,14 @@ class Access:
 
 
 @cache
-def access_to(column: Column) -> Access:
-    """Return how the cells of a column are found, read and replaced."""
+def access_to(column: Column, of_thread: str = "true") -> Access:
+    """Return how the cells of a column are found, read and replaced, of threads that meet a condition."""
     beside = {name: _BESIDE[name] for name in column.beside}
     if column.name == "blob":
         return Access(
             column,
-            holds="(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)",  # such a channel has no value
+            # Such a channel has no value.
+            holds=f"(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL) AND {of_thread}",
             tag="type",
             value="blob",
             size="octet_length(blob)",
@@ -172,7 +173,7 @@ def access_to(column: Column) -> Access:
             " AND sha256(old.blob) IS NOT DISTINCT FROM new.digest",
         )
     name, found = column.name, f"{column.name} -> '{place.KEY}'"
-    old, holds = f"old.{found}", f"jsonb_exists({name}, '{place.KEY}')"
+    old, holds = f"old.{found}", f"jsonb_exists({name}, '{place.KEY}') AND {of_thread}"
     tag, value = _sealed_tag(f"({found} ->> 'type')"), f"({found} ->> 'value')"
     if column.coordinates == place.ITEM:
         is_frame = "frame = jsonb_build_object('type', frame -> 'type', 'value', frame -> 'value')"
@@ -213,16 +214,9 @@ def _of_item(framed: str, plain: str) -> str:
     )
 
 
-def access_among(column: Column, of_thread: str) -> Access:
-    """Return how the cells of a column are found, read and replaced, of threads that meet a condition."""
-    found = access_to(column)
-    is_item = column.coordinates == place.ITEM  # also if it is widened
-    return found if is_item else replace(found, holds=f"{found.holds} AND {of_thread}")
-
-
 def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Access:
     """Return how whole rows with the cells of a column are found, read and replaced."""
-    found = access_among(column, of_thread)
+    found = access_to(column, of_thread)
     if column == CHECKPOINTS:
         return replace(
             found,

@@ -102,8 +102,6 @@ _PASSING: Final = {
 def name_of(url: str) -> str:
     """Return the URL with its host, port, database and service: no user, no password, no options."""
     given = address_of(_parts(url))
-    if given is None:
-        raise DatabaseMissingError("the URL of the database cannot be read", hint=URL_HINT)
     host, port, database = given["host"], given["port"], given["dbname"]
     more = {part: given[part] for part in ("hostaddr", "service") if given[part]}
     if host.startswith("/"):

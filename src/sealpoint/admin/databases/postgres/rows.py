@@ -18,7 +18,7 @@ from sealpoint.admin.databases.postgres.columns import (
     Access,
     Bound,
     Pass,
-    access_among,
+    access_to,
     bound_of,
     column_of,
     condition,
@@ -46,7 +46,7 @@ from sealpoint.admin.databases.rows import (
     Table,
     TagCount,
     Vectors,
-    require_few_tags,
+    tag_counts,
 )
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.admin.results.shards import Shard
@@ -161,7 +161,7 @@ class PostgresRows(CheckedTables):
             self.columns = tuple(column for column in self.columns if column != ITEMS)
 
     def _access(self, column: Column) -> Access:
-        return access_among(column, self._of_thread)
+        return access_to(column, self._of_thread)
 
     def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
         return self.transaction(column.part, mode)
@@ -251,21 +251,13 @@ class PostgresRows(CheckedTables):
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
+            found = (row for part in self.parts(column) for row in self.select(part, statement, ()))
             try:
-                found = dict[Any, TagCount]()
-                for part in self.parts(column):
-                    for tag, rows, size in self.select(part, statement, ()):
-                        before = found.get(tag, TagCount(column.label, tag, 0, 0))
-                        found[tag] = before._replace(
-                            rows=before.rows + rows, size_bytes=before.size_bytes + size
-                        )
-                    require_few_tags(column.label, [*found])
+                counts += tag_counts(column.label, found)
             except (DatabaseCorruptError, RowError) as error:
                 if damage is None or not column.in_json:
                     raise
                 damage.append(error)
-            else:
-                counts += found.values()
         return counts
 
     def read(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,7 +26,7 @@ from sealpoint.admin.databases.rows import (
     TagCount,
     Vectors,
     pages,
-    require_few_tags,
+    tag_counts,
 )
 from sealpoint.admin.databases.sqlite.checked import (
     CHECKPOINTS,
@@ -178,20 +177,14 @@ class SqliteRows(CheckedFile):
                 SELECT {tag}, length({value}) FROM main.{table} NOT INDEXED WHERE {self._holds}),
             sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
             SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-        found = self.query(statement, (), tally, _SUBQUERIES)
-        require_few_tags(table, found)
-        return [TagCount(table, tag, rows, int(size)) for tag, rows, size in found]
+        return tag_counts(table, self.query(statement, (), tally, _SUBQUERIES))
 
     def _count_items(self, column: Column) -> list[TagCount]:
         # Refuses rows that share pages: each query below reads fewer bytes than the file has.
         self._tally(column.table, column.name, "NULL")
-        rows, sizes = Counter[Any](), Counter[Any]()
-        for page in pages(self, column):
-            for cell in page.cells:
-                rows[cell.tag] += 1
-                sizes[cell.tag] += len(cell.value) if isinstance(cell.value, bytes) else 0
-            require_few_tags(column.label, [*rows])
-        return [TagCount(column.label, tag, rows[tag], sizes[tag]) for tag in sorted(rows, key=str)]
+        cells = (cell for page in pages(self, column) for cell in page.cells)
+        found = ((tag, 1, len(value) if isinstance(value, bytes) else 0) for value, tag, _ in cells)
+        return sorted(tag_counts(column.label, found), key=lambda count: str(count.tag))
 
     def read(
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH

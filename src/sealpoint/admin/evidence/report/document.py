@@ -35,7 +35,14 @@ from sealpoint.admin.results.reasons import AnyReason, Reason, answer, applying
 from sealpoint.admin.results.result import BEGUN, Result
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
-from sealpoint.keys.entry import DATABASE_CHECK, DATES, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
+from sealpoint.keys.entry import (
+    DATABASE_CHECK,
+    DATES,
+    MATERIAL_GONE,
+    MATERIAL_REMOVED,
+    RELATION_CHECK,
+    RingEntry,
+)
 from sealpoint.keys.key import active_id
 from sealpoint.keys.state import KEY_BYTES, LEGACY, KeyState
 from sealpoint.utc import format_utc
@@ -334,69 +341,46 @@ def limits(report: Report) -> Iterator[str]:
     yield from _ALWAYS
 
 
-def exceptions(report: Report) -> Iterator[dict[str, Any]]:
-    """Yield each check that was waived, and each option and state that weakens what is shown."""
+def exceptions(report: Report) -> Iterator[tuple[str, str | None, str]]:
+    """Yield each check that was waived, and each option and state that weakens what is shown.
+
+    Each is a name, a key or ``None``, and a sentence.
+    """
     accepted = sum(part.opening.run.accepted for part in report.parts if part.opening)
     options = report.result.options
     if options["allow_plaintext"]:
-        yield _exception(
-            "allow-plaintext", None, f"values that no key authenticates were accepted: {accepted}"
-        )
+        yield "allow-plaintext", None, f"values that no key authenticates were accepted: {accepted}"
     elif accepted:
-        yield _exception(
-            "legacy-accepted",
-            None,
-            f"values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted: {accepted}",
-        )
+        what = "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted"
+        yield "legacy-accepted", None, f"{what}: {accepted}"
     if options["allow_store"] is not None:
-        yield _exception(
-            "allow-store",
-            None,
-            f"what LangGraph's Store and caches show is accepted: {options['allow_store']}",
-        )
+        what = "what LangGraph's Store and caches show is accepted"
+        yield "allow-store", None, f"{what}: {options['allow_store']}"
     for entry in report.entries or ():
-        yield from _of_key(entry)
+        for name, sentence in _of_key(entry):
+            yield name, entry.id, sentence
     for recorded in report.changes.entries if report.changes else ():
         for name in recorded["waived"] if recorded["outcome"] != BEGUN else ():
-            yield _exception(
-                str(name), None, f"waived by {recorded['event']}, entry {recorded['seq']} of the ledger"
-            )
+            yield str(name), None, f"waived by {recorded['event']}, entry {recorded['seq']} of the ledger"
 
 
-def _of_key(entry: RingEntry) -> Iterator[dict[str, Any]]:
-    is_destroyed = entry.state is KeyState.DESTROYED
-    gone = "it was gone before" if entry.material == "gone-before" else "it must be removed at its source"
-    cases = (
-        (
-            DATABASE_CHECK,
-            is_destroyed and DATABASE_CHECK in entry.waived,
-            "no database was examined before the key was destroyed",
-        ),
-        (
-            RELATION_CHECK,
-            is_destroyed and RELATION_CHECK in entry.waived,
-            "a database without values under any key of the ring was accepted",
-        ),
-        (
-            "material-not-removed",
-            is_destroyed and entry.material != MATERIAL_REMOVED,
-            f"no run removed the key's material: {gone}",
-        ),
-        ("compromised", entry.is_compromised, "the key was marked as compromised"),
-        (
-            "staged-opens",
-            entry.state is KeyState.STAGED,
-            "the key is staged and opens values; in NIST SP 800-57 no key is used before its activation",
-        ),
-        ("inline-material", entry.source == "inline", "the material stands in the ring file"),
-    )
-    for name, applies, sentence in cases:
-        if applies:
-            yield _exception(name, entry.id, sentence)
-
-
-def _exception(name: str, key_id: str | None, sentence: str) -> dict[str, Any]:
-    return {"exception": name, "key": key_id, "sentence": sentence}
+def _of_key(entry: RingEntry) -> Iterator[tuple[str, str]]:
+    if entry.state is KeyState.DESTROYED:
+        if DATABASE_CHECK in entry.waived:
+            yield DATABASE_CHECK, "no database was examined before the key was destroyed"
+        if RELATION_CHECK in entry.waived:
+            yield RELATION_CHECK, "a database without values under any key of the ring was accepted"
+        if entry.material != MATERIAL_REMOVED:
+            is_gone = entry.material == MATERIAL_GONE
+            gone = "it was gone before" if is_gone else "it must be removed at its source"
+            yield "material-not-removed", f"no run removed the key's material: {gone}"
+    if entry.is_compromised:
+        yield "compromised", "the key was marked as compromised"
+    if entry.state is KeyState.STAGED:
+        what = "the key is staged and opens values; in NIST SP 800-57 no key is used before its activation"
+        yield "staged-opens", what
+    if entry.source == "inline":
+        yield "inline-material", "the material stands in the ring file"
 
 
 SCHEMA: Final = "urn:sealpoint:report:1"
@@ -465,7 +449,10 @@ class Report:
                 if self.pin is None
                 else answer([self.pin_reason] if self.pin_reason else []),
             },
-            "exceptions": list(exceptions(self)),
+            "exceptions": [
+                {"exception": name, "key": key_id, "sentence": sentence}
+                for name, key_id, sentence in exceptions(self)
+            ],
             "again": {"command": self.command},
             **self.result.tail(),
             "reasons": [each.value for each in reasons],
