@@ -186,11 +186,11 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
         if length & _HAS_CALL:
             _, _, special = _HEAD.unpack_from(data, path_end)
             end += _HEAD.size + int(special) * _SPECIAL.size
+        if len(data) >= end:
+            return Claims(path, idx, data[path_end:end]), data[end:]
     except (struct.error, UnicodeDecodeError):
-        path = None
-    if path is None or len(data) < end:
-        raise DecodeError("a sealed write does not say its place")
-    return Claims(path, idx, data[path_end:end]), data[end:]
+        pass
+    raise DecodeError("a sealed write does not say its place")
 
 
 _EXACT: Final = frozenset((str, int, bool))  # equal values of one of these types are the same
