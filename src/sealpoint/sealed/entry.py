@@ -16,7 +16,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
-from operator import itemgetter
+from itertools import chain
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
@@ -40,7 +40,6 @@ from sealpoint.sealed.rows import (
     StoredWrite,
     Write,
     digest_of,
-    require_whole,
     split_header,
 )
 from sealpoint.sealed.steps import stored_bytes
@@ -49,27 +48,10 @@ from sealpoint.threads.store import Calls, Special, Spot, contradiction
 _TEXT: Final = {str}
 
 
-def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[StoredWrite]:
-    """Authenticate the writes to a checkpoint alone: `Entry.stored_writes`, which says what is raised."""
-    writes = rows.open_writes(spot, found.pending_writes or ())
-    # In the order of `writes_sort_key`
-    places = [(each.claims.task_path, each.task_id, each.claims.idx, each) for each in writes if each.claims]
-    if len({*map(itemgetter(1, 2), places)}) != len(places):
-        raise RowError("a write of a task is stored twice")
-    if not rows.allow_partial:
-        require_whole(writes)
-    if len(places) < len(writes):  # the saver's order is the only one
-        return writes
-    return [*map(itemgetter(3), sorted(places))]
-
-
 def require_names(found: CheckpointTuple, spot: Spot, parent: object = None) -> None:
     """Check what stands next to the values: a database may hold anything in any column."""
-    kinds = {*map(type, spot)}
-    for task_id, channel, _ in found.pending_writes or ():
-        kinds.add(type(task_id))
-        kinds.add(type(channel))
-    if kinds != _TEXT or not (parent is None or type(parent) is str):
+    names = chain(spot, *[write[:2] for write in found.pending_writes or ()])
+    if {*map(type, names)} != _TEXT or not (parent is None or type(parent) is str):
         raise RowError("the row of a checkpoint or of a write is not named by text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
@@ -178,15 +160,24 @@ class Entry:
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return `stored_writes` to some channels or to all, decoded."""
-        wanted = [write for write in self.stored_writes() if channels is None or write.channel in channels]
-        with self:
-            return [*map(self._rows.decode_write, wanted)]
+        serde, found = self._rows.serde, list[Write]()
+        for claims, task_id, channel, inner, data in self.stored_writes():
+            if channels is not None and channel not in channels:
+                continue
+            try:
+                value = serde.loads_typed((inner, data)) if claims is None else serde.decode(inner, data)
+            except SealpointError as error:
+                own = {"thread_id": self.thread_id}
+                located(error, "writes", self.spot, own, task_id=task_id, channel=channel)
+                raise
+            found.append(Write(claims, task_id, channel, value))
+        return found
 
     def stored_writes(self) -> Sequence[StoredWrite]:
         """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
             with self:
-                self._writes = open_writes(self._rows, self.found, self.spot)
+                self._writes = self._rows.open_writes(self.spot, self.found.pending_writes or ())
         return self._writes
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:

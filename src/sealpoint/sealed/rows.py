@@ -331,7 +331,7 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
     release, or one that is not bound, may be in any place that is not special.
     """
     calls = Counter(
-        (write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call
+        [(write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call]
     )
     for (task_id, call), count in calls.items():
         _, size, special = _HEAD.unpack_from(call)

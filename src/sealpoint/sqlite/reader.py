@@ -190,7 +190,7 @@ def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple
     is_latest = not checkpoint_id
     statement = schema.SELECT_TUPLE[is_latest, session.database.has_task_path]
     budget = Budget(MAX_WRITES, MAX_WRITES_BYTES, uncounted=1)  # the checkpoint
-    found = session.read(statement, schema.place_twice(place), budget)
+    found = session.read(statement, place[:2] * 4 if is_latest else place * 2, budget)
     if not found or found[0][0] != "checkpoint":
         return None
     if budget.spent:
