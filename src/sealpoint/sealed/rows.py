@@ -51,7 +51,7 @@ from sealpoint.base.metadata import encode_metadata, has_strict_form, prepared_e
 from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
 from sealpoint.crypto import Opened
 from sealpoint.crypto.cipher import parse_tag
-from sealpoint.crypto.tag import is_sealed
+from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
@@ -447,7 +447,7 @@ class Parts(NamedTuple):
 
 def is_bound(tag: object) -> bool:
     """Whether a value is bound to its row."""
-    return is_sealed(tag) and "row" in parse_tag(tag).flags
+    return isinstance(tag, str) and SEALED_MARK in tag and "row" in parse_tag(tag).flags
 
 
 def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[str, Any]) -> Parts:
