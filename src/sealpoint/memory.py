@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
-from types import TracebackType
 from typing import Final, Self
 
 from sealpoint.errors import Omitted
@@ -46,12 +45,7 @@ class InMemorySaver(SqliteSaver):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._database.close()
 
     async def __aenter__(self) -> Self:

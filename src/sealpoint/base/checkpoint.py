@@ -109,12 +109,6 @@ class EmptyChannelError(Exception):
     """The value of a channel was read that was never updated."""
 
 
-def _empty_channel_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of a channel without a value, with LangGraph's own if a channel can raise it."""
-    theirs = getattr(sys.modules.get("langgraph.checkpoint.base"), "EmptyChannelError", EmptyChannelError)
-    return EmptyChannelError, theirs
-
-
 class RunnableConfig(TypedDict, total=False):
     """The configuration of a run. A saver reads ``configurable`` and ``metadata``."""
 
@@ -289,13 +283,15 @@ def create_checkpoint(
 
 
 def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, Any, Any]]) -> dict[str, Any]:
-    values, empty_errors = {}, _empty_channel_errors()
+    # LangGraph's own error, too, if a channel can raise it
+    theirs = getattr(sys.modules.get("langgraph.checkpoint.base"), "EmptyChannelError", EmptyChannelError)
+    values = {}
     for name, channel in channels.items():
         # LangGraph gives a channel a version at its first update: one without a version has no value.
         if name in checkpoint["channel_versions"]:
             try:
                 value = channel.checkpoint()
-            except empty_errors:
+            except (EmptyChannelError, theirs):
                 continue
             if type(value) is not object:  # newer channels mark a missing value so
                 values[name] = value

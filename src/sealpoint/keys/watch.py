@@ -161,22 +161,19 @@ class Follower(NeverPickled):
         stamp = Origin.of(self._path).stamp
         changed = stamp != self._seen
         is_due = self._retry_at is not None and self._load is None and monotonic() >= self._retry_at
-        if changed or is_due:
-            self._reload(stamp, changed)
-        return True
-
-    def _reload(self, stamp: tuple[int, ...] | None, changed: bool) -> None:
+        if not (changed or is_due):
+            return True
         try:
             ring = self._read()
-            missing = self._missing(ring)
-            if missing:
+            if missing := self._missing(ring):
                 self._load_slow(ring, missing, changed)
-                return
+                return True
             ring = require_later(self._ring, ring.load_material(is_local=True), self._marks)
         except (SealpointError, OSError) as error:
             self._refuse(stamp, changed, error)
         else:
             self._use(ring)
+        return True
 
     def _read(self) -> KeyRing:
         """Parse the file, and apply what it withdraws from keys. No source is read."""

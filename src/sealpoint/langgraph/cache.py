@@ -32,7 +32,7 @@ from sealpoint.forks import reset_in_child
 from sealpoint.sealed.carrier import Carrier, Sealable
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import is_bound, require_sealed
-from sealpoint.sealed.saver import InheritedSaver
+from sealpoint.sealed.tables import InheritedSaver
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.threadpool import shared
 

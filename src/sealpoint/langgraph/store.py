@@ -52,9 +52,9 @@ from sealpoint.sealed.drivers import decoding_late
 from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.rows import ItemName
-from sealpoint.sealed.saver import UnboundPolicy, logger, usable_in_child
-from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, unwatched, watch
-from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
+from sealpoint.sealed.saver import UnboundPolicy, logger
+from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, watch
+from sealpoint.sealed.tables import Wrapping, tables_of
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.tokens import Tokens
 
@@ -115,7 +115,7 @@ def _batched(kind: Any) -> Any:
     return type(kind.__name__, (kind, _Batched), {"__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
-class SealedStore(BaseStore):
+class SealedStore(Wrapping, BaseStore):
     """A store that seals items, each bound to its namespace and key, and stores them in another.
 
     Every method raises a `SealpointError` if what it reads was changed, moved or exchanged. An older value of
@@ -136,8 +136,6 @@ class SealedStore(BaseStore):
     """
 
     __module__ = "sealpoint.langgraph"
-
-    inner: Any
 
     def __new__(cls, store: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object of a class that collects operations into batches, if that of ``store`` does."""
@@ -235,10 +233,9 @@ class SealedStore(BaseStore):
 
     def reset_after_fork(self) -> None:
         """Refuse every later use if the wrapped store's connection belongs to the parent."""
-        if "inner" in vars(self):
-            self.inner = usable_in_child(self.inner)
-            if isinstance(self, _Batched):
-                self._loop = self.inner  # its loop does not run here: it would be waited for
+        super().reset_after_fork()
+        if isinstance(self, _Batched) and "inner" in vars(self):
+            self._loop = self.inner  # its loop does not run here: it would be waited for
 
     @property
     def serde(self) -> EncryptedSerializer:
@@ -248,15 +245,6 @@ class SealedStore(BaseStore):
     def __repr__(self) -> str:
         more = ", allow_write_plain=True" if self._writes_plain else ""
         return f"{type(self).__name__}({type(self.inner).__name__}{more})"
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what only the wrapped store has, such as ``setup`` and ``sweep_ttl``."""
-        if name.startswith("_") or name == "inner":
-            raise AttributeError(name)
-        found = getattr(self.inner, name)
-        if name == "conn":
-            return unwatched(found)
-        return checked(self._tables, found, self.inner) if name == "setup" and self._tables else found
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations: first what reads, then what writes; of two writes to a key the last one.
@@ -275,11 +263,11 @@ class SealedStore(BaseStore):
             SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
                 written then.
         """
-        return run_checked(self._batch([*ops]), self.inner, self._tables, self.serde.tally)
+        return self._run(self._batch([*ops]))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
-        return await arun_checked(self._batch([*ops]), self.inner, self._tables, self.serde.tally)
+        return await self._arun(self._batch([*ops]))
 
     # --- the procedures -----------------------------------------------------------------------
 
@@ -362,12 +350,8 @@ class SealedStore(BaseStore):
 
         The name in the store follows from its own name, or is that which the store has found.
         """
-        stored = self._items.stored_name(own) if own else ItemName(tuple(found.namespace), found.key)
-        try:
-            name, value = self._items.open(stored, found.value)
-        except SealpointError as error:
-            located(error, "store", own=own and own._asdict(), **stored._asdict())
-            raise
+        stored = self._items.stored_name(own) if own else name_of(found)
+        name, value = self._items.open(stored, found.value, own)
         times = found.created_at, found.updated_at
         if isinstance(found, SearchItem):
             return SearchItem(name.namespace, name.key, value, *times, found.score)

@@ -16,6 +16,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
@@ -39,7 +40,6 @@ from sealpoint.sealed.rows import (
     StoredWrite,
     Write,
     digest_of,
-    require_whole,
     split_header,
 )
 from sealpoint.sealed.steps import stored_bytes
@@ -48,26 +48,10 @@ from sealpoint.threads.store import Calls, Special, Spot, contradiction
 _TEXT: Final = {str}
 
 
-def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[StoredWrite]:
-    """Authenticate the writes to a checkpoint alone: `Entry.stored_writes`, which says what is raised."""
-    writes = rows.open_writes(spot, found.pending_writes or ())
-    places = [(write.task_id, write.claims.idx) for write in writes if write.claims]
-    if len({*places}) != len(places):
-        raise RowError("a write of a task is stored twice")
-    if not rows.allow_partial:
-        require_whole(writes)
-    if len(places) == len(writes):  # else the saver's order is the only one
-        writes.sort(key=_order)
-    return writes
-
-
 def require_names(found: CheckpointTuple, spot: Spot, parent: object = None) -> None:
     """Check what stands next to the values: a database may hold anything in any column."""
-    kinds = {*map(type, spot)}
-    for task_id, channel, _ in found.pending_writes or ():
-        kinds.add(type(task_id))
-        kinds.add(type(channel))
-    if kinds != _TEXT or not (parent is None or type(parent) is str):
+    names = chain(spot, *[write[:2] for write in found.pending_writes or ()])
+    if {*map(type, names)} != _TEXT or not (parent is None or type(parent) is str):
         raise RowError("the row of a checkpoint or of a write is not named by text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
@@ -100,8 +84,40 @@ class Entry:
     def __init__(self, rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
         """Authenticate what a saver read from a row, read the header, and compare it with the row."""
         self._rows, self.spot, self.thread_id = rows, spot, spot.thread_id
+        parent = None
         with self:
-            self._read(found)
+            if found.parent_config is not None:
+                parent = found.parent_config["configurable"].get("checkpoint_id", "")
+            sealed: Any = found.checkpoint
+            if type(sealed) is Sealed and sealed.beside is not None:
+                parent, stored = sealed.beside
+                strict = type(sealed.tag) is str and BOUND_MARK in sealed.tag
+                metadata = decode_metadata(stored, strict=strict)
+                found = CheckpointTuple(found.config, found.checkpoint, metadata, *found[3:])
+            self.found = found
+            require_names(found, spot, parent)
+            opened = rows.open_header(found, spot)
+            self._decoded: tuple[Any, CheckpointMetadata] | None = None
+            self._writes: Sequence[StoredWrite] | None = None
+            split: tuple[Header | None, bytes] = (None, b"") if opened is None else split_header(opened.data)
+            self._header, self._content = split
+            self._inner = "" if opened is None else opened.inner
+            header: Any = self._header or {}
+            self.thread_id = header.get("thread", spot.thread_id)
+            self.claim: object = header.get("store")
+            self.made: Any = header.get("made")
+            # The one that was sealed, unless the saver has removed it from the row.
+            self.parent: str | None = header.get("parent", parent) if parent else None
+            self.removed_parent: str | None = None if parent else header.get("parent")
+            # Of what was sealed, if there is a thread store.
+            self.digest = (
+                digest_of(self.claim, opened.inner, opened.data)
+                if opened is not None and rows.is_remembered
+                else None
+            )
+            self._metadata = (
+                None if self._header is None else rows.metadata_of(self._header, found.metadata, parent)
+            )
 
     def __enter__(self) -> None:
         """Have errors name the row."""
@@ -109,40 +125,6 @@ class Entry:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if error is not None and isinstance(error, SealpointError):
             located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
-
-    def _read(self, found: CheckpointTuple) -> None:
-        rows, spot, parent = self._rows, self.spot, None
-        if found.parent_config is not None:
-            parent = found.parent_config["configurable"].get("checkpoint_id", "")
-        sealed: Any = found.checkpoint
-        if type(sealed) is Sealed and sealed.beside is not None:
-            parent, stored = sealed.beside
-            metadata = decode_metadata(stored, strict=type(sealed.tag) is str and BOUND_MARK in sealed.tag)
-            found = CheckpointTuple(found.config, found.checkpoint, metadata, *found[3:])
-        self.found = found
-        require_names(found, spot, parent)
-        opened = rows.open_header(found, spot)
-        self._decoded: tuple[Any, CheckpointMetadata] | None = None
-        self._writes: Sequence[StoredWrite] | None = None
-        split: tuple[Header | None, bytes] = (None, b"") if opened is None else split_header(opened.data)
-        self._header, self._content = split
-        self._inner = "" if opened is None else opened.inner
-        header: Any = self._header or {}
-        self.thread_id = header.get("thread", spot.thread_id)
-        self.claim: object = header.get("store")
-        self.made: Any = header.get("made")
-        # The one that was sealed, unless the saver has removed it from the row.
-        self.parent: str | None = header.get("parent", parent) if parent else None
-        self.removed_parent: str | None = None if parent else header.get("parent")
-        # Of what was sealed, if there is a thread store.
-        self.digest = (
-            digest_of(self.claim, opened.inner, opened.data)
-            if opened is not None and rows.is_remembered
-            else None
-        )
-        self._metadata = (
-            None if self._header is None else rows.metadata_of(self._header, found.metadata, parent)
-        )
 
     @property
     def is_bound(self) -> bool:
@@ -178,39 +160,40 @@ class Entry:
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return `stored_writes` to some channels or to all, decoded."""
-        wanted = [write for write in self.stored_writes() if channels is None or write.channel in channels]
-        with self:
-            return [*map(self._rows.decode_write, wanted)]
+        serde, found = self._rows.serde, list[Write]()
+        for claims, task_id, channel, inner, data in self.stored_writes():
+            if channels is not None and channel not in channels:
+                continue
+            try:
+                value = serde.loads_typed((inner, data)) if claims is None else serde.decode(inner, data)
+            except SealpointError as error:
+                own = {"thread_id": self.thread_id}
+                located(error, "writes", self.spot, own, task_id=task_id, channel=channel)
+                raise
+            found.append(Write(claims, task_id, channel, value))
+        return found
 
     def stored_writes(self) -> Sequence[StoredWrite]:
         """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
             with self:
-                self._writes = open_writes(self._rows, self.found, self.spot)
+                self._writes = self._rows.open_writes(self.spot, self.found.pending_writes or ())
         return self._writes
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return what was sealed as the document, and the metadata: decoded once."""
-        if self._decoded is None:
-            with self:
-                self._decoded = self._split()
+        if self._decoded is not None:
+            return self._decoded
+        document: Any = self.found.checkpoint
+        metadata, rows = self.found.metadata, self._rows
+        with self:
+            if self._header is not None:
+                decoded = rows.serde.decode(self._inner, self._content)
+                document, metadata = rows.split_document(decoded, self._header, metadata)
+            elif type(document) is Sealed:
+                document = rows.serde.loads_typed((document.tag, document.blob))
+        self._decoded = document, metadata
         return self._decoded
-
-    def _split(self) -> tuple[Any, CheckpointMetadata]:
-        found, serde = self.found, self._rows.serde
-        if self._header is not None:
-            decoded = serde.decode(self._inner, self._content)
-            return self._rows.split_document(decoded, self._header, found.metadata)
-        document: Any = found.checkpoint
-        if type(document) is Sealed:
-            document = serde.loads_typed((document.tag, document.blob))
-        return document, found.metadata
-
-
-def _order(write: StoredWrite) -> tuple[str, str, int]:
-    """Return what `writes_sort_key` returns for a bound write."""
-    claims = write.claims or Claims("", 0)
-    return claims.task_path, write.task_id, claims.idx
 
 
 # Key of metadata without which LangGraph stores all delta channels of a checkpoint in full

@@ -121,8 +121,12 @@ class Items:
                 found[token] = 1
         return found
 
-    def open(self, stored: ItemName, found: Mapping[str, Any]) -> tuple[ItemName, dict[str, Any]]:
+    def open(
+        self, stored: ItemName, found: Mapping[str, Any], own: ItemName | None = None
+    ) -> tuple[ItemName, dict[str, Any]]:
         """Return the name and the value of an item, from its name and its value in the database.
+
+        ``own`` is the name that it was asked for by, if it was. Errors have it, or what was opened.
 
         Raises:
             PlaintextError: If it is not sealed, and that is not allowed.
@@ -130,34 +134,32 @@ class Items:
             RowError: If it is not as it was sealed.
             SealpointError: What the serializer raises.
         """
-        if not isinstance(found, dict):
-            raise RowError(f"the value of an item is {type(found).__name__}, not an object of JSON")
-        if KEY not in found:
-            if not self.allow_unbound:
-                raise PlaintextError("the item is not sealed", hint=_SEAL)
-            self.serde.open(JSON, b"")  # refuses plaintext if the serializer does, and counts it
-            return stored, dict(found)
-        tag, blob = require_form(found)
-        if not is_bound(tag):
-            raise UnboundValueError(
-                f"{excerpt(tag)} is not bound to a row", hint="restore the row from backup"
-            )
-        opened = self.serde.open(tag, blob, row=row_of(*stored))
-        name, data = split_item(opened.data)
-        if (name is None) is self.has_pseudonyms or (name and self.stored_name(name) != stored):
-            raise RowError(
-                "the item was stored under another name"
-                if name
-                else "the item was stored under its own name",
-                hint="every process on a store has the same pseudonyms=, from its first item on",
-            )
         try:
+            if not isinstance(found, dict):
+                raise RowError(f"the value of an item is {type(found).__name__}, not an object of JSON")
+            if KEY not in found:
+                if not self.allow_unbound:
+                    raise PlaintextError("the item is not sealed", hint=_SEAL)
+                self.serde.open(JSON, b"")  # refuses plaintext if the serializer does, and counts it
+                return stored, dict(found)
+            tag, blob = require_form(found)
+            if not is_bound(tag):
+                what = f"{excerpt(tag)} is not bound to a row"
+                raise UnboundValueError(what, hint="restore the row from backup")
+            opened = self.serde.open(tag, blob, row=row_of(*stored))
+            name, data = split_item(opened.data)
+            if (name is None) is self.has_pseudonyms or (name and self.stored_name(name) != stored):
+                raise RowError(
+                    f"the item was stored under {'another' if name else 'its own'} name",
+                    hint="every process on a store has the same pseudonyms=, from its first item on",
+                )
+            own = name or own
             value = self.serde.decode(opened.inner, data)
             if not isinstance(value, dict):
                 raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
             self._require_readable(found, value)
         except SealpointError as error:
-            located(error, "store", own=name and name._asdict(), **stored._asdict())
+            located(error, "store", own=own and own._asdict(), **stored._asdict())
             raise
         return name or stored, value
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar, Final, Self
 
 from sealpoint.base import (
@@ -25,6 +26,7 @@ from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     ConfigError,
     PlaintextError,
+    RowError,
     SealingError,
     SealpointError,
     UnboundValueError,
@@ -50,6 +52,7 @@ from sealpoint.sealed.rows import (
     require_same_metadata,
     require_same_row,
     require_sealed,
+    require_whole,
     split_write,
     value_missing,
 )
@@ -238,15 +241,12 @@ class Rows:
                 raise PlaintextError("the row is not sealed as a whole", hint=_SEAL)
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed to its row", hint=_SEAL)
 
-    def open_value(self, sealed: Any, row: PackedRow) -> Any:
-        """Open and decode one value that is stored apart."""
-        opened = self.open_bound(require_sealed(sealed), row)
-        if opened is None:
-            return self.serde.loads_typed((sealed.tag, sealed.blob))
-        return self.serde.decode(opened.inner, opened.data)
+    def open_writes(self, spot: Spot, writes: Iterable[PendingWrite]) -> Sequence[StoredWrite]:
+        """Open writes to a checkpoint, and check that none of a call is missing.
 
-    def open_writes(self, spot: Spot, writes: Iterable[PendingWrite]) -> list[StoredWrite]:
-        """Open writes to a checkpoint."""
+        Returns:
+            Those that are bound in the order of `writes_sort_key`; with others, all in that of the saver.
+        """
         found = list[StoredWrite]()
         for task_id, channel, sealed in writes:
             try:
@@ -259,19 +259,14 @@ class Rows:
             except SealpointError as error:
                 located(error, "writes", spot, task_id=task_id, channel=channel)
                 raise
-        return found
-
-    def decode_write(self, write: StoredWrite) -> Write:
-        """Return a write that was opened, decoded."""
-        claims, task_id, channel, inner, data = write
-        try:
-            value = (
-                self.serde.loads_typed((inner, data)) if claims is None else self.serde.decode(inner, data)
-            )
-        except SealpointError as error:
-            located(error, "writes", task_id=task_id, channel=channel)
-            raise
-        return Write(claims, task_id, channel, value)
+        places = [
+            (each.claims.task_path, each.task_id, each.claims.idx, each) for each in found if each.claims
+        ]
+        if len({*map(itemgetter(1, 2), places)}) != len(places):
+            raise RowError("a write of a task is stored twice")
+        if not self.allow_partial:
+            require_whole(found)
+        return [*map(itemgetter(3), sorted(places))] if len(places) == len(found) else found
 
     # --- searching, as the wrapped saver does -------------------------------------------------
 
@@ -453,7 +448,12 @@ class _Apart(Rows):
             try:
                 if name not in stored:
                     raise value_missing(name)
-                values[name] = self.open_value(stored[name], value_row(*spot[:2], name, version))
+                sealed = require_sealed(stored[name])
+                opened = self.open_bound(sealed, value_row(*spot[:2], name, version))
+                if opened is None:
+                    values[name] = self.serde.loads_typed((sealed.tag, sealed.blob))
+                else:
+                    values[name] = self.serde.decode(opened.inner, opened.data)
             except SealpointError as error:
                 located(error, "values", spot, channel=name, version=version)
                 raise

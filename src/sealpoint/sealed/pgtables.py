@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from sealpoint.base.saver import arun, run
 from sealpoint.errors import OldTablesError, SchemaError, SharedRoleError, ThreadStoreError, excerpt
@@ -53,22 +53,18 @@ _Look = Generator[tuple[str, Sequence[Any]] | Callable[[], Any], Any, R]
 class PostgresTables:
     """Tables of one database, and the rights of a session of psycopg."""
 
-    def __init__(self, names: Sequence[str], *, has_schema: bool, heads: Heads | None) -> None:
-        """Create an object for one database, with tables of these names; the first one is needed.
+    def __init__(
+        self, *, is_store: bool, heads: Heads | None, allow_schema: bool, allow_shared_role: bool, **_: object
+    ) -> None:
+        """Create an object for one database: see `sealpoint.sealed.tables.tables_of`.
 
         With ``heads`` it asks their thread store for rights of the session's roles.
         """
-        self._names, self._has_schema, self._heads = names, has_schema, heads
-        self._is_checked = not has_schema and heads is None
-
-    @classmethod
-    def of(
-        cls, *, is_store: bool, heads: Heads | None, allow_schema: bool, allow_shared_role: bool, **_: object
-    ) -> Self:
-        """See `sealpoint.sealed.tables.tables_of`."""
         is_asked = heads is not None and not allow_shared_role and hasattr(heads.store, "require_apart")
-        names = STORE_NAMES if is_store else NAMES
-        return cls(names, has_schema=not allow_schema, heads=heads if is_asked else None)
+        self._heads = heads if is_asked else None
+        self._names: Sequence[str] = STORE_NAMES if is_store else NAMES  # the first one is needed
+        self._has_schema = not allow_schema
+        self._is_checked = allow_schema and not is_asked
 
     def _given(self, saver: Any) -> tuple[Any, Any]:
         """Return contexts: of a connection, or of a cursor on it, and of a lock for it."""

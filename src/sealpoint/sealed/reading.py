@@ -242,13 +242,10 @@ def _decoded(
         parent = entry.spot._replace(checkpoint_id=entry.parent)
         found = rows.get(parent) or (yield get_at(Place(*parent).config()))
         if found is not None:
-            sends = yield Call(_writes, (parts.rows, found, parent), partial(stored_bytes, found))
+            size = partial(stored_bytes, found)
+            sends = yield Call(lambda: Entry(parts.rows, found, parent).writes(), (), size)
     made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.size)
     return made
-
-
-def _writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[Write]:
-    return Entry(rows, found, spot).writes()
 
 
 def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> CheckpointTuple:

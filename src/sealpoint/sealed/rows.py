@@ -51,7 +51,7 @@ from sealpoint.base.metadata import encode_metadata, has_strict_form, prepared_e
 from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
 from sealpoint.crypto import Opened
 from sealpoint.crypto.cipher import parse_tag
-from sealpoint.crypto.tag import is_sealed
+from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
@@ -186,11 +186,11 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
         if length & _HAS_CALL:
             _, _, special = _HEAD.unpack_from(data, path_end)
             end += _HEAD.size + int(special) * _SPECIAL.size
+        if len(data) >= end:
+            return Claims(path, idx, data[path_end:end]), data[end:]
     except (struct.error, UnicodeDecodeError):
-        path = None
-    if path is None or len(data) < end:
-        raise DecodeError("a sealed write does not say its place")
-    return Claims(path, idx, data[path_end:end]), data[end:]
+        pass
+    raise DecodeError("a sealed write does not say its place")
 
 
 _EXACT: Final = frozenset((str, int, bool))  # equal values of one of these types are the same
@@ -331,7 +331,7 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
     release, or one that is not bound, may be in any place that is not special.
     """
     calls = Counter(
-        (write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call
+        [(write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call]
     )
     for (task_id, call), count in calls.items():
         _, size, special = _HEAD.unpack_from(call)
@@ -447,7 +447,7 @@ class Parts(NamedTuple):
 
 def is_bound(tag: object) -> bool:
     """Whether a value is bound to its row."""
-    return is_sealed(tag) and "row" in parse_tag(tag).flags
+    return isinstance(tag, str) and SEALED_MARK in tag and "row" in parse_tag(tag).flags
 
 
 def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[str, Any]) -> Parts:

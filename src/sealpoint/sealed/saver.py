@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from sealpoint.base import (
     BaseCheckpointSaver,
@@ -21,46 +21,21 @@ from sealpoint.base import (
 from sealpoint.base.metadata import names_of
 from sealpoint.base.place import KEY
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import ConfigError, ForkedError, PlaintextError, SealpointError, excerpt
-from sealpoint.forks import inherited, reset_in_child
+from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
+from sealpoint.forks import reset_in_child
 from sealpoint.sealed.drivers import decoding_late, saver_row
 from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import Rows, layout_of, require_ring
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
-from sealpoint.sealed.steps import R, Steps, unwatched, watch
-from sealpoint.sealed.tables import arun_checked, checked, run_checked, tables_of
+from sealpoint.sealed.steps import watch
+from sealpoint.sealed.tables import Wrapping, tables_of
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 from sealpoint.tokens import Tokens
 
-if TYPE_CHECKING:
-    from sealpoint.sealed.pseudonyms import Pseudonyms
-
 logger: Final = logging.getLogger("sealpoint.sealed")
-
-
-class InheritedSaver:
-    """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
-
-    def __init__(self, saver: Any) -> None:
-        inherited.append(saver)
-        self._name = type(saver).__name__
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ForkedError(self._name)
-
-
-def usable_in_child(inner: Any) -> Any:
-    """Return what a child process may use of a wrapped saver: nothing if its connection is the parent's.
-
-    A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
-    """
-    connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
-    if connection is None or getattr(connection, "closed", False):
-        return inner
-    return InheritedSaver(inner)
 
 
 _OPTIONAL: Final = tuple(
@@ -85,7 +60,7 @@ def _lacks(saver: Any, name: str) -> bool:
 UnboundPolicy = Literal["refuse", "allow"]
 
 
-class SealedSaver(BaseCheckpointSaver[Any]):
+class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
     """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
 
     The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
@@ -110,8 +85,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     # The class whose methods stand for those that a saver does not have
     _absent: ClassVar[type] = BaseCheckpointSaver
-
-    inner: Any
 
     def __new__(cls, saver: Any = None, *_: Any, **__: Any) -> Self:
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
@@ -180,9 +153,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         plain, indexed = names_of(plain_metadata), names_of(indexed_metadata)
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
-        found = layout_of(saver, layout)
         tokens = Tokens(lambda: require_ring(self._parts.rows.serde))
-        rows = found(
+        rows = layout_of(saver, layout)(
             serde=serde,
             plain=plain | frozenset(PLAIN),
             indexed=indexed,
@@ -205,8 +177,11 @@ class SealedSaver(BaseCheckpointSaver[Any]):
                 type(allow_write_with).__name__,
             )
         compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
-        has_live = None if compared is None else compared.has_live
-        named = _pseudonyms(tokens, has_live) if pseudonyms else None
+        named = None
+        if pseudonyms:
+            from sealpoint.sealed.pseudonyms import Pseudonyms  # for a saver with this option alone
+
+            named = Pseudonyms(tokens, None if compared is None else compared.has_live)
         self._parts = Parts(rows, named, compared, sorted(names_of(pass_through)))
         if indexed or pseudonyms or compared is not None:
             require_ring(serde).index_key("metadata")  # raises now, not at the first write
@@ -220,11 +195,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         self.inner = decoding_late(saver)
         self.inner.serde = rows.carrier()
         watch(self.inner, notes=compared is not None, rows=saver_row)
-
-    def reset_after_fork(self) -> None:
-        """Refuse every later use if the wrapped saver's connection belongs to the parent."""
-        if "inner" in vars(self):  # which a copy does not have at first
-            self.inner = usable_in_child(self.inner)
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -248,30 +218,10 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     def _tolerate(self, error: SealpointError) -> None:
         self._parts.rows.serde.tally.tolerate(error)
 
-    def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
-        """Run a procedure on the wrapped saver; its tables need no look for a row that was read just now."""
-        tables = self._tables if looks else None
-        return run_checked(steps, self.inner, tables, self._parts.rows.serde.tally)
-
-    async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
-        tables = self._tables if looks else None
-        return await arun_checked(steps, self.inner, tables, self._parts.rows.serde.tally)
-
     def __repr__(self) -> str:
         before = self.allow_write_with
         more = "" if before is None else f", allow_write_with={type(before).__name__}"
         return f"{type(self).__name__}({type(self.inner).__name__}, {self._parts.rows.layout}{more})"
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what only the wrapped saver has, such as ``setup`` and ``conn``."""
-        if name.startswith("_") or name == "inner":  # a copy has no attributes at first
-            raise AttributeError(name)
-        found = getattr(self.inner, name)
-        if name == "conn":
-            return unwatched(found)
-        if name == "setup" and self._tables is not None:
-            return checked(self._tables, found, self.inner)
-        return found
 
     @property
     def config_specs(self) -> list[Any]:
@@ -459,12 +409,6 @@ def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
     if isinstance(thread_ids, str):
         raise TypeError("thread_ids is one string, not a sequence of thread ids")
     return thread_ids
-
-
-def _pseudonyms(tokens: Tokens, has_live: Any) -> Pseudonyms:
-    from sealpoint.sealed.pseudonyms import Pseudonyms  # for a saver with this option alone
-
-    return Pseudonyms(tokens, has_live)
 
 
 def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows: Rows) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection
 from contextlib import closing, nullcontext
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from sealpoint.errors import ConfigError, OldTablesError, SchemaError, excerpt
 from sealpoint.guards import tables
@@ -31,22 +31,16 @@ _PARTIAL_HINT: Final = (
 class SqliteTables:
     """Tables of one database, for a connection of sqlite3."""
 
-    def __init__(self, names: Collection[str], *, has_schema: bool, allow_partial: bool) -> None:
-        """Create an object for one database, with tables of these names.
+    def __init__(self, *, is_store: bool, allow_partial: bool, allow_schema: bool, **_: object) -> None:
+        """Create an object for one database: see `sealpoint.sealed.tables.tables_of`.
 
-        Without ``has_schema`` only the files next to it are checked. With ``allow_partial`` the saver may
+        With ``allow_schema`` only the files next to it are checked. With ``allow_partial`` the saver may
         store the writes of a call one by one.
         """
-        self._names = names
-        self._has_schema, self._allow_partial = has_schema, allow_partial
+        self._names = tables.STORE if is_store else tables.SAVER
+        self._has_schema, self._allow_partial = not allow_schema, allow_partial
         self._schema: list[Any] | None = None  # that was checked
         self._cursor: sqlite3.Cursor | None = None
-
-    @classmethod
-    def of(cls, *, is_store: bool, allow_partial: bool, allow_schema: bool, **_: object) -> Self:
-        """See `sealpoint.sealed.tables.tables_of`."""
-        names = tables.STORE if is_store else tables.SAVER
-        return cls(names, has_schema=not allow_schema, allow_partial=allow_partial)
 
     def require(self, saver: Any) -> None:
         """See `Tables`."""

@@ -138,10 +138,8 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
         with suppress(ConfigError, sqlite3.Error):
             # A statement of a task that was cancelled may still wait for the connection's thread: it begins
             # the transaction later, so its thread is asked in any case.
-            if is_watched(getattr(saver, "conn", None)):
+            if is_watched(getattr(saver, "conn", None)) or _may_be_refused(saver):
                 await _ais_refused(saver)
-            else:
-                await _arequire_own_transactions(saver)
         raise
 
 

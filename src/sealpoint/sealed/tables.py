@@ -13,12 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from sealpoint.base.saver import arun, run
-from sealpoint.crypto.cipher import CipherTally
+from sealpoint.errors import ForkedError
+from sealpoint.forks import inherited
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import R, Steps, areply, reply
+from sealpoint.sealed.steps import R, Steps, areply, reply, unwatched
 from sealpoint.threadpool import is_on
 
 
@@ -42,7 +43,63 @@ ALLOW_HINT: Final = (
 )
 
 
-def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
+class InheritedSaver:
+    """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
+
+    def __init__(self, saver: Any) -> None:
+        inherited.append(saver)
+        self._name = type(saver).__name__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ForkedError(self._name)
+
+
+class Wrapping:
+    """A saver or Store that wraps another one, and looks at its tables before each use."""
+
+    inner: Any
+    serde: Any
+    _tables: Tables | None
+
+    def reset_after_fork(self) -> None:
+        """Refuse every later use if the connection of what is wrapped belongs to the parent.
+
+        A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
+        """
+        inner = vars(self).get("inner")  # which a copy does not have at first
+        connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
+        if connection is not None and not getattr(connection, "closed", False):
+            self.inner = InheritedSaver(inner)
+
+    def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
+        """Run a procedure on what is wrapped, and count the error that is raised.
+
+        Its tables need no look for a row that was read just now.
+        """
+        with self.serde.tally:
+            if looks and self._tables is not None:
+                self._tables.require(self.inner)
+            return run(steps, partial(reply, self.inner))
+
+    async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
+        with self.serde.tally:
+            if looks and self._tables is not None:
+                await self._tables.arequire(self.inner)
+            return await arun(steps, partial(areply, self.inner))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what only the wrapped object has, such as ``setup`` and ``conn``."""
+        if name.startswith("_") or name == "inner":  # a copy has no attributes at first
+            raise AttributeError(name)
+        found = getattr(self.inner, name)
+        if name == "conn":
+            return unwatched(found)
+        if name == "setup" and self._tables is not None:
+            return _checked(self._tables, found, self.inner)
+        return found
+
+
+def _checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
     """Return a saver's method ``setup``, with the check of its tables before it."""
     if iscoroutinefunction(setup):
 
@@ -57,22 +114,6 @@ def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[]
         return setup()
 
     return checked_setup
-
-
-def run_checked(steps: Steps[R], inner: Any, tables: Tables | None, tally: CipherTally) -> R:
-    """Look at the tables of a saver or Store, run a procedure on it, and count the error that is raised."""
-    with tally:
-        if tables is not None:
-            tables.require(inner)
-        return run(steps, partial(reply, inner))
-
-
-async def arun_checked(steps: Steps[R], inner: Any, tables: Tables | None, tally: CipherTally) -> R:
-    """Async version of `run_checked`."""
-    with tally:
-        if tables is not None:
-            await tables.arequire(inner)
-        return await arun(steps, partial(areply, inner))
 
 
 def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
@@ -96,24 +137,16 @@ _KINDS: Final = {
 }
 
 
-def tables_of(
-    wrapped: Any, heads: Heads | None, *, allow_partial: bool, allow_schema: bool, allow_shared_role: bool
-) -> Tables | None:
-    """Return what looks at the tables of a saver or Store; each option is what it is told not to look at.
+def tables_of(wrapped: Any, heads: Heads | None, **allowed: bool) -> Tables | None:
+    """Return what looks at the tables of a saver or Store.
 
     sealpoint's savers look at their tables themselves, and others, such as InMemoryStore, have none that are
-    known here.
+    known here. What is not looked at is ``allow_partial``, ``allow_schema`` or ``allow_shared_role``.
     """
     for base in type(wrapped).__mro__:
         name = f"{base.__module__}.{base.__qualname__}"
         if name in _KINDS:
             module, kind = _KINDS[name]
-            found: Tables = getattr(import_module(f"sealpoint.sealed.{module}"), kind).of(
-                is_store=name.startswith("langgraph.store."),
-                heads=heads,
-                allow_partial=allow_partial,
-                allow_schema=allow_schema,
-                allow_shared_role=allow_shared_role,
-            )
-            return found
+            make: Callable[..., Tables] = getattr(import_module(f"sealpoint.sealed.{module}"), kind)
+            return make(is_store=name.startswith("langgraph.store."), heads=heads, **allowed)
     return None

@@ -23,7 +23,7 @@ from sealpoint.base.checkpoint import (
 from sealpoint.base.place import Place, require_channels, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
-from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
+from sealpoint.sealed.entry import MARK, Entry, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.layout import Inline, Rows
 from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
@@ -113,7 +113,7 @@ def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
 
     def made(found: CheckpointTuple) -> str:
         require_names(found, spot)
-        writes = open_writes(parts.rows, found, spot)
+        writes = parts.rows.open_writes(spot, found.pending_writes or ())
         if not parts.rows.allow_partial:
             require_calls(calls, writes)
         return pack_made(writes)

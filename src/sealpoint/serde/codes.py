@@ -122,8 +122,8 @@ def read_length(data: bytes, position: int) -> tuple[int, int]:
     head = data[position]
     width = _WIDTHS.get(head)
     if width is None:
-        if head <= 0x9F:
-            return position + 1, head & 0x0F
+        if head <= 0xBF:
+            return position + 1, head & (0x1F if head >= 0xA0 else 0x0F)
         if head not in FIXED_EXTENSIONS:
             raise DecodeError(f"header {head:#x} is not used in msgpack")
         return position + 2, FIXED_EXTENSIONS[head]

@@ -345,13 +345,14 @@ def _choose(cls: type) -> Encoder:
         return _delta_snapshot
     if answers_by_instance(cls, _METHODS):
         return _encode_by_questions
+    return _choose_for(cls, cls)
+
+
+def _choose_for(asked: Any, cls: type) -> Encoder:
+    """Choose by the methods of a class, or of its object, and else by its base classes."""
     for name, make in _BY_METHOD:
-        if callable(getattr(cls, name, None)):
+        if callable(getattr(asked, name, None)):
             return make(cls)
-    return _choose_by_base(cls)
-
-
-def _choose_by_base(cls: type) -> Encoder:
     for base, make in _BY_BASE:
         if issubclass(cls, base):
             return make(cls)
@@ -367,10 +368,7 @@ def _choose_by_base(cls: type) -> Encoder:
 
 def _encode_by_questions(obj: Any, level: int) -> Any:
     """The general path: ask the object itself, every time."""
-    for name, make in _BY_METHOD:
-        if callable(getattr(obj, name, None)):
-            return make(type(obj))(obj, level)
-    encoder = _choose_by_base(type(obj))
+    encoder = _choose_for(obj, type(obj))
     if encoder is not _encode_by_questions:
         return encoder(obj, level)
     if isinstance(obj, SendProtocol):

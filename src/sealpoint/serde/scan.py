@@ -75,13 +75,9 @@ def read_names(data: bytes, payload: int) -> tuple[str, str]:
 
 
 def _read_text(data: bytes, position: int) -> tuple[str, int]:
-    head = data[position]
-    if 0xA0 <= head <= 0xBF:
-        start, length = position + 1, head - 0xA0
-    elif head in TEXTS:
-        start, length = read_length(data, position)
-    else:
+    if not FIXSTR_SIZES[data[position]] and data[position] not in TEXTS:
         raise DecodeError("the name of a type in an extension is not text")
+    start, length = read_length(data, position)
     try:
         return data[start : start + length].decode(), start + length
     except UnicodeDecodeError:

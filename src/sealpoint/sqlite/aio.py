@@ -96,17 +96,12 @@ class _Thread:
         if not callable(getattr(connection, "_execute", None)):
             raise refuse_connection(connection)
         self._connection = connection
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._opened = False
-
-    def require_other(self) -> None:
-        """Refuse a call on the loop's own thread, which would block the loop."""
-        if is_on(self._loop):
-            raise asyncio.InvalidStateError("on the event loop, use the methods with the prefix 'a'")
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on that thread, with the plain connection as its first argument."""
-        return asyncio.run_coroutine_threadsafe(self._call(function, arguments), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._call(function, arguments), self.loop).result()
 
     async def _call(self, function: Callable[..., Result], arguments: Sequence[Any]) -> Result:
         aio = self._connection
@@ -124,8 +119,8 @@ class _Lock:
         self._thread, self._lock = thread, threading.RLock()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if blocking:
-            self._thread.require_other()
+        if blocking and is_on(self._thread.loop):
+            raise asyncio.InvalidStateError("on the event loop, use the methods with the prefix 'a'")
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:

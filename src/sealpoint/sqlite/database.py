@@ -308,40 +308,12 @@ class Database:
 
         With ``is_alone`` it is one statement with the condition `statements.REQUIRE_CHECK`, and needs none.
         """
-        run = self._work_alone if is_alone else self._work
         with self.lock:
             if not self.is_setup:  # checked here, which saves a call and a second lock
                 self.setup()
             if self._on_thread is None:
-                return run(self.connection, begin, work, arguments)
-            return self._on_thread(run, begin, work, arguments)  # type: ignore[no-any-return]
-
-    def _work_alone(
-        self,
-        connection: sqlite3.Connection,
-        begin: str,
-        work: Callable[..., Result],
-        arguments: Sequence[Any],
-    ) -> Result:
-        """Run one statement without a transaction around it, if it was compiled for the present schema."""
-        session = self._session
-        if session is None or connection.in_transaction or connection.text_factory is not str:
-            return self._work(connection, begin, work, arguments)
-        self._session = None
-        statements.begin(connection, self._handler, unchecked_bytes=self.size_bytes)
-        try:
-            found = work(session, *arguments)
-            self._session = session
-            return found
-        except FOREIGN as error:
-            if not statements.needs_check():
-                statements.raise_cause(error)
-                raise translated(error) from None
-        finally:
-            statements.end(connection)
-            if self._session is None:
-                session.cursor.close()
-        return self._work(connection, begin, work, arguments)
+                return self._work(self.connection, begin, work, arguments, is_alone)
+            return self._on_thread(self._work, begin, work, arguments, is_alone)  # type: ignore[no-any-return]
 
     def _work(
         self,
@@ -349,6 +321,7 @@ class Database:
         begin: str,
         work: Callable[..., Result],
         arguments: Sequence[Any],
+        is_alone: bool,
     ) -> Result:
         # One function: besides SQLite it is the whole cost of a small statement.
         if connection.in_transaction:  # the application has an open transaction
@@ -362,25 +335,28 @@ class Database:
                 return work(Session(self, cursor), *arguments)
         session, self._session = self._session, None
         if session is None or connection.text_factory is not str:
-            session = Session(self, own_cursor(connection))
-        cursor = session.cursor
-        statements.begin(connection, self._handler)
+            session, is_alone = Session(self, own_cursor(connection)), False
+        statements.begin(connection, self._handler, unchecked_bytes=self.size_bytes if is_alone else None)
         try:
-            cursor.execute(begin)
-            if cursor.execute(_VERSION).fetchone()[0] != self._version:
-                self._check(cursor)
-            found = work(session, *arguments)
-            cursor.execute("COMMIT")
+            if is_alone:  # no transaction is around a statement that was compiled for the present schema
+                found = work(session, *arguments)
+            else:
+                session.cursor.execute(begin)
+                self._check(session.cursor)
+                found = work(session, *arguments)
+                session.cursor.execute("COMMIT")
             self._session = session  # whose last statement has ended
             return found
         except BaseException as error:
             if connection.in_transaction:  # SQLite itself may have rolled back, for instance on a full disk
-                cursor.execute("ROLLBACK")
+                session.cursor.execute("ROLLBACK")
             if not isinstance(error, FOREIGN):
                 raise
-            statements.raise_cause(error)
-            raise translated(error) from None
+            if not (is_alone and statements.needs_check()):
+                statements.raise_cause(error)
+                raise translated(error) from None
         finally:
             statements.end(connection)
             if self._session is None:
-                cursor.close()  # see `cursor`
+                session.cursor.close()  # see `cursor`
+        return self._work(connection, begin, work, arguments, is_alone=False)

@@ -25,6 +25,7 @@ from sealpoint.sqlite.database import READ, Database, Session
 
 Key = tuple[str, str, str]  # thread_id, checkpoint_ns and checkpoint_id of a row
 
+_TEXT: Final = {str}
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
@@ -50,11 +51,10 @@ class CheckpointRow(NamedTuple):
 
     def require_parent(self) -> str | None:
         """Return the id of the parent, if there is one."""
-        thread_id, ns, checkpoint_id, parent, *_ = self
-        is_named = type(thread_id) is type(ns) is type(checkpoint_id) is str
-        if not is_named or not (parent is None or type(parent) is str):
-            raise RowError(f"row {excerpt(checkpoint_id)} is not named by text")
-        if not checkpoint_id:  # a config that names it would mean the latest
+        parent = self.parent_checkpoint_id
+        if {*map(type, self.key)} != _TEXT or not (parent is None or type(parent) is str):
+            raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
+        if not self.checkpoint_id:  # a config that names it would mean the latest
             raise RowError("the id of a checkpoint is empty")
         return parent
 
@@ -190,7 +190,7 @@ def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple
     is_latest = not checkpoint_id
     statement = schema.SELECT_TUPLE[is_latest, session.database.has_task_path]
     budget = Budget(MAX_WRITES, MAX_WRITES_BYTES, uncounted=1)  # the checkpoint
-    found = session.read(statement, schema.place_twice(place), budget)
+    found = session.read(statement, place[:2] * 4 if is_latest else place * 2, budget)
     if not found or found[0][0] != "checkpoint":
         return None
     if budget.spent:
@@ -229,7 +229,7 @@ def _read_page(
     """Return rows by their keys, their writes, and how much of the page they are: large ones do not fit."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
     found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
-    rows = {row.key: row for row in (CheckpointRow(*columns) for columns in found)}
+    rows = {row.key: row for row in map(make_row, found)}
     if budget.spent:
         page = page[: page.index(found[-1][:3]) + 1]
     writes, page = _find_writes(session, page)

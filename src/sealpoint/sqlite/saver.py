@@ -214,14 +214,14 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns")
-        # A config that names an empty one would mean the latest.
-        if not require_unicode("the id of the checkpoint", checkpoint["id"]):
+        checkpoint_id = require_unicode("the id of the checkpoint", checkpoint["id"])
+        if not checkpoint_id:  # a config that names an empty one would mean the latest
             raise ConfigError("the id of the checkpoint is empty")
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
-        row = *place[:2], checkpoint["id"], place.checkpoint_id, kind, data, stored
+        row = *place[:2], checkpoint_id, place.checkpoint_id, kind, data, stored
         self._database.run(WRITE, Session.run_once, schema.PUT_CHECKPOINT, row, is_alone=True)
-        return Place(config["configurable"]["thread_id"], place.checkpoint_ns, checkpoint["id"]).config()
+        return Place(config["configurable"]["thread_id"], place.checkpoint_ns, checkpoint_id).config()
 
     @counted
     def put_writes(
@@ -243,8 +243,9 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
         if not place.checkpoint_id:
             raise ConfigError("checkpoint_id is empty")
-        require_channels([channel for channel, _ in writes], task_id, task_path)
-        special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        channels = [channel for channel, _ in writes]
+        require_channels(channels, task_id, task_path)
+        special = WRITES_IDX_MAP.keys() >= {*channels}
         rows = [
             (
                 *place,

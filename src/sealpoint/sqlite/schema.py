@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sealpoint.base import RunnableConfig
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
-from sealpoint.base.place import Place, configurable_of, optional_text, require_place, require_unicode
+from sealpoint.base.place import configurable_of, optional_text, require_place, require_unicode
 from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
 from sealpoint.guards import statements
 from sealpoint.guards.statements import REQUIRE_CHECK
@@ -103,7 +103,8 @@ def _select_tuple(checkpoint_id: str, task_path: str) -> str:
 
 # One statement, because it needs no transaction around it to see one state of the database.
 # Selects a checkpoint, and after it the writes on top of it; by whether it is the latest of its thread and
-# namespace, and whether ``writes`` has the column ``task_path``. Its parameters come from `place_twice`.
+# namespace, and whether ``writes`` has the column ``task_path``. Each of its halves names the place; for the
+# latest, twice.
 SELECT_TUPLE: Final = {
     (is_latest, has_task_path): _select_tuple(
         _LATEST_ID if is_latest else "?", "task_path" if has_task_path else "''"
@@ -111,11 +112,6 @@ SELECT_TUPLE: Final = {
     for is_latest in (False, True)
     for has_task_path in (False, True)
 }
-
-
-def place_twice(place: Place) -> tuple[str | None, ...]:
-    """Return the parameters of a statement of `SELECT_TUPLE`: each of its halves names the place."""
-    return place * 2 if place.checkpoint_id else place[:2] * 4
 
 
 @lru_cache(_CACHED_STATEMENTS)
