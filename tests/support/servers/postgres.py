@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -75,7 +76,7 @@ def vector_schema(config: pytest.Config) -> Iterator[str]:
             ).fetchone():
                 pytest.skip("the server has no pgvector")
             connection.execute(f"CREATE DATABASE {name}")
-        config.add_cleanup(lambda: _drop(dsn, name))
+        config.add_cleanup(partial(_drop, dsn, name))  # both names mean others below
         config.stash[_VECTORS] = make_conninfo(dsn, dbname=name)
     with schema(config.stash[_VECTORS]) as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
