@@ -38,8 +38,25 @@ RUNS: Final = {
     "rotate app.db --apply --scrub": LARGEST,
     "rebind app.db --apply --scrub": LARGEST,
     "scrub app.db --apply": LARGEST,
+    "ledger init --keys ledger.toml": LARGEST,
+    "verify app.db --threads threads.db --keys ledger.toml": LARGEST,
+    "inspect app.db --thread t --last --keys ledger.toml": LARGEST,
+    "init app.db --keys ledger.toml": LARGEST,
+    "rotate app.db --apply --scrub --keys ledger.toml": LARGEST,
+    "report app.db --threads threads.db --allow-unproven --keys ledger.toml": LARGEST,
+    "rebind app.db --apply --scrub --keys ledger.toml": LARGEST,
     "erase app.db --threads threads.db --thread t --apply": LARGEST,
+    "erase app.db --threads threads.db --thread t --apply --allow-missing --keys ledger.toml": LARGEST,
+    "erasures --allow-unproven --keys ledger.toml": LARGEST,
 }
+
+# What a ring file has where runs are recorded.
+LEDGER: Final = """
+[ledger]
+dir = "ledger"
+origin = "example.org/agents"
+signer = { file = "ledger.key" }
+"""
 
 # Each run has a process, forked from one that has imported none of sealpoint.
 RUNNER: Final = """
@@ -65,10 +82,12 @@ for words in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """How many lines each run loads, on a database with a thread store."""
+    """How many lines each run loads, on a database with a thread store, some of them with a ledger."""
     folder = tmp_path_factory.mktemp("loaded")
     index = f"[[index]]\nid = 'index'\nsource = {{ inline = '{INDEX.hex()}' }}\n"
-    write(folder / "keys.toml", states_text(k2="active", k1="decrypt-only") + index)
+    keys = states_text(k2="active", k1="decrypt-only") + index
+    write(folder / "keys.toml", keys)
+    write(folder / "ledger.toml", keys + LEDGER)
     with (
         closing(SqliteThreadStore(str(folder / "threads.db"), create=True)) as store,
         sealed_file(folder / "app.db", threads=store) as saver,
