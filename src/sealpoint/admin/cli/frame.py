@@ -228,18 +228,16 @@ class Run:
         output.complain(text, hint)
         return code
 
-    def confirm(
-        self, what: str, asked: str, answer: str, *, repeat: bool = False, hint: str = UNASKED
-    ) -> None:
-        """Ask before something is given up, and end the command unless it is agreed to.
+    def confirm(self, what: str, key_id: str | None = None, *, hint: str = UNASKED) -> None:
+        """Ask before a key, or something else, is given up, and end the command unless it is agreed to.
 
-        Without a terminal the command fails; the error says ``what`` again, if ``repeat``.
+        Without a terminal the command fails. A key is named by its command line, anything else by the error.
         """
         if not sys.stdin.isatty():
             text = "there is no terminal to ask for confirmation"
-            raise ConfigError(f"{what}: {text}" if repeat else text, hint=hint)
-        output.say(f"{what}. To confirm, type {asked}:")
-        if sys.stdin.readline().strip() != answer:
+            raise ConfigError(text if key_id else f"{what}: {text}", hint=hint)
+        output.say(f"{what}. To confirm, type {'its id' if key_id else 'yes'}:")
+        if sys.stdin.readline().strip() != (key_id or "yes"):
             output.say("Nothing was done.")
             raise typer.Exit(Exit.STOPPED)
 

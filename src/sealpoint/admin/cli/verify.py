@@ -274,7 +274,7 @@ def adopt(
             lost = len(adoption.deleted) - adoption.unfinished
             what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
             if lost and not yes:
-                run.confirm(what, "yes", "yes", repeat=True)
+                run.confirm(what)
             adoption.carry_out(known, reason)
     run.result.add(Reason.UNBOUND, when=adoption.unbound > 0)
     run.end({**body, "adopted": not failures.count, **failures.end(run.result)}, _show_adoption)
@@ -354,7 +354,7 @@ def trim(
             deleted = f"checkpoints that were deleted before {format_utc(until)}"
             what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
             what += ", and pins that were made before are no longer proven"
-            run.confirm(what, "yes", "yes", repeat=True)
+            run.confirm(what)
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
     say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
