@@ -312,7 +312,7 @@ def _search(
                 erased[column, name].append(Known(one.document, one.begun["at"], last))
     hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
     own = hmac("")
-    run.result.add(Reason.NOT_COMPARED, when=any(one.erasure.index != own or own is None for one in found))
+    run.finds({Reason.NOT_COMPARED: any(one.erasure.index != own or own is None for one in found)})
     with opened(run, named, threads, apply=apply) as (store, heads), stopping(run) as stop:
         seen = run.result.looks_at(store)["database"]
         run.begin([])

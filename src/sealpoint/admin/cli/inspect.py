@@ -167,7 +167,7 @@ def _show_values(
     more = next(found, None) is not None
     _try_others(store, cipher, failures)
     run.result.add(*failure_reasons(failures))
-    run.result.add(Reason.NO_ROWS, when=not shown)
+    run.finds({Reason.NO_ROWS: not shown})
     run.end({what: name, "values": values, "more": more}, lambda _: None)
     if not shown:
         say(f"no {what} {quoted(name)} has a value: without --{what} all are listed")
@@ -212,7 +212,7 @@ def _end_state(
     for failed in state.failures:
         failures.add(failed)
     _try_others(store, cipher, failures)
-    run.result.add(Reason.NO_ROWS, when=cell is None)
+    run.finds({Reason.NO_ROWS: cell is None})
     names = [name for name in state.values if channel in (None, name)]
     channels = [_channel(name, state.values[name], limit) for name in names[:limit]]
     more = max(len(names), len(state.writes), len(state.not_shown)) > limit
@@ -312,7 +312,7 @@ def _show_message(fields: dict[str, Any]) -> None:
 def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
     ids = list(islice(contents.names(store, "thread_id" if what == "thread" else "prefix"), limit + 1))
     more = len(ids) > limit
-    run.result.add(Reason.NO_ROWS, when=not ids)
+    run.finds({Reason.NO_ROWS: not ids})
     run.end(
         {f"{what}s": ids[:limit], "more": more},
         lambda _: show_table((what,), [[escape_id(each)] for each in ids[:limit]]),

@@ -451,7 +451,7 @@ def rewrap(
 
 def _warn_of_files(run: Run) -> None:
     left_files = wrapping.find_left_files(run.ring_file)
-    run.result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
+    run.finds({Reason.MATERIAL_NOT_REMOVED: left_files})
     for key_id, left in left_files.items():
         warn(
             f"key {key_id!r} is wrapped, and its file {left} is not removed",

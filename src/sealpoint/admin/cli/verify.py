@@ -276,7 +276,7 @@ def adopt(
             if lost and not yes:
                 run.confirm(what)
             adoption.carry_out(known, reason)
-    run.result.add(Reason.UNBOUND, when=adoption.unbound > 0)
+    run.finds({Reason.UNBOUND: adoption.unbound})
     run.end({**body, "adopted": not failures.count, **failures.end(run.result)}, _show_adoption)
 
 
