@@ -47,8 +47,24 @@ RUNS: Final = {
     "rotate app.db --apply --scrub": LARGEST,
     "rebind app.db --apply --scrub": LARGEST,
     "scrub app.db --apply": LARGEST,
+    "ledger init --keys ledger.toml": LARGEST,
+    "verify app.db --threads threads.db --keys ledger.toml": LARGEST,
+    "inspect app.db --thread t --last --keys ledger.toml": LARGEST,
+    "init app.db --keys ledger.toml": LARGEST,
+    "rotate app.db --apply --scrub --keys ledger.toml": LARGEST,
+    "report app.db --threads threads.db --allow-unproven --keys ledger.toml": LARGEST,
+    "rebind app.db --apply --scrub --keys ledger.toml": LARGEST,
     "erase app.db --threads threads.db --thread t --apply": LARGEST,
+    "erase app.db --threads threads.db --thread t --apply --allow-missing --keys ledger.toml": LARGEST,
+    "erasures --allow-unproven --keys ledger.toml": LARGEST,
 }
+# What a ring file has where runs are recorded.
+_LEDGER: Final = """
+[ledger]
+dir = "ledger"
+origin = "example.org/agents"
+signer = { file = "ledger.key" }
+"""
 # What an agent imports, and how many lines that may load.
 AGENTS: Final = {
     "from sealpoint.langgraph import EncryptedSerializer": 8_500,
@@ -89,7 +105,9 @@ def lines_of_commands(folder: Path) -> dict[str, int]:
     Of modules with commands that are not in `RUNS`, the first one is asked for its help.
     """
     index = f"[[index]]\nid = 'index'\nsource = {{ inline = '{INDEX.hex()}' }}\n"
-    write(folder / "keys.toml", states_text(k2="active", k1="decrypt-only") + index)
+    keys = states_text(k2="active", k1="decrypt-only") + index
+    write(folder / "keys.toml", keys)
+    write(folder / "ledger.toml", keys + _LEDGER)
     with (
         closing(SqliteThreadStore(str(folder / "threads.db"), create=True)) as store,
         sealed_file(folder / "app.db", threads=store) as saver,

@@ -44,6 +44,7 @@ from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
 from sealpoint.guards import statements
 from sealpoint.guards.limits import MAX_VALUE_BYTES
 
+BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 COMPANIONS: Final = ("-journal", "-wal", "-shm")  # endings of the files that SQLite has next to a database
 
 _MAGIC: Final = bytes.fromhex("d9d505f920a163d7")

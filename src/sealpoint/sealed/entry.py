@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
 from sealpoint.base.metadata import decode_metadata
@@ -32,7 +32,6 @@ from sealpoint.errors import (
     located,
 )
 from sealpoint.sealed.carrier import Sealed
-from sealpoint.sealed.layout import Rows
 from sealpoint.sealed.rows import (
     ID_BYTES,
     Claims,
@@ -44,6 +43,9 @@ from sealpoint.sealed.rows import (
 )
 from sealpoint.sealed.steps import stored_bytes
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
+
+if TYPE_CHECKING:
+    from sealpoint.sealed.layout import Rows
 
 _TEXT: Final = {str}
 

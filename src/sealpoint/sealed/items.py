@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import ITEM, KEY, make_frame, read_frame, require_unicode
@@ -34,10 +34,11 @@ from sealpoint.errors import (
     located,
 )
 from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
-from sealpoint.serde import EncryptedSerializer
-from sealpoint.serde.encode import refusing_surrogates
 from sealpoint.serde.jsontext import parse
 from sealpoint.tokens import TOKEN, Tokens
+
+if TYPE_CHECKING:
+    from sealpoint.serde import EncryptedSerializer
 
 _row: Final = RowTemplate(dict(ITEM.kind), ITEM.columns).row
 
@@ -100,6 +101,8 @@ class Items:
             UnsupportedTypeError: If text in it has a lone surrogate, which no store takes.
             SealpointError: What the serializer raises.
         """
+        from sealpoint.serde.encode import refusing_surrogates
+
         require_unframed(value)
         value, stored = dict(value), self.stored_name(name)
         readable = self.readable(value)

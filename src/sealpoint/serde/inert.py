@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import ormsgpack
 
@@ -21,12 +21,13 @@ from sealpoint.crypto.tag import JSON, MSGPACK, PICKLE
 from sealpoint.errors import DecodeError, SealedValueError, excerpt
 from sealpoint.serde.base import SerializerProtocol, read_plain
 from sealpoint.serde.codes import EXTENSIONS, UNPACK, require_record
-from sealpoint.serde.encrypted import EncryptedSerializer
-from sealpoint.serde.jsonplus import JsonPlusSerializer
 from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import read_names, scan
 from sealpoint.serde.stack import require_stack
+
+if TYPE_CHECKING:
+    from sealpoint.serde.encrypted import EncryptedSerializer
 
 
 class Inert(NamedTuple):
@@ -140,7 +141,7 @@ def make_outline(serde: SerializerProtocol) -> Outline:
     It raises what ``serde`` raises, except where that builds objects. A serializer that is
     not made of sealpoint's own methods builds the value.
     """
-    if not (isinstance(serde, EncryptedSerializer) and _is_own(serde)):
+    if not _is_own(serde):
         return lambda kind, data: serde.loads_typed((kind, data))
 
     def outline(kind: str, data: bytes) -> Any:
@@ -168,8 +169,13 @@ def _unpack(data: bytes, stand_in: Callable[[int, bytes], Any]) -> Any:
         raise DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
 
-def _is_own(serde: EncryptedSerializer) -> bool:
+def _is_own(serde: SerializerProtocol) -> TypeGuard[EncryptedSerializer]:
     """Whether what it opens is what a ring has sealed, and is decoded as `JsonPlusSerializer` does."""
+    from sealpoint.serde.encrypted import EncryptedSerializer
+    from sealpoint.serde.jsonplus import JsonPlusSerializer
+
+    if not isinstance(serde, EncryptedSerializer):
+        return False
     cls, inner = type(serde), type(serde.serde)
     return (
         cls.loads_typed is EncryptedSerializer.loads_typed

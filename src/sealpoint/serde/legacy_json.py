@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import (
     BlockedTypeError,
@@ -30,11 +30,12 @@ from sealpoint.errors import (
 from sealpoint.serde import codes
 from sealpoint.serde.catalogue import CATALOGUE, SAFE_TYPES, Allowlist
 from sealpoint.serde.classes import warn_once
-from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
-from sealpoint.serde.rebuild import make_builder
 from sealpoint.serde.scan import require_counts
+
+if TYPE_CHECKING:
+    from sealpoint.serde.decode import OnBlocked
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
@@ -88,6 +89,8 @@ def decode_json(data: bytes, allowlist: Allowlist, on_blocked: OnBlocked, limits
 
 
 def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
+    from sealpoint.serde.rebuild import make_builder
+
     module, name = envelope_target(value)
     if not module:
         if value["lc"] == 1 and value["type"] in ("constructor", "not_implemented", "secret"):
@@ -116,6 +119,8 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
     row = CATALOGUE.get((module, name))
     code = row.codes[0] if row else codes.KEYWORD_ARGUMENTS if kwargs else codes.POSITIONAL_ARGUMENTS
+    from sealpoint.serde.rebuild import make_builder
+
     build = make_builder(code, module, name, guarded=True)
     if code == codes.SINGLE_ARGUMENT and len(args) == 1:
         return build(args[0])

@@ -20,7 +20,14 @@ from sealpoint.errors import (
 )
 from sealpoint.forks import close_at_fork, inherited
 from sealpoint.guards import statements, tables
-from sealpoint.guards.files import open_file, prepare, reopen_file, require_whole, switch_log_on
+from sealpoint.guards.files import (
+    BUSY_TIMEOUT_MS,
+    open_file,
+    prepare,
+    reopen_file,
+    require_whole,
+    switch_log_on,
+)
 from sealpoint.guards.limits import UNLIMITED, Budget, capacity_bytes
 from sealpoint.guards.statements import FOREIGN, translate_errors, translated
 from sealpoint.locks import take
@@ -87,8 +94,6 @@ def transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> Itera
 
 Result = TypeVar("Result")
 Saver = TypeVar("Saver", bound="_Saver")
-
-BUSY_TIMEOUT_MS: Final = 60_000  # how long a write waits for other processes before it fails
 
 # What begins a transaction
 READ: Final = "BEGIN"

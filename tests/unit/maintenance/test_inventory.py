@@ -20,6 +20,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from sealpoint import RingCipher
 from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.inspect import (
+    MAX_BYTES,
+    MAX_CHARS,
+    MAX_MEMBERS,
     Inventory,
     Readable,
     inspect,
@@ -27,7 +30,6 @@ from sealpoint.admin.maintenance.inspect import (
     plain,
 )
 from sealpoint.admin.results.events import Event, Failure
-from sealpoint.admin.results.plain import MAX_BYTES, MAX_CHARS, MAX_MEMBERS
 from sealpoint.errors import (
     DecodeError,
     IntegrityError,

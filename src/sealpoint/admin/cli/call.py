@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import Annotated, Any, Final, get_type_hints
 
@@ -48,12 +49,14 @@ def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable
     signature = inspect.signature(callback, eval_str=True)
     first, *others = signature.parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in others if is_dataclass(each.annotation)}
-    flat = [each for one in others for each in (_parameters(one) if one.name in groups else [one])]
+    # In the order of the help, which has what stands in place of DB last.
+    flat = sorted(chain(*map(_parameters, others)), key=lambda each: each.name == "variable")
     own = [parameter.name for parameter in flat]
 
     def grouped(run: Run, **options: Any) -> None:
         for name, kind in groups.items():
-            options[name] = kind(**{each.name: options.pop(each.name) for each in fields(kind)})
+            given = {each.name for each in fields(kind)} & options.keys()
+            options[name] = kind(**{each: options.pop(each) for each in given})
         callback(run, **options)
 
     def call(context: typer.Context, **options: Any) -> Exit:
@@ -95,7 +98,9 @@ def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable
 
 
 def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the parameters for which one stands whose type is a class of options."""
+    """Return a parameter, or those for which one stands whose type is a class of options."""
+    if not is_dataclass(group.annotation):
+        return [group]
     hints = get_type_hints(group.annotation, include_extras=True)
     return [
         group.replace(name=each.name, annotation=hints[each.name], default=each.default)
@@ -163,11 +168,9 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
     subject: dict[str, Any] = {}
     if databases := _databases(ring, options):
         subject["database"] = databases
-    if "key_id" in options:
-        key_id = "index" if options.get("index") else options["key_id"]
-        subject["key"] = key_id if key_id is None else excerpt(key_id)[1:-1]
-    if options.get("key_ids"):
-        subject["key"] = ", ".join(excerpt(key_id)[1:-1] for key_id in options["key_ids"])
+    key_ids = ["index"] if options.get("index") else _given(options, "key_id", "key_ids")
+    if key_ids or "key_id" in options:
+        subject["key"] = ", ".join(excerpt(key_id)[1:-1] for key_id in key_ids) or None
     if options.get("wrapper") is not None:
         subject["wrapper"] = excerpt(options["wrapper"])[1:-1]
     if options.get("of_run") is not None:
@@ -187,7 +190,7 @@ def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
     arguments = _given(options, "database", "databases")
     named = [
         *all_databases(arguments, None),
-        *(f"${name}" for name in _given(options, "variable", "variables", "db_env")),
+        *(f"${name}" for name in _given(options, "variable", "variables")),
     ]
     if "key_id" in options:  # a transition, which examines all that are known
         return named if options.get("no_database_check", True) else [*named, *ring.databases]

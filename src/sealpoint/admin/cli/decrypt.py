@@ -11,11 +11,9 @@ import typer
 from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
-    DatabaseArgument,
     LimitsOption,
-    VariableOption,
+    OneDatabase,
     naming_other_files,
-    one_database,
     open_ring,
     open_store,
     require_text,
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 def decrypt(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="SQLite: the new file; made private.")
     ] = None,
@@ -51,7 +49,6 @@ def decrypt(
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     limits: LimitsOption = DEFAULT_LIMITS,
-    db_env: VariableOption = None,
 ) -> None:
     """Write a copy of a database with nothing sealed in it.
 
@@ -59,7 +56,7 @@ def decrypt(
     If a value does not open, no copy is made, and the exit code is 4, or 5 if only keys are missing.
     """
     run.asks(allow_plaintext=allow_plaintext)
-    database = one_database(run, database, db_env)
+    database = at.find(run)
     is_file = kind_of(database).is_file
     place = _require_file(out, out_schema) if is_file else _require_schema(out, out_schema)
     cipher, failures = RingCipher(open_ring(run), follow=False), ShownFailures(shown=not run.as_json)

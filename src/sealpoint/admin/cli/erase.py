@@ -9,18 +9,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.ledger import PinsOption, VkeyOption, check_ledger, complain_of, find_folder
 from sealpoint.admin.cli.options import (
+    REASON,
     AllowUnprovenOption,
     ApplyOption,
-    DatabaseArgument,
+    OneDatabase,
     ThreadsOption,
-    VariableOption,
     each_option,
     find_threads,
     one_database,
@@ -28,22 +28,29 @@ from sealpoint.admin.cli.options import (
     opened_threads,
     parse_id,
     read_entries,
-    require_reason,
     require_storable,
 )
 from sealpoint.admin.cli.output import Document, count, put, quoted, say, show_table
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.evidence.erasure import (
+    NOT_COVERED,
+    Erased,
+    Erasure,
+    HeldKey,
+    History,
+    Recorded,
+    State,
+    hmac_of,
+)
+from sealpoint.admin.evidence.verify import make_proof, read_verified
 from sealpoint.admin.keys.change import describe_ring
+from sealpoint.admin.maintenance.erase import Erasing, Known, Search
 from sealpoint.admin.results.jobs import Stop
 from sealpoint.admin.results.reasons import Reason, answer
 from sealpoint.errors import ConfigError, LedgerTamperedError, StoppedError, excerpt
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
-
-if TYPE_CHECKING:
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.admin.evidence.erasure import Erasure, Recorded
-    from sealpoint.admin.maintenance.erase import Erasing
-    from sealpoint.threads.store import ThreadStore
+from sealpoint.threads.store import ThreadStore
 
 _HINT: Final = (
     "check the spelling: `sealpoint inspect DB` lists what is there;"
@@ -88,7 +95,7 @@ def opened(
 
 def erase(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     ids: Annotated[
         list[str] | None, each_option("--thread", "ID", "The id of a thread, as it is printed.", _parse_each)
     ] = None,
@@ -111,10 +118,7 @@ def erase(
             _parse_namespaces,
         ),
     ] = None,
-    reason: Annotated[
-        str | None,
-        typer.Option("--reason", metavar="TEXT", callback=require_reason, help="Why, for the record."),
-    ] = None,
+    reason: Annotated[str | None, REASON] = None,
     due: Annotated[
         int | None,
         typer.Option(
@@ -139,7 +143,6 @@ def erase(
     ] = False,
     apply: ApplyOption = False,
     threads: ThreadsOption = None,
-    variable: VariableOption = None,
 ) -> None:
     """Delete threads, and namespaces of LangGraph's Store.
 
@@ -149,13 +152,11 @@ def erase(
 
     Exits with 2 if there is nothing under a name, which may be misspelt; with 7 if rows are still written.
     """
-    from sealpoint.admin.maintenance.erase import Erasing
-
     run.asks(allow_missing=allow_missing)
     names, spaces = {*(ids or ()), *_read_ids(threads_file)}, {*(namespaces or ())}
     if not (names or spaces):
         raise typer.BadParameter("name what is to be erased", param_hint="--thread, --store-namespace")
-    named = one_database(run, database, variable)
+    named = at.find(run)
     require_storable(named, *names, *spaces)
     read_entries(run, run.ring_file)
     file = RingFile(run.ring_file)
@@ -196,8 +197,6 @@ def _erasure(
     erasing: Erasing, file: RingFile, reason: str | None, due: int | None, sealed_since: datetime | None
 ) -> Erasure:
     """Return the document: what is to be erased, with the keys of the ring and what was declared."""
-    from sealpoint.admin.evidence.erasure import Erased, Erasure, HeldKey, hmac_of
-
     if due is not None and file.ledger is None:
         raise typer.BadParameter("the ring file names no ledger, which would have it", param_hint="--due")
     hmac, (kind, identity) = hmac_of(file), (erasing.store.kind, erasing.store.identity)
@@ -267,9 +266,6 @@ def erasures(
     shown to be whole: see `sealpoint ledger verify`. No database is read but that of --again: it exits with 3
     if rows of what was erased are there again. Rows that are newer stay.
     """
-    from sealpoint.admin.evidence.erasure import NOT_COVERED, History
-    from sealpoint.admin.evidence.verify import make_proof, read_verified
-
     entries, folder = read_entries(run, run.ring_file), find_folder(run, None)
     verdict = check_ledger(folder, vkey, pins)
     history = History(folder)
@@ -309,9 +305,6 @@ def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
     """Look for what was erased in a restored database, and erase what came back; record that."""
-    from sealpoint.admin.evidence.erasure import State, hmac_of
-    from sealpoint.admin.maintenance.erase import Known, Search
-
     erased = defaultdict[tuple[str, str], list[Known]](list)
     for one in found:
         for column, owners in (("thread_id", one.erasure.threads), ("prefix", one.erasure.namespaces)):
@@ -319,7 +312,7 @@ def _search(
                 erased[column, name].append(Known(one.document, one.begun["at"], last))
     hmac, named = hmac_of(RingFile(run.ring_file)), one_database(run, database, None)
     own = hmac("")
-    run.result.add(Reason.NOT_COMPARED, when=any(one.erasure.index != own or own is None for one in found))
+    run.finds({Reason.NOT_COMPARED: any(one.erasure.index != own or own is None for one in found)})
     with opened(run, named, threads, apply=apply) as (store, heads), stopping(run) as stop:
         seen = run.result.looks_at(store)["database"]
         run.begin([])

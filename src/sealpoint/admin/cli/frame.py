@@ -22,7 +22,7 @@ from sealpoint.admin.cli import output
 from sealpoint.admin.cli.output import Document
 from sealpoint.admin.results.exits import Exit, exit_code, message, result_code, worst
 from sealpoint.admin.results.jobs import Stop
-from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.reasons import Reason, applying
 from sealpoint.admin.results.result import Database, Result
 from sealpoint.errors import ConfigError, SealpointError, StoppedError
 
@@ -114,7 +114,7 @@ class Run:
 
     def finds(self, reasons: Mapping[Reason, object]) -> None:
         """Record why the result is not true: the reasons whose conditions hold."""
-        self.result.add(*(reason for reason, holds in reasons.items() if holds))
+        self.result.add(*applying(reasons))
 
     def works_on(self, shard: Shard | None) -> None:
         """Work on a range of threads. The ledger has a digest of the object: the salt hides guessed ids."""
@@ -190,7 +190,7 @@ class Run:
                 elif left:
                     self.print_object(",")
         finally:  # what was begun on stdout is one object
-            self.result.add(Reason.NOT_COMPLETED, when=left > 0)
+            self.finds({Reason.NOT_COMPLETED: left})
             document = self.result.document({"errors": self.errors})
             if self.as_json:
                 rest = json.dumps({name: document[name] for name in document if name not in _FIRST})
@@ -228,18 +228,16 @@ class Run:
         output.complain(text, hint)
         return code
 
-    def confirm(
-        self, what: str, asked: str, answer: str, *, repeat: bool = False, hint: str = UNASKED
-    ) -> None:
-        """Ask before something is given up, and end the command unless it is agreed to.
+    def confirm(self, what: str, key_id: str | None = None, *, hint: str = UNASKED) -> None:
+        """Ask before a key, or something else, is given up, and end the command unless it is agreed to.
 
-        Without a terminal the command fails; the error says ``what`` again, if ``repeat``.
+        Without a terminal the command fails. A key is named by its command line, anything else by the error.
         """
         if not sys.stdin.isatty():
             text = "there is no terminal to ask for confirmation"
-            raise ConfigError(f"{what}: {text}" if repeat else text, hint=hint)
-        output.say(f"{what}. To confirm, type {asked}:")
-        if sys.stdin.readline().strip() != answer:
+            raise ConfigError(text if key_id else f"{what}: {text}", hint=hint)
+        output.say(f"{what}. To confirm, type {'its id' if key_id else 'yes'}:")
+        if sys.stdin.readline().strip() != (key_id or "yes"):
             output.say("Nothing was done.")
             raise typer.Exit(Exit.STOPPED)
 

@@ -10,27 +10,23 @@ import ast
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
-    DatabaseArgument,
     LimitsOption,
-    VariableOption,
+    OneDatabase,
     find_ring,
     id_option,
-    one_database,
     open_ring,
     opened,
-    opened_database,
     require_storable,
 )
 from sealpoint.admin.cli.output import (
@@ -50,8 +46,11 @@ from sealpoint.admin.cli.output import (
     watching,
 )
 from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.names import owner_of
+from sealpoint.admin.maintenance.rotate import try_keys
+from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.results.events import Failure, Failures, failure_reasons
 from sealpoint.admin.results.exits import Exit
 from sealpoint.admin.results.reasons import Reason
@@ -61,10 +60,6 @@ from sealpoint.errors import BlockedTypeError, RingFileMissingError, UnknownKeyE
 from sealpoint.keys.ring import KeyRing
 from sealpoint.serde.catalogue import Allowlist
 from sealpoint.serde.limits import DEFAULT_LIMITS
-
-if TYPE_CHECKING:
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.admin.maintenance.state import State
 
 AllowTypesOption = Annotated[
     list[str] | None,
@@ -78,7 +73,7 @@ AllowTypesOption = Annotated[
 
 def inspect(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     thread: Annotated[str | None, id_option("--thread", "ID", "The thread; else ids are listed.")] = None,
     last: Annotated[
         bool, typer.Option("--last", help="Show the state of the thread: its latest checkpoint, by channel.")
@@ -103,7 +98,6 @@ def inspect(
         ),
     ] = 100,
     limits: LimitsOption = DEFAULT_LIMITS,
-    variable: VariableOption = None,
 ) -> None:
     """Show the values of one thread, or items, as plain data. Nothing is imported, and what is long is cut.
 
@@ -123,7 +117,7 @@ def inspect(
         raise typer.BadParameter("items belong to no thread", param_hint="--items")
     if key is not None and not (items and namespace is not None):
         raise typer.BadParameter("it needs --items and --namespace", param_hint="--key")
-    named = one_database(run, database, variable)
+    named = at.find(run)
     require_storable(named, thread, channel, checkpoint, namespace, key)
     with opened([named]) as (store,):
         run.looks_at(store)
@@ -131,39 +125,31 @@ def inspect(
             _list_names(run, store, "namespace" if items else "thread", limit)
             return
         cipher = find_cipher(run, store)
-        others = partial(_try_others, store, cipher)
         if thread is None:
             found = contents.inspect_items(store, cipher, namespace or "", key)
-            _show_values(run, cipher, others, "namespace", namespace or "", found, limit)
+            _show_values(run, store, cipher, "namespace", namespace or "", found, limit)
         elif is_state:
-            from sealpoint.admin.maintenance.state import read_state
-
             with closing(kind_of(named).open_whole(named)) as rows:
                 state = read_state(
                     rows, cipher, thread, (namespace or "", checkpoint), channel, limit, limits
                 )
-            _end_state(run, others, thread, namespace or "", state, channel, limit)
+            _end_state(run, store, cipher, thread, namespace or "", state, channel, limit)
         else:
             found = contents.inspect(store, cipher, thread, limits=limits)
-            _show_values(run, cipher, others, "thread", thread, found, limit)
-
-
-Others = Callable[[Failures], None]
+            _show_values(run, store, cipher, "thread", thread, found, limit)
 
 
 def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) -> None:
     """Try values that are not shown, if one that is does not open: the ring may have another key."""
     failures.cipher = cipher
     if cipher is not None and failures.unopened:
-        from sealpoint.admin.maintenance.rotate import try_keys
-
         try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts what opens
 
 
 def _show_values(
     run: Run,
+    store: RowStore,
     cipher: RingCipher | None,
-    others: Others,
     what: str,
     name: str,
     found: Iterator[contents.Readable | Failure],
@@ -179,9 +165,9 @@ def _show_values(
         elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
             _show_value(value)  # that there is no ring was said
     more = next(found, None) is not None
-    others(failures)
+    _try_others(store, cipher, failures)
     run.result.add(*failure_reasons(failures))
-    run.result.add(Reason.NO_ROWS, when=not shown)
+    run.finds({Reason.NO_ROWS: not shown})
     run.end({what: name, "values": values, "more": more}, lambda _: None)
     if not shown:
         say(f"no {what} {quoted(name)} has a value: without --{what} all are listed")
@@ -208,23 +194,25 @@ def _put_json(value: Any, margin: str = "  ", head: str = "") -> None:
 def _value_object(found: contents.Readable | Failure) -> dict[str, Any]:
     if isinstance(found, Failure):
         return failure_object(found)
-    shown = {
-        "table": found.table,
-        "place": contents.plain(found.place),
-        "tag": found.tag,
-        "value": found.value,
-    }
-    return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
+    shown = {**found._asdict(), "place": contents.plain(found.place)}
+    return {name: part for name, part in shown.items() if name != "sealed_with" or part is not None}
 
 
 def _end_state(
-    run: Run, others: Others, thread: str, namespace: str, state: State, channel: str | None, limit: int
+    run: Run,
+    store: RowStore,
+    cipher: RingCipher | None,
+    thread: str,
+    namespace: str,
+    state: State,
+    channel: str | None,
+    limit: int,
 ) -> None:
     failures, cell = ShownFailures(shown=not run.as_json), state.checkpoint
     for failed in state.failures:
         failures.add(failed)
-    others(failures)
-    run.result.add(Reason.NO_ROWS, when=cell is None)
+    _try_others(store, cipher, failures)
+    run.finds({Reason.NO_ROWS: cell is None})
     names = [name for name in state.values if channel in (None, name)]
     channels = [_channel(name, state.values[name], limit) for name in names[:limit]]
     more = max(len(names), len(state.writes), len(state.not_shown)) > limit
@@ -324,7 +312,7 @@ def _show_message(fields: dict[str, Any]) -> None:
 def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
     ids = list(islice(contents.names(store, "thread_id" if what == "thread" else "prefix"), limit + 1))
     more = len(ids) > limit
-    run.result.add(Reason.NO_ROWS, when=not ids)
+    run.finds({Reason.NO_ROWS: not ids})
     run.end(
         {f"{what}s": ids[:limit], "more": more},
         lambda _: show_table((what,), [[escape_id(each)] for each in ids[:limit]]),
@@ -348,13 +336,12 @@ def find_cipher(run: Run, store: RowStore) -> RingCipher | None:
 
 def types(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     emit: Annotated[
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
     allow: AllowTypesOption = None,
     limits: LimitsOption = DEFAULT_LIMITS,
-    variable: VariableOption = None,
 ) -> None:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
@@ -365,7 +352,7 @@ def types(
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
     allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
     failures = ShownFailures(shown=not run.as_json)
-    with opened_database(run, database, variable) as store:
+    with at.opened(run) as store:
         cipher = failures.cipher = find_cipher(run, store)
         with watching("types", failures.add) as watch:
             try:
@@ -496,7 +483,7 @@ MAX_THREADS: Final = 1_000
 
 def trial(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     modules: Annotated[
         list[str] | None,
         typer.Option(
@@ -512,7 +499,6 @@ def trial(
     ] = False,
     allow_plaintext: AllowPlaintextOption = False,
     limits: LimitsOption = DEFAULT_LIMITS,
-    variable: VariableOption = None,
 ) -> None:
     """Decode every value as an agent would; name threads that raise.
 
@@ -525,7 +511,7 @@ def trial(
     from sealpoint.serde.jsonplus import JsonPlusSerializer
 
     run.asks(allow_plaintext=allow_plaintext)
-    named = one_database(run, database, variable)
+    named = at.find(run)
     inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True, limits=limits)
     allowed = [*read_allowed(allow or ())]
     _import_all(modules or ())

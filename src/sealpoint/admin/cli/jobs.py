@@ -13,10 +13,10 @@ import typer
 from sealpoint.admin.cli.frame import Run, stopping
 from sealpoint.admin.cli.options import (
     AllowPlaintextOption,
+    OneDatabase,
     limits_option,
-    one_database,
+    number_option,
     open_store,
-    require_number,
     warn_of_json,
     warn_of_leftovers,
 )
@@ -85,17 +85,7 @@ class JobOptions:
         int,
         typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
     ] = BATCH.rows
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            min=0.001,
-            max=1_000_000_000,
-            callback=require_number,
-            metavar="ROWS",
-            help="Rows a second, at most.",
-        ),
-    ] = None
+    rate: Annotated[float | None, number_option("--rate", "ROWS", 0.001, "Rows a second, at most.")] = None
     max_replica_lag: Annotated[
         int | None,
         typer.Option(
@@ -106,27 +96,11 @@ class JobOptions:
         ),
     ] = None
     max_lock_ms: Annotated[
-        float,
-        typer.Option(
-            "--max-lock-ms",
-            min=1,
-            max=3_600_000,
-            callback=require_number,
-            metavar="MS",
-            help="Smaller batches if writers wait longer.",
-        ),
+        float, number_option("--max-lock-ms", "MS", 1, "Smaller batches if writers wait longer.", 3_600_000)
     ] = MAX_LOCK_SECONDS * 1000
-    max_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--max-seconds",
-            min=0,
-            max=1_000_000_000,
-            callback=require_number,
-            metavar="S",
-            help="Stop after this time.",
-        ),
-    ] = None
+    max_seconds: Annotated[float | None, number_option("--max-seconds", "S", 0, "Stop after this time.")] = (
+        None
+    )
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
     limits: Annotated[Limits, limits_option(OWN_LIMITS)] = OWN_LIMITS
     no_key_check: Annotated[
@@ -162,12 +136,12 @@ class JobOptions:
         return {name: getattr(self, name) for name in names}
 
 
-def require_database(run: Run, argument: str | None, variable: str | None, job: JobOptions) -> str:
+def require_database(run: Run, at: OneDatabase, job: JobOptions) -> str:
     """Return the database of a job.
 
     Refuses a suite that is not known, several workers for a SQLite file, and a scrub of Postgres.
     """
-    database = one_database(run, argument, variable)
+    database = at.find(run)
     is_file = kind_of(database).is_file
     if job.suite not in SUITES:
         raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
@@ -292,10 +266,7 @@ class Change:
         members = {
             **self._plan_members(plan, applied=True),
             self.changed: outcome.changed,
-            "raced": outcome.raced,
-            "plaintext": outcome.plaintext,
-            "legacy": outcome.legacy,
-            "left": outcome.left,
+            **{name: getattr(outcome, name) for name in ("raced", "plaintext", "legacy", "left")},
             **failures.end(self.run.result),
             "stopped": outcome.end is not End.COMPLETE,
             "verified": outcome.verified,

@@ -292,7 +292,7 @@ def disable(
                 "name its databases: --db DB or --db-env NAME; --yes disables it although none was examined"
             )
         if under and not (yes or is_done):
-            run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id, hint=hint)
+            run.confirm(f"{', '.join(under)}, which will not open", key_id, hint=hint)
         parts = [run.result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)
@@ -371,9 +371,7 @@ def destroy(
             text = "no database was named that may still have rows under the key"
             raise ConfigError(text, hint=hint)
         if not yes:
-            run.confirm(
-                f"Values under {key_id!r} can never be opened again, backups among them", "its id", key_id
-            )
+            run.confirm(f"Values under {key_id!r} can never be opened again, backups among them", key_id)
     with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
         parts = [run.result.looks_at(store) for store in found.stores]
         removed = transitions.destroy_key(
@@ -453,7 +451,7 @@ def rewrap(
 
 def _warn_of_files(run: Run) -> None:
     left_files = wrapping.find_left_files(run.ring_file)
-    run.result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
+    run.finds({Reason.MATERIAL_NOT_REMOVED: left_files})
     for key_id, left in left_files.items():
         warn(
             f"key {key_id!r} is wrapped, and its file {left} is not removed",

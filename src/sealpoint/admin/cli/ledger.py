@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from sealpoint.admin.cli.frame import HEAD_LABEL, Run
 from sealpoint.admin.cli.options import AllowUnprovenOption, read_entries
 from sealpoint.admin.cli.output import Document, complain, count, put, say, show_table
+from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
+from sealpoint.admin.evidence.note import MAX_BYTES, VerifierKey
+from sealpoint.admin.evidence.recorder import create_ledger
+from sealpoint.admin.evidence.verify import Verdict, make_proof, verify_ledger
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.errors import LedgerMissingError, LedgerTamperedError, excerpt
+from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.ringfile import RingFile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sealpoint.admin.evidence.note import VerifierKey
-    from sealpoint.admin.evidence.verify import Verdict
-    from sealpoint.keys.entry import LedgerTable
 
 MAX_SHOWN: Final = 100_000
 _SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table
@@ -70,9 +69,6 @@ def init(
     If the file of its signer does not exist, a signing key is written to it. Prints the verifier key: give it
     to each reader by another way than the ledger.
     """
-    from sealpoint.admin.evidence.folder import Folder
-    from sealpoint.admin.evidence.recorder import create_ledger
-
     ring = RingFile(run.ring_file)
     table = _require_table(ring)
     read_entries(run, run.ring_file)
@@ -97,8 +93,6 @@ def show(
     folder: LedgerOption = None,
 ) -> None:
     """Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."""
-    from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
-
     files = Folder(find_folder(run, folder))
     run.result.add(Reason.NOT_ASKED)
     files.require()
@@ -168,8 +162,6 @@ def verify(
 
 def check_ledger(folder: Path, vkey: str | None, pins: Sequence[Path] | None) -> Verdict:
     """Check a ledger with what --vkey and --pin name."""
-    from sealpoint.admin.evidence.verify import verify_ledger
-
     key = None if vkey is None else read_key(vkey)
     return verify_ledger(folder, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
 
@@ -199,8 +191,6 @@ def prove(
     A reader checks the line of the entry with it and the verifier key. The form is C2SP tlog-proof, which
     other tools read.
     """
-    from sealpoint.admin.evidence.verify import make_proof
-
     run.result.add(Reason.NOT_ASKED)
     path = find_folder(run, folder)
     line, proof = make_proof(path, seq)
@@ -228,8 +218,6 @@ def find_folder(run: Run, folder: Path | None) -> Path:
 
 def read_key(text: str) -> VerifierKey:
     """Read a verifier key, or the file of one."""
-    from sealpoint.admin.evidence.note import VerifierKey
-
     if "+" not in text:
         if not os.path.lexists(text):
             raise typer.BadParameter(
@@ -246,8 +234,6 @@ def read_pin_file(file: Path, option: str) -> bytes:
 
 def read_file(file: Path, option: str) -> bytes:
     """Read the beginning of a file that an option names, or refuse the option."""
-    from sealpoint.admin.evidence.note import MAX_BYTES
-
     try:
         with file.open("rb") as stream:
             return stream.read(MAX_BYTES + 1)

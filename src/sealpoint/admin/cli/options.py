@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -22,7 +22,9 @@ from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import name_database, say, warn
 from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.keys.change import describe_ring
+from sealpoint.admin.maintenance.leftovers import MAGIC, find_leftovers
 from sealpoint.admin.results.shards import Shard
+from sealpoint.crypto.tag import JSON, Kind
 from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
@@ -143,6 +145,11 @@ def require_number(number: float | None) -> float | None:
     return number
 
 
+def number_option(name: str, unit: str, least: float, text: str, most: float = 1_000_000_000) -> Any:
+    """Return an option for a number of a unit."""
+    return typer.Option(name, min=least, max=most, callback=require_number, metavar=unit, help=text)
+
+
 def require_text(text: str, name: str | None = None) -> None:
     """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
     try:
@@ -244,6 +251,9 @@ def require_reason(reason: str | None) -> str | None:
     return reason
 
 
+REASON: Final[Any] = typer.Option(
+    "--reason", metavar="TEXT", callback=require_reason, show_default=False, help="Why, for the record."
+)
 AllowStoreOption = Annotated[
     str | None,
     typer.Option(
@@ -289,6 +299,25 @@ def one_database(run: Run, argument: str | None, variable: str | None) -> str:
     named = shlex.quote(names[0]) if variable is None else f"--db-env {shlex.quote(variable)}"
     name_database(named if run.keys is None else f"{named} --keys {shlex.quote(str(run.keys))}")
     return names[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneDatabase:
+    """How a command line names its one database; a command that takes several runs on each of them."""
+
+    database: DatabaseArgument = None
+    variable: VariableOption = None
+
+    def find(self, run: Run) -> str:
+        """Return its name, see `one_database`."""
+        return one_database(run, self.database, self.variable)
+
+    @contextmanager
+    def opened(self, run: Run) -> Iterator[RowStore]:
+        """Open it, and close it at the end; the command's object has it."""
+        with opened([self.find(run)], run=run) as (store,):
+            run.looks_at(store)
+            yield store
 
 
 def find_databases(
@@ -359,8 +388,6 @@ def naming_other_files(database: str) -> Iterator[None]:
 
 def warn_of_leftovers(*files: Path) -> None:
     """Warn of each folder that a killed run of `decrypt` left next to these files."""
-    from sealpoint.admin.maintenance.leftovers import find_leftovers
-
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
             warn(
@@ -371,8 +398,6 @@ def warn_of_leftovers(*files: Path) -> None:
 
 def _has_header(file: Path) -> bool:
     """Whether a file begins as every SQLite database does, or has a log from which it may be recovered."""
-    from sealpoint.admin.maintenance.leftovers import MAGIC
-
     if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return True
     with file.open("rb") as stream:
@@ -404,14 +429,6 @@ def opened(
             if all(_place(store) != _place(other) for other in (*others, *stores)):
                 stores.append(store)
         yield stores
-
-
-@contextmanager
-def opened_database(run: Run, argument: str | None, variable: str | None) -> Iterator[RowStore]:
-    """Open the one database of a command line, and close it at the end; the command's object has it."""
-    with opened([one_database(run, argument, variable)], run=run) as (store,):
-        run.looks_at(store)
-        yield store
 
 
 def _place(store: RowStore) -> object:
@@ -483,8 +500,6 @@ def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share])
 
 def warn_of_json(shares: Iterable[Share]) -> None:
     """Warn of unsealed ``json`` values, if there are any: an agent in JavaScript may have written them."""
-    from sealpoint.crypto.tag import JSON, Kind
-
     saved = (share for share in shares if share.kind is Kind.PLAINTEXT and not share.is_plain_item)
     if any(JSON in share.types for share in saved):
         text = "the database has values of type json, which LangGraph.js writes: it reads no sealed value"

@@ -19,7 +19,6 @@ import typer
 
 from sealpoint.admin.results.events import WAITING, Event, Failure, Failures, failure_reasons
 from sealpoint.admin.results.exits import Exit
-from sealpoint.admin.results.plain import Plain
 from sealpoint.admin.results.reasons import REFUTING, Reason
 from sealpoint.admin.results.result import Result
 from sealpoint.errors import EXCERPT_CHARS, SealpointError, excerpt
@@ -313,10 +312,12 @@ def failure_line(failure: Failure) -> str:
 
 def failure_object(failure: Failure) -> dict[str, Any]:
     """A failure as JSON."""
+    from sealpoint.admin.maintenance.inspect import plain
+
     return {
         "table": failure.table,
-        "place": Plain().show(failure.place),
-        "tag": Plain().show(failure.tag),
+        "place": plain(failure.place),
+        "tag": plain(failure.tag),
         "error": type(failure.error).__name__,
         "message": str(failure.error),
         "hint": getattr(failure.error, "hint", ""),

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -32,19 +32,26 @@ from sealpoint.admin.cli.options import (
     require_text,
 )
 from sealpoint.admin.cli.output import MAX_SHOWN, Document, count, put, say, show_table, warn, watching
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.evidence.report.document import Report, load_template, render_page, text_of
+from sealpoint.admin.evidence.report.sources import (
+    Changes,
+    Move,
+    Period,
+    Why,
+    find_changes,
+    parse_period,
+    read_heads,
+    read_part,
+)
 from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.keys.files import write_whole
+from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import KeyRingError, OutputError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
-
-if TYPE_CHECKING:
-    from sealpoint.admin.databases.rows import RowStore
-    from sealpoint.admin.evidence.report import Report
-    from sealpoint.admin.evidence.report.sources import Changes, Move, Period
-    from sealpoint.admin.maintenance.heads import Pin
 
 
 def report(
@@ -91,9 +98,6 @@ def report(
     each database. Exits with 3 if an answer is not shown, unless --allow-unproven is given. No text of a
     database is quoted.
     """
-    from sealpoint.admin.evidence.report.document import Report, render_page, text_of
-    from sealpoint.admin.evidence.report.sources import read_part
-
     repeated = {
         "period": period,
         "threads": threads,
@@ -109,7 +113,7 @@ def report(
     made = Report(run.result, _period(period))
     _prepare_files(out, json_out)  # before an hour of reading
     made.command = _command_line(databases or (), variables or (), repeated)
-    pinned = _read_pin(pin)
+    pinned = None if pin is None else read_pin(pin)
     cipher = _find_keys(run, made)
     made.changes = _find_changes(run, made, vkey, ledger_pin)
     with opened(names, ring_file=ring_file) as stores, watching("report") as watch:
@@ -136,8 +140,6 @@ def report(
 
 
 def _period(text: str | None) -> Period | None:
-    from sealpoint.admin.evidence.report.sources import parse_period
-
     if text is None:
         return None
     try:
@@ -149,14 +151,6 @@ def _period(text: str | None) -> Period | None:
     if period.start > datetime.now(UTC):
         raise typer.BadParameter("the period has not begun", param_hint="--period")
     return period
-
-
-def _read_pin(pin: Path | None) -> Pin | None:
-    if pin is None:
-        return None
-    from sealpoint.admin.maintenance.heads import read_pin
-
-    return read_pin(pin)
 
 
 def _find_keys(run: Run, made: Report) -> RingCipher | None:
@@ -174,8 +168,6 @@ def _find_keys(run: Run, made: Report) -> RingCipher | None:
 
 
 def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) -> Changes | None:
-    from sealpoint.admin.evidence.report.sources import find_changes
-
     table = None if made.entries is None else RingFile(run.ring_file).ledger
     if table is None or made.entries is None:
         if vkey is not None or pin is not None:
@@ -201,8 +193,6 @@ def _compare(
     pin: Pin | None,
     move: Move,
 ) -> None:
-    from sealpoint.admin.evidence.report.sources import Why, read_heads
-
     if name is None:
         if pin is not None:
             raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
@@ -210,8 +200,6 @@ def _compare(
     with opened_threads(name) as known:
         made.threads, made.pin = known.identity, pin
         if pin is not None:
-            from sealpoint.admin.maintenance.heads import check_pin
-
             made.pin_reason = check_pin(known, pin)
         if len(stores) > 1:
             made.no_heads = Why.SEVERAL_DATABASES
@@ -242,8 +230,6 @@ def _prepare_files(out: Path | None, json_out: Path | None) -> None:
         if file is not None:
             _require_replaceable(file)
     if out is not None:
-        from sealpoint.admin.evidence.report.document import load_template
-
         load_template()
 
 

@@ -21,13 +21,11 @@ from sealpoint.admin.cli.jobs import (
 from sealpoint.admin.cli.options import (
     ApplyOption,
     DatabaseArgument,
-    VariableOption,
+    OneDatabase,
     each_option,
     find_threads,
     id_option,
-    one_database,
     open_ring,
-    opened_database,
     require_storable,
     require_whole,
 )
@@ -55,7 +53,7 @@ _ADVICE: Final = {
 
 def rotate(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     apply: ApplyOption = False,
     *,
     job: JobOptions,
@@ -66,13 +64,12 @@ def rotate(
             help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
         ),
     ] = None,
-    variable: VariableOption = None,
 ) -> None:
     """Reseal every value under the active key, while agents run. Shows the plan; --apply does it.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named = require_database(run, database, variable, job)
+    named = require_database(run, at, job)
     compressed = None if compress is None else compress is Compress.ZSTD
     options = job.for_job(run, Options, compress=compressed)
     run.asks(**job.weaker())
@@ -106,11 +103,12 @@ def scrub(
     locked and how much disk that takes. Only --scrub of `rotate` and of `rebind` also searches for old
     values, because they have read them.
     """
-    named = one_database(run, database, None)
+    at = OneDatabase(database=database)
+    named = at.find(run)
     if not kind_of(named).is_file:
         raise typer.BadParameter(NO_SCRUB, param_hint="DB")
     path, ring = Path(named), open_ring(run)
-    with opened_database(run, named, None) as store:
+    with at.opened(run) as store:
         rows = sum(count.rows for count in store.count())
     expected, found = forecast(path), None
     estimate = {  # SQLite writes the file twice, once next to it or in its log
@@ -165,7 +163,7 @@ _FIRST: Final = (
 
 def rebind(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     apply: ApplyOption = False,
     unbind: Annotated[
         bool, typer.Option("--unbind", help="The reverse: for a saver without SealedSaver.")
@@ -200,7 +198,6 @@ def rebind(
     ] = None,
     *,
     job: JobOptions,
-    variable: VariableOption = None,
 ) -> None:
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
 
@@ -211,7 +208,7 @@ def rebind(
     """
     from sealpoint.admin.maintenance.rebind import Binder, RebindJob, RebindOptions, Visible, remembered
 
-    named = require_database(run, database, variable, job)
+    named = require_database(run, at, job)
     if unbind and (plain_metadata or index or plain_field or index_field):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
     require_whole(run, thread is not None, "a range is of all its threads: leave out --thread")

@@ -11,6 +11,8 @@ import typer
 from sealpoint.admin.cli import ledger, options
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.output import Document, escape_id, put, say, watching
+from sealpoint.admin.evidence.merge import merge_reasons, parse_part
+from sealpoint.admin.evidence.verify import read_verified
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.admin.results.shards import Shard, new_run
 from sealpoint.keys.ringfile import RingFile
@@ -18,9 +20,8 @@ from sealpoint.keys.ringfile import RingFile
 
 def shards(
     run: Run,
+    at: options.OneDatabase,
     number: Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="Ranges, at most.")],
-    database: options.DatabaseArgument = None,
-    variable: options.VariableOption = None,
 ) -> None:
     """Print ranges of threads of a Postgres database for one run.
 
@@ -31,7 +32,7 @@ def shards(
     from sealpoint.admin.databases.postgres.bounds import find_bounds
     from sealpoint.admin.databases.postgres.rows import PostgresRows
 
-    with options.opened_database(run, database, variable) as store, watching("shards"):
+    with at.opened(run) as store, watching("shards"):
         if not isinstance(store, PostgresRows):
             raise typer.BadParameter("SQLite lets one process write at a time", param_hint="DB")
         bounds = find_bounds(store, number)
@@ -65,9 +66,6 @@ def merge(
     They must be of the same options, keys and database. Results are not signed: without a ledger that has the
     digest of each, and its --vkey, it is not proven. Exits with 3 if it is not proven, or refuted.
     """
-    from sealpoint.admin.evidence.merge import merge_reasons, parse_part
-    from sealpoint.admin.evidence.verify import read_verified
-
     ring, recorded = options.find_ring(run) if folder is None else None, set[Any]()
     table = RingFile(ring).ledger if ring else None
     if path := table.folder if table else folder:

@@ -13,14 +13,12 @@ from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
     AllowStoreOption,
     AllowUnprovenOption,
-    DatabaseArgument,
     DatabasesArgument,
-    VariableOption,
+    OneDatabase,
     VariablesOption,
     find_databases,
     find_entries,
     opened,
-    opened_database,
     say_if_unknown,
 )
 from sealpoint.admin.cli.output import (
@@ -33,6 +31,7 @@ from sealpoint.admin.cli.output import (
     watching,
 )
 from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.status import MAX_TYPES, Share
 from sealpoint.admin.maintenance.status import status as take_shares
 from sealpoint.admin.results.reasons import Reason
@@ -48,17 +47,9 @@ def _share_row(share: Document) -> tuple[object, ...]:
     if share["kind"] == "sealed" and key is None:
         key = f"{share['tags']} others"
     more = ("...",) if share["tags"] > MAX_TYPES else ()
-    shown = ", ".join(dict.fromkeys((*share["types"], *more)))
-    return (
-        share["table"],
-        share["kind"],
-        suite,
-        key,
-        share["state"],
-        share["rows"],
-        share["size_bytes"],
-        shown,
-    )
+    types = ", ".join(dict.fromkeys((*share["types"], *more)))
+    shown = {**share, "suite": suite, "key": key, "bytes": share["size_bytes"], "types": types}
+    return tuple(shown[name] for name in _SHARES)
 
 
 def status(
@@ -134,7 +125,7 @@ def show_status(document: Document) -> None:
 
 def audit(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     strict: Annotated[
         bool, typer.Option("--strict", help="Also exit with 3 for what is readable beside the values.")
     ] = False,
@@ -148,19 +139,16 @@ def audit(
     ] = None,
     allow_store: AllowStoreOption = None,
     allow_unproven: AllowUnprovenOption = False,
-    variable: VariableOption = None,
 ) -> None:
     """Show what is readable without a key. No value is shown, only shapes.
 
     Exits with 3 if there are values that are not sealed, or tables of LangGraph that are not read, such as
     that of embeddings. If --allow-store accepts those of its Store and caches, the result is not proven.
     """
-    from sealpoint.admin.maintenance import audit as audits
-
     allowed = tuple(allow_metadata or ())
     run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
     entries = find_entries(run)
-    with opened_database(run, database, variable) as store, watching("audit"):
+    with at.opened(run) as store, watching("audit"):
         found = audits.audit(store, allowed, entries)
     say_if_unknown(entries, found.shares)
     run.result.add(*audits.audit_reasons(found, strict=strict, allow_store=allow_store is not None))

@@ -17,19 +17,17 @@ import typer
 
 from sealpoint.admin.cli.frame import Run
 from sealpoint.admin.cli.options import (
+    REASON,
     AllowPlaintextOption,
     AllowUnprovenOption,
-    DatabaseArgument,
     LimitsOption,
+    OneDatabase,
     PinOption,
     ThreadsOption,
-    VariableOption,
     find_ring,
     find_threads,
     open_ring,
-    opened_database,
     opened_threads,
-    require_reason,
     require_whole,
 )
 from sealpoint.admin.cli.output import (
@@ -68,7 +66,7 @@ from sealpoint.utc import as_utc, format_utc
 
 def verify(
     run: Run,
-    database: DatabaseArgument = None,
+    at: OneDatabase,
     allow_plaintext: AllowPlaintextOption = False,
     bound: Annotated[
         bool,
@@ -81,7 +79,6 @@ def verify(
     ] = False,
     pin: PinOption = None,
     limits: LimitsOption = DEFAULT_LIMITS,
-    variable: VariableOption = None,
 ) -> None:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.
 
@@ -94,7 +91,7 @@ def verify(
         raise typer.BadParameter("--threads and --pin need the thread store", param_hint="--no-threads")
     run.asks(allow_plaintext=allow_plaintext, bound=bound, no_threads=no_threads)
     pinned = None if pin is None else read_pin(pin)
-    with opened_database(run, database, variable) as store, ExitStack() as stack:
+    with at.opened(run) as store, ExitStack() as stack:
         ring = open_ring(run)
         cipher, remembered = RingCipher(ring), None if no_threads else find_threads(threads, ring.path)
         known = comparison = None
@@ -245,23 +242,13 @@ def require_threads(run: Run, named: str | None) -> str:
 
 def adopt(
     run: Run,
-    database: DatabaseArgument = None,
-    reason: Annotated[
-        str,
-        typer.Option(
-            "--reason",
-            metavar="TEXT",
-            callback=require_reason,
-            show_default=False,
-            help="Why, for the record.",
-        ),
-    ] = "",
+    at: OneDatabase,
+    reason: Annotated[str, REASON] = "",
     create: Annotated[
         bool, typer.Option("--create", help="Create the thread store if there is none.")
     ] = False,
     threads: ThreadsOption = None,
     yes: YesOption = False,
-    variable: VariableOption = None,
 ) -> None:
     """Record what a database has as true.
 
@@ -272,7 +259,7 @@ def adopt(
     """
     run.asks(reason=reason)
     remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
-    with opened_database(run, database, variable) as store, ExitStack() as stack:
+    with at.opened(run) as store, ExitStack() as stack:
         watch = stack.enter_context(watching("heads adopt", failures.add))
         failures.cipher = cipher = RingCipher(open_ring(run))
         checkpoints = CheckpointRows(store, cipher)
@@ -287,9 +274,9 @@ def adopt(
             lost = len(adoption.deleted) - adoption.unfinished
             what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
             if lost and not yes:
-                run.confirm(what, "yes", "yes", repeat=True)
+                run.confirm(what)
             adoption.carry_out(known, reason)
-    run.result.add(Reason.UNBOUND, when=adoption.unbound > 0)
+    run.finds({Reason.UNBOUND: adoption.unbound})
     run.end({**body, "adopted": not failures.count, **failures.end(run.result)}, _show_adoption)
 
 
@@ -367,7 +354,7 @@ def trim(
             deleted = f"checkpoints that were deleted before {format_utc(until)}"
             what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
             what += ", and pins that were made before are no longer proven"
-            run.confirm(what, "yes", "yes", repeat=True)
+            run.confirm(what)
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
     say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")

@@ -36,7 +36,6 @@ from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows,
 from sealpoint.admin.maintenance.verify import Observer
 from sealpoint.admin.results.events import Failure
 from sealpoint.admin.results.reasons import Reason, applying
-from sealpoint.base.saver import run
 from sealpoint.crypto.cipher import Opened
 from sealpoint.errors import (
     DeletedCheckpointError,
@@ -99,6 +98,10 @@ class RemovedParents(list[tuple[Spot, Spot]]):
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
         """Yield each that a saver refuses, after all checkpoints."""
+        if not self:
+            return
+        from sealpoint.base.saver import run
+
         heads = Heads(store, rows.cipher.ring.index_key, "require", lambda _: None)
         for parent, spot in self:
             try:

@@ -14,10 +14,11 @@ an object, or has keys other than text, is a ``$map``.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
@@ -28,7 +29,6 @@ from sealpoint.admin.maintenance.names import owner_of, stored_ids
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.admin.results.events import Event, Failure
 from sealpoint.admin.results.jobs import BATCH, Batch
-from sealpoint.admin.results.plain import Plain
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.tag import KINDS, Kind, classify, is_sealed
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
@@ -134,15 +134,57 @@ def _shown(cell: Cell, opener: Opener, read: Callable[[Cell, Parts], Any]) -> Re
 
 def plain(value: Any) -> Any:
     """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
-    return _Shown().show(value)
+    return _Plain().show(value)
 
 
-class _Shown(Plain):
+MAX_MEMBERS: Final = 2_000
+MAX_CHARS: Final = 2_000
+MAX_BYTES: Final = 64
+
+
+class _Plain:
+    """Converts one value; the number of shown members is limited for the whole value."""
+
+    def __init__(self) -> None:
+        self._left = MAX_MEMBERS
+
     def show(self, value: Any) -> Any:
+        """Return a value, or a part of one."""
         if isinstance(value, Inert):
-            named = self.text(f"{value.module}.{value.name}" if value.module else value.name)
+            named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
             return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
-        return super().show(value)
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, bytes | bytearray):
+            return {"$bytes": len(value), "hex": value[:MAX_BYTES].hex()}
+        if isinstance(value, dict):
+            return self._dict(value)
+        if isinstance(value, list | tuple):
+            return self._members(value, self.show)
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": str(value)}
+        return value
+
+    def _text(self, text: str) -> Any:
+        if len(text) <= MAX_CHARS:
+            return text
+        return {"$text": len(text), "start": text[:MAX_CHARS]}
+
+    def _members(self, members: Collection[Any], show: Callable[[Any], Any]) -> list[Any]:
+        taken = min(len(members), self._left)
+        self._left -= taken
+        shown = [show(member) for member in islice(members, taken)]
+        return shown if taken == len(members) else [*shown, {"$cut": len(members) - taken}]
+
+    def _dict(self, table: dict[Any, Any]) -> Any:
+        if len(table) > self._left or not all(map(_is_ordinary, table)):
+            return {"$map": self._members(table.items(), lambda pair: [*map(self.show, pair)])}
+        self._left -= len(table)
+        return {key: self.show(value) for key, value in table.items()}
+
+
+def _is_ordinary(key: object) -> bool:
+    return isinstance(key, str) and len(key) <= MAX_CHARS and not key.startswith("$")
 
 
 # Names also come from unauthenticated values: a forged one may name any number of types.

@@ -163,13 +163,11 @@ class Binder:
         """
         beside, parts = cell.where.beside, self._opened(cell)
         header = parts.header
-        if cell.is_item:
+        if header is None:  # an item: of all others only checkpoints are revised
             found = parse_item(beside["value"])
             value = in_json(read_item(cell, parts, self._rows.tokens))
             more = {**self._items.readable(value), **found}
             return None if more == found else Replacement(None, None, document=self._format(more))
-        if header is None:
-            raise TypeError("only checkpoints have metadata")
         before = decode_metadata(beside["metadata"])
         rows = self._rows if "document" in beside else self._whole
         after = {**rows.readable(header["metadata"]), **before}

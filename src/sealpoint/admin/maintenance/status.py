@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -130,15 +131,12 @@ def _share(members: list[tuple[TagCount, Kind, Tag | None]]) -> Share:
 
 def _bounded(shares: list[Share]) -> list[Share]:
     """Keep the shares of the `MAX_KEYS` most frequent keys of each column, and sum up the others."""
-    shares = sorted(shares, key=lambda share: -share.rows)
-    bounded: list[Share] = []
-    for table in sorted({share.table for share in shares}):
-        own = [share for share in shares if share.table == table]
-        sealed = [share for share in own if share.kind is Kind.SEALED]
-        bounded += [share for share in own if share.kind is not Kind.SEALED]
-        bounded += sealed[:MAX_KEYS]
-        if len(sealed) > MAX_KEYS:
-            others = sealed[MAX_KEYS:]
+    bounded, sealed = list[Share](), defaultdict[str, list[Share]](list)
+    for share in sorted(shares, key=lambda share: -share.rows):
+        (sealed[share.table] if share.kind is Kind.SEALED else bounded).append(share)
+    for own in sealed.values():
+        bounded += own[:MAX_KEYS]
+        if others := own[MAX_KEYS:]:
             bounded.append(
                 replace(
                     others[0],

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import (
     EVERYTHING,
@@ -38,10 +38,12 @@ from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, Sealpo
 from sealpoint.sealed.items import parse_item
 from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
 from sealpoint.serde.base import is_opaque
-from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
 from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
 from sealpoint.tokens import Tokens
+
+if TYPE_CHECKING:
+    from sealpoint.serde.encrypted import EncryptedSerializer
 
 MAX_PLACES: Final = 100
 

@@ -254,18 +254,10 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
             continue
         latest[number] = event
         columns = zip(*(progress[1:] for progress in latest.values()), strict=True)
-        rows, _, changed, raced, size, _, plaintext, legacy = map(sum, columns)
+        whole = Progress(event.table, *map(sum, columns))
         total = max(progress.total for progress in latest.values())
         # Several workers may see a value that does not open, so their rows may add up to more than there are.
-        yield event._replace(
-            rows=min(rows, total),
-            total=total,
-            changed=changed,
-            raced=raced,
-            size_bytes=size,
-            plaintext=plaintext,
-            legacy=legacy,
-        )
+        yield whole._replace(rows=min(whole.rows, total), total=total, lock_seconds=event.lock_seconds)
 
 
 def _work(assignment: Assignment, line: Line) -> None:

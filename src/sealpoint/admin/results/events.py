@@ -54,7 +54,7 @@ class Failures:
     def __init__(self, *, may_repeat: bool = False, cipher: RingCipher | None = None) -> None:
         self.count, self.cipher = 0, cipher
         self.kept: list[Failure] = []
-        self.causes: dict[str, dict[str, int]] = {}  # by hint; a forged database may have any number
+        self.causes: dict[str, Counter[str]] = {}  # by hint; a forged database may have any number
         self.unopened = Counter[str]()  # not as they were sealed, or under another key of this id
         self.lacks_keys_only = True  # with another ring all may open
         self._marks = set[int]() if may_repeat else None
@@ -80,8 +80,7 @@ class Failures:
         hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
         if cause not in self.causes.get(hint, {}) and sum(map(len, self.causes.values())) >= MAX_CAUSES:
             hint, cause = hint if hint in self.causes else "", "other causes"
-        counts = self.causes.setdefault(hint, {})
-        counts[cause] = counts.get(cause, 0) + 1
+        self.causes.setdefault(hint, Counter())[cause] += 1
         return True
 
     @property

@@ -80,14 +80,14 @@ class Result:
                 "missing": list(store.missing_tables),
             },
         }
-        self.add(Reason.TABLES_MISSING, when=bool(store.missing_tables))
+        if store.missing_tables:
+            self.add(Reason.TABLES_MISSING)
         self._parts.append(found)
         return found
 
-    def add(self, *reasons: AnyReason, when: bool = True) -> None:
-        """Record why ``ok`` is not true, if ``when``."""
-        if when:
-            self._reasons.update(reasons)
+    def add(self, *reasons: AnyReason) -> None:
+        """Record why ``ok`` is not true."""
+        self._reasons.update(reasons)
 
     def join(self, part: Result) -> None:
         """Add what was found in one of several databases: the reasons of each are reasons of the whole."""

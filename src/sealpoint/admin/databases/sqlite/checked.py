@@ -29,9 +29,8 @@ from sealpoint.errors import (
     TextError,
 )
 from sealpoint.guards import statements, tables
-from sealpoint.guards.files import open_file, prepare, require_whole
+from sealpoint.guards.files import BUSY_TIMEOUT_MS, open_file, prepare, require_whole
 from sealpoint.guards.limits import Budget, capacity_bytes
-from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

@@ -46,8 +46,8 @@ from sealpoint.base.place import has_frame
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.guards import statements, tables
+from sealpoint.guards.files import BUSY_TIMEOUT_MS
 from sealpoint.keys.sources import run_command
-from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

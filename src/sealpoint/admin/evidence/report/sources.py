@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
 from sealpoint.admin.maintenance.calls import CheckpointRows
+from sealpoint.admin.maintenance.heads import Finding, HeadCheck
 from sealpoint.admin.maintenance.names import owner_of
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import Verification
@@ -36,7 +37,6 @@ from sealpoint.utc import as_utc, format_utc, now
 if TYPE_CHECKING:
     from sealpoint.admin.evidence.erasure import History
     from sealpoint.admin.evidence.note import VerifierKey
-    from sealpoint.admin.maintenance.heads import HeadCheck
 
 
 class Why(AnyReason):
@@ -240,8 +240,6 @@ def read_part(
 
 def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
     """Compare the checkpoints of a database, as they are now, with a thread store."""
-    from sealpoint.admin.maintenance.heads import Finding, HeadCheck
-
     rows, cipher = CheckpointRows(store, cipher), RingCipher(cipher.ring, follow=False)
     heads = Heads(HeadCheck(rows, known), Failures(cipher=cipher), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
