@@ -104,10 +104,7 @@ def lines_of_commands(folder: Path) -> dict[str, int]:
 
     Of modules with commands that are not in `RUNS`, the first one is asked for its help.
     """
-    index = f"[[index]]\nid = 'index'\nsource = {{ inline = '{INDEX.hex()}' }}\n"
-    keys = states_text(k2="active", k1="decrypt-only") + index
-    write(folder / "keys.toml", keys)
-    write(folder / "ledger.toml", keys + _LEDGER)
+    write_rings(folder)
     with (
         closing(SqliteThreadStore(str(folder / "threads.db"), create=True)) as store,
         sealed_file(folder / "app.db", threads=store) as saver,
@@ -115,10 +112,22 @@ def lines_of_commands(folder: Path) -> dict[str, int]:
         play(saver, "t")
     runs = {module_of(name) for name in COMMANDS if any(line.startswith(name) for line in RUNS)}
     others = {module_of(name): name for name in sorted(COMMANDS, reverse=True) if module_of(name) not in runs}
-    lines = [*RUNS, *(f"{name} --help" for name in others.values())]
+    return lines_of(folder, [*RUNS, *(f"{name} --help" for name in others.values())])
+
+
+def write_rings(folder: Path) -> Path:
+    """Write a ring file, ``ledger.toml`` with a ledger as well, and return the first."""
+    index = f"[[index]]\nid = 'index'\nsource = {{ inline = '{INDEX.hex()}' }}\n"
+    keys = states_text(k2="active", k1="decrypt-only") + index
+    write(folder / "ledger.toml", keys + _LEDGER)
+    return write(folder / "keys.toml", keys)
+
+
+def lines_of(folder: Path, lines: Sequence[str]) -> dict[str, int]:
+    """Return how many lines each command loads, run in ``folder`` one after the other: each must succeed."""
     found = _run(folder, _RUNNER, json.dumps(lines), _COUNT)
     ended = [json.loads(line) for line in found.splitlines()]
-    if [words for words, code, _ in ended if code == 0] != lines:
+    if [words for words, code, _ in ended if code == 0] != [*lines]:
         raise RuntimeError(f"not all commands have ended with 0: {ended}")
     return {words: number for words, _, number in ended}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -37,7 +37,6 @@ from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import RowStore
 from sealpoint.admin.maintenance.job import Action, End, Job, Outcome, Phase, Report, Step
-from sealpoint.admin.maintenance.scrub import Scrubbed, forecast
 from sealpoint.admin.results.events import Event
 from sealpoint.admin.results.jobs import BATCH, MAX_LOCK_SECONDS, Batch, Check, Options
 from sealpoint.admin.results.reasons import Reason
@@ -46,6 +45,9 @@ from sealpoint.crypto.suites import SUITES
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import SealpointError, excerpt
 from sealpoint.serde.limits import OWN_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from sealpoint.admin.maintenance.scrub import Scrubbed
 
 MAX_PLACES: Final = 5
 
@@ -381,6 +383,8 @@ NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACUU
 
 def _warn_of_scrub(path: Path) -> None:
     """Warn for how long a scrub will lock a database that is large, or that other processes have open."""
+    from sealpoint.admin.maintenance.scrub import forecast
+
     expected = forecast(path)
     if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
         return

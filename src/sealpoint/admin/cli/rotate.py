@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -33,11 +33,12 @@ from sealpoint.admin.cli.output import put, say, show_table, watching
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance.job import Action
-from sealpoint.admin.maintenance.scrub import Scrubbed, forecast
-from sealpoint.admin.maintenance.scrub import scrub as scrub_file
 from sealpoint.admin.results.jobs import Compress, Options
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.crypto.cipher import RingCipher
+
+if TYPE_CHECKING:
+    from sealpoint.admin.maintenance.scrub import Scrubbed
 
 _RESEAL: Final = "put {it} again sealed, or delete {threads}"
 _ADVICE: Final = {
@@ -103,6 +104,9 @@ def scrub(
     locked and how much disk that takes. Only --scrub of `rotate` and of `rebind` also searches for old
     values, because they have read them.
     """
+    from sealpoint.admin.maintenance.scrub import forecast
+    from sealpoint.admin.maintenance.scrub import scrub as scrub_file
+
     at = OneDatabase(database=database)
     named = at.find(run)
     if not kind_of(named).is_file:

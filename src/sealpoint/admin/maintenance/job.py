@@ -12,14 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from sealpoint.admin.databases.cells import Selection
 from sealpoint.admin.databases.kinds import kind_of
 from sealpoint.admin.databases.rows import RowStore
-from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import BeforeChange, outstanding, require_own_ring, try_rows
-from sealpoint.admin.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.maintenance.workers import Assignment, Pace, Work, rotate_as, rotating, run_in_processes
@@ -30,6 +28,10 @@ from sealpoint.crypto.tag import PICKLE, Kind
 from sealpoint.errors import LockedError, MaintenanceError, ScrubError, SealpointError, StoppedError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import LEGACY
+
+if TYPE_CHECKING:  # else imported for a file
+    from sealpoint.admin.databases.sqlite.rows import SqliteRows
+    from sealpoint.admin.maintenance.scrub import Sample, Scrubbed
 
 SAMPLE_EVERY: Final = 100
 
@@ -134,6 +136,11 @@ class Outcome:
         self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
 
+def _file_of(store: RowStore) -> SqliteRows | None:
+    """Return the store if it is a file, which this process can stop reading; else ``None``."""
+    return cast("SqliteRows", store) if store.kind == "sqlite" else None
+
+
 class Job:
     """One run over one database, or the plan of it."""
 
@@ -151,7 +158,7 @@ class Job:
         self._store = self._changed = store
         self._to_verify = Selection(plaintext=False)
         self._cipher, self._options, self._url = cipher, options, url
-        self._traces = Traces()
+        self._samples: list[Sample] = []
         self._outcome = Outcome()
         self._failures = Failures(may_repeat=True)
 
@@ -187,7 +194,7 @@ class Job:
         """Rotate, verify and scrub, while the store is held."""
         options, outcome = self._options, self._outcome
         self._stop, self._report = stop, report
-        if options.max_lag_bytes is not None and isinstance(self._changed, SqliteRows):
+        if options.max_lag_bytes is not None and _file_of(self._changed):
             raise MaintenanceError("a SQLite file has no replicas", hint="leave out --max-replica-lag")
         self._pace = Pace(stop, options, self._url)
         with self._store.hold():
@@ -201,26 +208,26 @@ class Job:
                 outcome.end = End.STOPPED
             if outcome.end is End.COMPLETE and options.check is not Check.NONE:
                 self._verify()
-            if outcome.end is End.COMPLETE and options.scrub and isinstance(self._store, SqliteRows):
+            if outcome.end is End.COMPLETE and options.scrub and (file := _file_of(self._store)):
                 # `hold` locks another file, so the lock outlasts this connection.
-                self._store.close()
-                self._scrub(self._store.path)
+                file.close()
+                self._scrub(file.path)
         return outcome
 
     def _rotate(self) -> None:
-        start = monotonic()
+        start, file = monotonic(), _file_of(self._changed)
         self._report(Phase.ROTATE)
         try:
-            if isinstance(self._changed, SqliteRows):  # the end of the job also ends a running statement
-                self._changed.is_over = lambda: self._pace.is_over
+            if file:  # the end of the job also ends a running statement
+                file.is_over = lambda: self._pace.is_over
             with closing(self._events()) as events:
                 for event in events:
                     self._take(event)
         except LockedError as error:  # all other rows are done, and reported
             self._outcome.end, self._outcome.problem = End.LOCKED, error
         finally:
-            if isinstance(self._changed, SqliteRows):
-                self._changed.is_over = None
+            if file:
+                file.is_over = None
         self._outcome.seconds = monotonic() - start
 
     def _events(self) -> Events:
@@ -234,7 +241,13 @@ class Job:
                 options.workers,
                 self._stop,
             )
-        return self._pace.limit(self._run(self._traces.add if options.scrub else None))
+        if not options.scrub:
+            return self._pace.limit(self._run(None))
+        from sealpoint.admin.maintenance.scrub import Traces
+
+        traces = Traces()
+        self._samples = traces.samples
+        return self._pace.limit(self._run(traces.add))
 
     def _run(self, before_change: BeforeChange | None) -> Events:
         return rotate_as(self._options, self._store, self._cipher, before_change)
@@ -272,13 +285,15 @@ class Job:
         self._outcome.verified = -(-rows // every) - failed
 
     def _scrub(self, path: Path) -> None:
+        from sealpoint.admin.maintenance.scrub import scrub
+
         outcome = self._outcome
         self._report(Phase.SCRUB)
         try:
-            outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.samples)
+            outcome.scrubbed = scrub(path, self._cipher.ring, self._samples)
             outcome.note_lock(outcome.scrubbed.lock_seconds)
             if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
-                with closing(SqliteRows(path)) as self._changed:
+                with closing(kind_of(str(path)).open(str(path))) as self._changed:
                     self._count_left()
         except (ScrubError, StoppedError) as error:
             outcome.note_lock(getattr(error, "lock_seconds", 0.0))

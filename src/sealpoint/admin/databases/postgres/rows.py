@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sealpoint.admin.databases.cells import EVERYTHING, ITEMS, Cell, Column, InlineValue, Record, Selection
 from sealpoint.admin.databases.postgres.columns import (
@@ -33,7 +33,6 @@ from sealpoint.admin.databases.postgres.connection import (
     name_of,
     translate_errors,
 )
-from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, select_statements
 from sealpoint.admin.databases.postgres.tables import CHANGE, IS_THEIRS, NAMES, READ, SAVER, CheckedTables
 from sealpoint.admin.databases.rows import (
     MAX_TAGS,
@@ -60,6 +59,9 @@ from sealpoint.errors import (
 )
 from sealpoint.guards.limits import oversized
 from sealpoint.sealed.rows import SENTINEL
+
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
@@ -217,6 +219,8 @@ class PostgresRows(CheckedTables):
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
+        from sealpoint.admin.databases.postgres.newschema import Snapshot, select_statements
+
         cursors = {
             f"sealpoint_{cursor}_{self._found.tables[part].oid:d}": (part, statement)
             for table in self._found.layouts
@@ -232,6 +236,8 @@ class PostgresRows(CheckedTables):
         Raises:
             SealpointError: What `NewSchema` raises.
         """
+        from sealpoint.admin.databases.postgres.newschema import NewSchema
+
         return NewSchema(self._url, name, self._found)
 
     @contextmanager
