@@ -227,7 +227,7 @@ def test_few_places_are_listed_and_the_others_counted(
 ) -> None:
     write(path, "k1", "a")
     places = tuple(("x.db", place) for place in range(number))
-    monkeypatch.setattr(job, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
+    monkeypatch.setattr(scrub, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
     assert ended.out.count("x.db at byte") == told
@@ -245,7 +245,7 @@ def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytes
         write(path, "k1", "a")
         return genuine(*args)._replace(found=(("x.db", 7),))
 
-    monkeypatch.setattr(job, "scrub", busy)
+    monkeypatch.setattr(scrub, "scrub", busy)
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
     advice = "rows are still written unsealed or under an old key: end that writer and run again"

@@ -573,7 +573,7 @@ def test_scrub_clears_and_says_what_it_looked_for(run: Run, path: Path) -> None:
 def test_longest_lock_has_the_scrub_in_it(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a scrub that then could not empty the log: it had written the whole file anew."""
     found = scrub.Scrubbed(4096, 3, (), lock_seconds=17.0)
-    monkeypatch.setattr(job, "scrub", lambda *args: found)
+    monkeypatch.setattr(scrub, "scrub", lambda *args: found)
     ended = run("rotate", path, "--apply", "--scrub", "--json")
     assert (ended.document["longest_lock_ms"], ended.document["scrubbed"]["lock_seconds"]) == (17000.0, 17.0)
 
@@ -582,7 +582,7 @@ def test_longest_lock_has_the_scrub_in_it(run: Run, path: Path, monkeypatch: pyt
         error.lock_seconds = 18.0
         raise error
 
-    monkeypatch.setattr(job, "scrub", fail)
+    monkeypatch.setattr(scrub, "scrub", fail)
     assert run("rotate", path, "--apply", "--scrub", "--json").document["longest_lock_ms"] == 18000.0
 
 
@@ -612,7 +612,7 @@ def test_scrub_of_a_large_or_live_database_is_announced(
 
 def test_scrub_that_finds_something_says_where(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = scrub.Scrubbed(4096, 3, (("x.db-wal", 77),))
-    monkeypatch.setattr(job, "scrub", lambda *args: found)
+    monkeypatch.setattr(scrub, "scrub", lambda *args: found)
     ended = run("rotate", path, "--apply", "--scrub")
     assert (ended.code, "found: x.db-wal at byte 77" in ended.out) == (Exit.FOUND, True)
 
