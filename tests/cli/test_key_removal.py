@@ -17,7 +17,7 @@ from sealpoint.admin.results.exits import Exit
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import KeyRing, check_value
 from sealpoint.errors import KeyRingError
-from sealpoint.keys.key import parse_material
+from sealpoint.keys.material import parse_material
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Ended, Run

@@ -63,7 +63,7 @@ class KeyRing(NeverPickled):
         require_consistent(self.keys)
         self._by_id = {key.id: key for key in self.keys}
         if index is not None and not isinstance(index, Material):
-            index = Material(None, require_length(index, None, "index key"))
+            index = Material(require_length(index, None, "index key"))
         self.index = index
 
     @classmethod

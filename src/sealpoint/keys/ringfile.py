@@ -48,10 +48,10 @@ from sealpoint.keys.key import (
     NeverPickled,
     active_id,
     check_value,
-    parse_material,
     require_consistent,
     require_length,
 )
+from sealpoint.keys.material import LazyMaterial, parse_material
 from sealpoint.keys.sources import InlineSource, get_tables, require_fields
 from sealpoint.keys.state import LEGACY, KeyState, require_key_id
 
@@ -118,7 +118,7 @@ def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
     """Return new material for a loader; for a slow loader held material, if it is the same."""
     is_slow = loader.source.is_slow
     same = (material for material in held if is_slow and loader.accepts(material))
-    return next(same, None) or Material(loader, is_slow=is_slow)
+    return next(same, None) or LazyMaterial(loader, is_slow=is_slow)
 
 
 VERSION: Final = 1

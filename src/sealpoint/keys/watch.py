@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 from sealpoint.errors import RingRollbackError, SealpointError
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.files import Origin, why_fixed
-from sealpoint.keys.key import Key, Material, NeverPickled, background, expand
+from sealpoint.keys.key import Key, Material, NeverPickled, expand
+from sealpoint.keys.material import background
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.keys.stats import Reloads

@@ -11,7 +11,7 @@ import pytest
 
 from sealpoint.admin.keys.edit import create_ring
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
-from sealpoint.keys import key, watch
+from sealpoint.keys import material, watch
 from sealpoint.keys.wrap import wrapper as ask
 from tests.support.keys.rings import material_of
 from tests.support.keys.wrappers import Service, fake_service
@@ -31,7 +31,7 @@ def ring(tmp_path: Path) -> Path:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in a list: it goes on when a test says so."""
     now = [1000.0]
-    for module in (cipher, watch, key):
+    for module in (cipher, watch, material):
         monkeypatch.setattr(module, "monotonic", lambda: now[0])
     return now
 

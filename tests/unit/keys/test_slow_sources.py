@@ -24,7 +24,7 @@ from sealpoint.errors import (
     SourceError,
     UnknownKeyError,
 )
-from sealpoint.keys import key, sources, watch
+from sealpoint.keys import material, sources, watch
 from sealpoint.keys.files import Origin
 from sealpoint.keys.sources import run_command
 from sealpoint.keys.stats import source_stats
@@ -328,7 +328,7 @@ def test_old_key_that_is_not_available_stops_nothing_else(
                 subject.open(*sealed_under("k0"))
             assert "by hand" in caught.value.hint
         assert ring.ran("k0") == number
-        clock[0] += key.RETRY_SECONDS
+        clock[0] += material.RETRY_SECONDS
     assert "'k0'" in caplog.text
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     with pytest.raises(SourceError):
@@ -367,7 +367,7 @@ FORK = """
 import os, sys
 from pathlib import Path
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.keys.key import background
+from sealpoint.keys.material import background
 folder, tag, blob = sys.argv[1:]
 ring = KeyRing.load(f"{folder}/keys.toml")
 BEFORE

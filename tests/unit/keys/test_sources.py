@@ -14,7 +14,7 @@ import pytest
 
 from sealpoint.errors import FilePermissionsError, KeyMaterialError, KeyRingError, SourceError
 from sealpoint.keys.files import MAX_FILE_BYTES
-from sealpoint.keys.key import parse_material
+from sealpoint.keys.material import parse_material
 from sealpoint.keys.sources import FileSource, parse_source
 from tests.support.keys.rings import NEW, write
 from tests.unit.keys.conftest import needs_root, outcome_as

@@ -32,7 +32,7 @@ from sealpoint.base.place import decode_value
 from sealpoint.crypto.signing import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, is_signed
 from sealpoint.errors import LedgerSignerError, NoteError, SignatureError, excerpt
 from sealpoint.keys.entry import LedgerTable
-from sealpoint.keys.key import parse_material
+from sealpoint.keys.material import parse_material
 from sealpoint.keys.sources import CommandSource, FileSource, run_command
 from sealpoint.keys.state import KEY_BYTES
 from sealpoint.merkle import HASH_BYTES, Tree

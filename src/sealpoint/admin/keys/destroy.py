@@ -40,7 +40,8 @@ from sealpoint.keys.entry import (
     require_entry,
 )
 from sealpoint.keys.files import open_private
-from sealpoint.keys.key import check_value, parse_material
+from sealpoint.keys.key import check_value
+from sealpoint.keys.material import parse_material
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import FileSource, InlineSource
 from sealpoint.keys.state import COMMANDS, LEGACY, KeyState
