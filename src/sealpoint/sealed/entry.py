@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
 from sealpoint.base.metadata import decode_metadata
+from sealpoint.base.place import KEY
 from sealpoint.crypto.tag import BOUND_MARK
 from sealpoint.errors import (
     DecodeError,
@@ -41,7 +42,6 @@ from sealpoint.sealed.rows import (
     digest_of,
     split_header,
 )
-from sealpoint.sealed.steps import stored_bytes
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 if TYPE_CHECKING:
@@ -57,6 +57,19 @@ def require_names(found: CheckpointTuple, spot: Spot, parent: object = None) -> 
         raise RowError("the row of a checkpoint or of a write is not named by text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
+
+
+def stored_bytes(found: CheckpointTuple) -> int:
+    """Return how many bytes of values were read for a checkpoint."""
+    checkpoint: Any = found.checkpoint
+    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
+    if isinstance(checkpoint, dict):
+        values += checkpoint.get("channel_values", {}).values()
+    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
+    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
+    if isinstance(frame, dict):
+        blobs.append(frame.get("value"))
+    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
 
 
 class Entry:

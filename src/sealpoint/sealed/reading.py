@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
-from sealpoint.sealed.entry import Entry, is_named, not_last, require_made
+from sealpoint.sealed.entry import Entry, is_named, not_last, require_made, stored_bytes
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
 from sealpoint.sealed.rows import Acknowledged, Write
-from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of, stored_bytes
+from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of
 from sealpoint.threads.store import Head, Kind, Spot
 
 if TYPE_CHECKING:

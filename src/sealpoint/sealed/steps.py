@@ -20,11 +20,9 @@ from types import BuiltinMethodType, MethodType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
-from sealpoint.base.place import KEY
 from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError
 from sealpoint.locks import holding
-from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.drivers import item_row
 from sealpoint.threadpool import is_on, shared
 from sealpoint.threads.store import Spot
@@ -86,19 +84,6 @@ def spot_of(found: CheckpointTuple) -> Spot:
 def get_at(config: RunnableConfig) -> Do:
     """Return the request for the checkpoint that ``config`` names; the reply is ``None`` if there is none."""
     return Do("get_tuple", (config,))
-
-
-def stored_bytes(found: CheckpointTuple) -> int:
-    """Return how many bytes of values were read for a checkpoint."""
-    checkpoint: Any = found.checkpoint
-    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
-    if isinstance(checkpoint, dict):
-        values += checkpoint.get("channel_values", {}).values()
-    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
-    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
-    if isinstance(frame, dict):
-        blobs.append(frame.get("value"))
-    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
 
 
 def reply(saver: Any, request: AnyRequest) -> Any:

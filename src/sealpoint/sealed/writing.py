@@ -23,7 +23,7 @@ from sealpoint.base.checkpoint import (
 from sealpoint.base.place import Place, require_channels, require_unicode
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
-from sealpoint.sealed.entry import MARK, Entry, pack_made, require_names
+from sealpoint.sealed.entry import MARK, Entry, pack_made, require_names, stored_bytes
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.layout import Inline, Rows
 from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
@@ -37,7 +37,7 @@ from sealpoint.sealed.rows import (
     places_of,
     require_calls,
 )
-from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of, stored_bytes
+from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
 from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
