@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
+from types import TracebackType
 from typing import Final, Self
 
 from sealpoint.errors import Omitted
@@ -45,7 +46,12 @@ class InMemorySaver(SqliteSaver):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._database.close()
 
     async def __aenter__(self) -> Self:
