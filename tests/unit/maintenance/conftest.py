@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.databases.fixtures import path, victim
+from tests.support.databases.fixtures import path
 
-__all__ = ["path", "victim"]
+__all__ = ["path"]

@@ -19,8 +19,8 @@ from sealpoint.admin.databases.cells import InlineValue, require_decodable
 from sealpoint.admin.databases.rows import RowStore, TagCount
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance import audit as module
-from sealpoint.admin.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
-from sealpoint.admin.maintenance.status import MAX_KEYS, MAX_TYPES, Share, status
+from sealpoint.admin.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, shape
+from sealpoint.admin.maintenance.status import MAX_TYPES, Share, status
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.keys.entry import RingEntry
@@ -33,16 +33,6 @@ def audit_of(path: Path) -> Audit:
     """The audit of a file."""
     with rows_of(path) as store:
         return audit(store)
-
-
-def test_sealed_database_is_sealed_and_silent(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", {f"t{number}": {} for number in range(5)}, sealed=True)
-    insert(path, [("null+cobblestone256@k1", b"")], None)  # metadata that is absent says nothing
-    found = audit_of(path)
-    assert (found.rows, found.open_rows, found.is_sealed, found.is_silent) == (11, 0, True, True)
-    assert all(field.known for field in found.metadata.fields)
-    insert(path, [("msgpack", b"\xc0"), ("msgpack+rot13@k1", b"\xc0"), (None, None)], thread="b")
-    assert audit_of(path).open_rows == 3
 
 
 def test_metadata_is_shown_as_types_and_shapes(tmp_path: Path) -> None:
@@ -101,11 +91,6 @@ def test_addresses_in_ids_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert set(found.examples) == {"13: a@aaaaaaa.aaa", "22: aaaa:a%99aaaaaaa.aaa:9"}
 
 
-@pytest.mark.parametrize("text", ["a@b", "@", "a@b.", "me@home", "x" * 3000 + "a@example.com", "1f1e@" * 500])
-def test_text_without_an_address_is_none(tmp_path: Path, text: str) -> None:
-    assert audit_of(write(tmp_path / "a.db", {text: {}})).addresses == ()
-
-
 @pytest.mark.parametrize(
     ("values", "shown", "is_silent"),
     [
@@ -148,18 +133,6 @@ def test_shape_of_what_is_no_text_is_short(value: Any) -> None:
     assert set("12345678") & set(shape(value)) <= (set(str(len(value))) if isinstance(value, list) else set())
 
 
-@pytest.mark.parametrize(
-    ("text", "is_shown"),
-    [
-        *((text, True) for text in ("user_id", "langgraph_api_url", "branch:to:node", "__start__", "x" * 48)),
-        *((text, False) for text in ("a b", "ann@example.com", "x_1234567", "größe", "x" * 49, "", "7up")),
-        *((text, False) for text in ("a\x1b[m", "user\n")),
-    ],
-)
-def test_only_names_of_a_programmer_are_shown(text: str, is_shown: bool) -> None:
-    assert label(text) == (text if is_shown else shape(text))
-
-
 def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:
     """What a ring file says about a key."""
     return RingEntry(key_id, state, suite=suite, source="file")
@@ -184,29 +157,6 @@ def test_legacy_key_is_known_by_its_suite() -> None:
     assert {share.state for share in shares_of(path, entry("aes", KeyState.ACTIVE))} == {"not in the ring"}
 
 
-def test_flags_make_shares_of_their_own() -> None:
-    tags = [
-        "msgpack+xaes256gcm@k1",
-        "msgpack+xaes256gcm.row@k1",
-        "null+xaes256gcm.row@k1",
-        "null+xaes256gcm.zst.row@k1",
-    ]
-    shares = status_of([TagCount("writes", tag, 1, 10) for tag in tags])
-    assert [(share.flags, share.rows, share.size_bytes) for share in shares] == [
-        (("row",), 2, 20),
-        ((), 1, 10),
-        (("zst", "row"), 1, 10),
-    ]
-
-
-@pytest.mark.parametrize("tag", [None, 7, b"msgpack", "", "a\0b", "msgpack\n", "msgpack+rot13@k1", "x" * 65])
-def test_tag_that_says_nothing_is_unknown(tag: Any) -> None:
-    """It counts as neither sealed nor plaintext, and is shown escaped."""
-    (share,) = status_of([TagCount("writes", tag, 3, 5)])
-    assert (share.kind, share.rows, share.key_id) == (Kind.UNKNOWN, 3, None)
-    assert all(shown.isprintable() and shown.isascii() for shown in share.types)
-
-
 @pytest.mark.parametrize("count", [19, 21])
 def test_more_tags_than_an_agent_could_make_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
@@ -218,15 +168,6 @@ def test_more_tags_than_an_agent_could_make_are_refused(
     with pytest.raises(RowError, match="'checkpoints' has over 20") if count > 20 else nullcontext():
         share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
         assert (share.rows, share.tags, len(share.types)) == (count, count, MAX_TYPES)
-
-
-def test_commonest_keys_are_kept() -> None:
-    """Made-up keys with a row each do not hide the one that is in use."""
-    counts = [TagCount("writes", f"msgpack+xaes256gcm@a{number}", 1, 1) for number in range(500)]
-    rest, kept, *others = status_of([*counts, TagCount("writes", "msgpack+xaes256gcm@z1", 9, 9)])
-    assert (rest.key_id, rest.rows, rest.tags) == (None, 501 - MAX_KEYS, 501 - MAX_KEYS)
-    assert (kept.key_id, kept.rows) == ("z1", 9)
-    assert {share.rows for share in others} == {1}
 
 
 tags = st.one_of(

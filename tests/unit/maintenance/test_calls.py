@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
@@ -43,24 +43,19 @@ def fill(saver: Any) -> None:
 
 
 class Place:
-    """A database: what is found in it, and statements on it."""
+    """A database: what is found in it, and how writes of it are deleted."""
 
     def __init__(self, kind: str, place: str) -> None:
         self.is_file, self.place = kind == "sqlite", place
-        self.table, self.mark = ("writes", "?") if self.is_file else ("checkpoint_writes", "%s")
-
-    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Execute a statement; ``{}`` in it stands for the table of writes. Return its rows."""
-        connect: Any = sqlite3.connect if self.is_file else psycopg.connect
-        with closing(connect(self.place)) as connection:
-            cursor = connection.execute(statement.replace("{}", self.table), values)
-            assert cursor.rowcount
-            found = cursor.fetchall() if cursor.description else []
-            connection.commit()
-        return list(found)
 
     def delete(self, condition: str) -> None:
-        self.run(f"DELETE FROM {{}} WHERE {condition}")
+        """Delete writes."""
+        table, connect = (
+            ("writes", sqlite3.connect) if self.is_file else ("checkpoint_writes", psycopg.connect)
+        )
+        with closing(connect(self.place)) as connection:
+            assert connection.execute(f"DELETE FROM {table} WHERE {condition}").rowcount
+            connection.commit()
 
     def found(self) -> list[tuple[str, str]]:
         """The errors, each with the checkpoint."""
@@ -105,29 +100,3 @@ C1, C2 = checkpoint_id(1), checkpoint_id(2)
 def test_writes_deleted(place: Place, gone: str, expected: list[str]) -> None:
     place.delete(gone)
     assert place.found() == [(WritesLostError.__name__, checkpoint) for checkpoint in expected]
-
-
-def test_halves_of_two_results(place: Place) -> None:
-    """The second result of a node, and one write of the first in the place of its own."""
-    first = f"task_id = 'first' AND checkpoint_id = '{C2}'"
-    (earlier,) = place.run(f"SELECT * FROM {{}} WHERE {first} AND idx = 1")
-    place.delete(first)
-    with place.saver() as saver:
-        saver.put_writes(at(THREAD, "", C2), [("log", ["x"]), ("note", 3)], "first")
-    assert place.found() == []
-    place.delete(f"{first} AND idx = 1")
-    place.run(f"INSERT INTO {{}} VALUES ({', '.join([place.mark] * len(earlier))})", earlier)
-    assert place.found() == [(WritesLostError.__name__, C2)]
-
-
-def test_a_value_that_does_not_open_is_named_once(place: Place) -> None:
-    value = "value = x'00'" if place.is_file else "blob = '\\x00'"
-    place.run(f"UPDATE {{}} SET {value} WHERE task_id = 'first' AND idx = 1")
-    assert [error for error, _ in place.found()] == ["SealedValueError", "SealedValueError"]
-
-
-def test_a_deleted_checkpoint_needs_no_writes(place: Place) -> None:
-    """Its child has no parent then, which is counted as such."""
-    place.delete(f"checkpoint_id = '{C1}'")
-    place.run(f"DELETE FROM checkpoints WHERE checkpoint_id = '{C1}'")
-    assert place.found() == []

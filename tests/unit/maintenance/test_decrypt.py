@@ -5,15 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.leftovers import find_leftovers
@@ -22,9 +19,7 @@ from sealpoint.errors import (
     AccessError,
     HeldError,
     OutputError,
-    PlaintextError,
     RowError,
-    SealpointError,
 )
 from tests.support.databases.bound import PRIVATE, sealed_file
 from tests.support.databases.checkpoints import at, make
@@ -37,15 +32,12 @@ from tests.support.databases.sealed import (
     make_ring,
     moved,
     opened,
-    put,
     sealing,
     states,
     tags_of,
     values_of,
     write,
 )
-
-LOGS = ("-journal", "-wal", "-shm")
 
 
 @pytest.fixture
@@ -97,25 +89,6 @@ def test_the_copy_is_its_owners_alone_at_every_moment(path: Path, out: Path, mas
     assert out.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link", "broken link", "source", *LOGS])
-def test_what_is_there_already_is_not_touched(path: Path, out: Path, kind: str) -> None:
-    before, file = values_of(path), Path(f"{out}{kind}") if kind in LOGS else out
-    if kind == "folder":
-        out.mkdir()
-    elif kind == "source":
-        out = path
-    elif "link" in kind:
-        out.symlink_to(path if kind == "link" else path.with_name("missing"))
-    else:
-        file.write_text("mine")
-    there = files(path)
-    with pytest.raises(OutputError):
-        list(decrypt(path, out, make_cipher("k1")))
-    assert files(path) == there
-    assert values_of(path) == before
-    assert kind not in ("file", *LOGS) or file.read_text() == "mine"
-
-
 @pytest.mark.parametrize("moment", ["run", "last"])
 @pytest.mark.parametrize("links", [True, False])
 def test_what_comes_there_meanwhile_is_not_touched(
@@ -148,42 +121,6 @@ def test_a_name_that_no_file_can_have_is_refused(
     monkeypatch.chdir(path.parent)
     with pytest.raises(OutputError):
         list(decrypt(path, name, make_cipher("k1")))
-    assert files(path) == {"x.db"}
-
-
-def set_column(what: str, connection: sqlite3.Connection, _: Cell) -> None:
-    connection.execute(f"UPDATE {what} WHERE rowid = 2")
-
-
-UNREADABLE: dict[str, tuple[Callable[[sqlite3.Connection, Cell], object], type[SealpointError]]] = {
-    "no key sealed it": (
-        lambda connection, value: put(connection, value, "msgpack", b"\x80"),
-        PlaintextError,
-    ),
-    "a plain pickle": (lambda connection, value: put(connection, value, "pickle", b"\x80"), PlaintextError),
-    **{
-        what: (partial(set_column, what), RowError)
-        for what in (
-            "checkpoints SET parent_checkpoint_id = X'00'",
-            "checkpoints SET metadata = 1",
-            "checkpoints SET thread_id = CAST(X'FF' AS TEXT)",
-        )
-    },
-}
-
-
-@pytest.mark.parametrize(("harm", "error"), UNREADABLE.values(), ids=UNREADABLE)
-def test_a_value_that_does_not_open_leaves_no_copy(
-    path: Path,
-    out: Path,
-    harm: Callable[[sqlite3.Connection, Cell], object],
-    error: type[SealpointError],
-) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        harm(connection, values_of(path)[1])
-    (failure,) = failures(list(decrypt(path, out, make_cipher("k1"))))
-    assert failure.place == values_of(path)[1].where.names
-    assert isinstance(failure.error, error)
     assert files(path) == {"x.db"}
 
 

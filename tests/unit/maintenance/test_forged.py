@@ -12,34 +12,27 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.maintenance.inspect import inspect, inventory
 from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.admin.maintenance.scrub import scrub
 from sealpoint.admin.maintenance.verify import verify
-from sealpoint.admin.results.events import Event, Failure
+from sealpoint.admin.results.events import Failure
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import (
-    DatabaseCorruptError,
     DecodeError,
     LimitError,
-    RowError,
     SchemaError,
     UnknownKeyError,
 )
 from sealpoint.sqlite import schema
 from tests.support.databases.checkpoints import at
-from tests.support.databases.harm import store_raw
 from tests.support.databases.sealed import (
-    VALUES,
     failures,
     langgraph,
     make_cipher,
     make_ring,
-    moved,
-    put,
     run,
     sealing,
     tags_of,
@@ -86,39 +79,6 @@ def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
     assert not any(value.where.names.get("channel") == "x" for value in values_of(path))
 
 
-def test_an_index_that_comes_during_a_run_does_not_end_it(path: Path) -> None:
-    with closing(SqliteRows(path, writable=True)) as store:
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("CREATE INDEX i ON writes (channel)")
-        list(rotate(store, make_cipher("k2", "k1")))
-    assert {str(tag).rpartition("@")[2] for tag in tags_of(path)} == {"k2"}
-
-
-def test_an_index_that_disagrees_is_named_and_can_be_built_again(path: Path) -> None:
-    """Its table is complete: a backup is not needed."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("CREATE INDEX i ON writes (type)")
-        connection.execute("CREATE TABLE other AS SELECT * FROM writes LIMIT 0")
-        connection.execute("CREATE INDEX empty ON other (type)")
-        connection.execute("PRAGMA writable_schema = ON")
-        root = "SELECT rootpage FROM sqlite_master WHERE name = 'empty'"
-        connection.execute(f"UPDATE sqlite_master SET rootpage = ({root}) WHERE name = 'i'")
-        connection.execute("DELETE FROM sqlite_master WHERE name IN ('other', 'empty')")
-    cipher, number = make_cipher("k2", "k1"), len(values_of(path))
-    with (
-        closing(SqliteRows(path, writable=True)) as store,
-        pytest.raises(DatabaseCorruptError, match="an index of the file disagrees") as caught,
-    ):
-        list(rotate(store, cipher))
-    assert "REINDEX" in caught.value.hint
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("REINDEX")
-    with closing(SqliteRows(path, writable=True)) as store:
-        list(rotate(store, cipher))
-    assert len(values_of(path)) == number
-    assert {str(tag).rpartition("@")[2] for tag in tags_of(path)} == {"k2"}
-
-
 def test_scrub_tells_a_key_from_one_whose_id_goes_on(path: Path) -> None:
     """Rows of k1 that somebody keeps in a table of their own are found beside live rows of k10."""
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -129,49 +89,6 @@ def test_scrub_tells_a_key_from_one_whose_id_goes_on(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE kept")
     assert not scrub(path, make_ring("k10", "k1")).found
-
-
-def test_long_tags_are_counted_by_how_they_begin(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for value in values_of(path)[:2]:
-            put(connection, value, "x" * 100_000 + str(value.where.locator), value.value)
-    with closing(SqliteRows(path)) as store:
-        assert max(len(str(count.tag)) for count in store.count()) == 100
-
-
-K2 = make_cipher("k2", "k1")
-FORGED = [
-    (column.table, name, value)
-    for column in (CHECKPOINTS, WRITES)
-    for name in column.key
-    for value in (7, 1.5, b"7", "7" if name == "idx" else b"\xff")
-    if name != "idx" or value != 7
-]
-
-
-@pytest.mark.parametrize(("table", "name", "value"), FORGED)
-def test_the_row_is_named_and_left(path: Path, tmp_path: Path, table: str, name: str, value: Any) -> None:
-    store_raw(path, table, name, value, "rowid = 2")
-
-    def contents() -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(path)) as connection:
-            return connection.execute(f"SELECT * FROM {table} WHERE rowid = 2").fetchall()
-
-    before, out, counted = contents(), tmp_path / "out.db", list[Event]()
-    runs = {"decrypt": [*decrypt(path, out, K2)], "inventory": counted}
-    with closing(SqliteRows(path)) as store:
-        runs["verify"] = [*verify(store, K2)]
-        assert inventory(store, K2, report=counted.append).failures == 1
-        shown = [found for found in inspect(store, K2, "a") if isinstance(found, Failure)]
-    runs["rotate"] = run(path, K2)
-    for events in runs.values():
-        (failed,) = failures(events)
-        assert (failed.table, failed.place[name], type(failed.error)) == (table, value, RowError)
-        assert repr(name) in str(failed.error)
-    assert [failed.place[name] for failed in shown] == [value] * (name != "thread_id")
-    assert not out.exists()
-    assert moved(runs["rotate"]) == VALUES - 1
-    assert contents() == before
 
 
 PLANTED = b"a decrypted value that nothing may keep"

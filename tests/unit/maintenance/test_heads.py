@@ -157,18 +157,6 @@ def test_a_row_beside_another_store_is_named(scene: Scene) -> None:
     assert scene.compare()[0] == []
 
 
-def test_a_store_that_was_put_back_is_named(scene: Scene) -> None:
-    scene.put("t", "1")
-    yesterday = MemoryThreadStore()
-    yesterday.adopt([], scene.store.identities, 0, "moved")
-    yesterday.identity = scene.store.identity
-    yesterday.append([event.head for event in scene.store.events(1)])
-    scene.put("t", "2", "3")  # the claim of a put is the clock before it
-    failures, check = scene.compare(store=yesterday)
-    assert named(failures) == [("ThreadStoreBehindError", "3")]
-    assert (check.found, check.not_recorded) == ({Difference.BEHIND: 1}, 2)
-
-
 @pytest.mark.parametrize("checkpoint_id", ["1", "2"], ids=["newer content", "new row"])
 def test_what_has_no_head_is_counted(scene: Scene, checkpoint_id: str) -> None:
     scene.put("t", "1")
@@ -305,16 +293,6 @@ def replace_rows(scene: Scene, channel: str, rows: list[Any]) -> None:
         for row in rows:
             connection.execute(f"INSERT INTO {scene.writes} VALUES ({', '.join([mark] * len(row))})", row)
         connection.commit()
-
-
-@pytest.mark.parametrize(("channel", "kept"), [("__resume__", None), ("__resume__", 0), ("__error__", None)])
-def test_special_writes_deleted_or_put_back(scene: Scene, channel: str, kept: int | None) -> None:
-    rows = answer(scene, "yes", "no")
-    replace_rows(scene, channel, [] if kept is None else rows[kept])
-    failures, check = scene.compare()
-    wanted = WritesLostError if kept is None else EarlierWriteError
-    assert [(type(each.error), each.place["checkpoint_id"]) for each in failures] == [(wanted, "1")]
-    assert (check.found[Difference.EARLIER], [*check.reasons()]) == (1, [Reason.HEADS_DIFFER])
 
 
 def test_a_special_write_that_was_not_recorded(scene: Scene) -> None:

@@ -7,7 +7,6 @@ import math
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
 
-from sealpoint import RingCipher
 from sealpoint.admin.databases.rows import Batch
 from sealpoint.admin.maintenance.inspect import (
     MAX_BYTES,
@@ -31,27 +28,13 @@ from sealpoint.admin.maintenance.inspect import (
 )
 from sealpoint.admin.results.events import Event, Failure
 from sealpoint.errors import (
-    DecodeError,
-    IntegrityError,
-    LimitError,
-    SealpointError,
     UnknownKeyError,
-    UnknownTypeError,
 )
 from sealpoint.serde.inert import Inert
-from sealpoint.serde.limits import Limits
-from tests.support.databases.foreign import SECRET, cipher, insert, rows_of, write
+from tests.support.databases.foreign import cipher, insert, rows_of, write
 from tests.support.values.forge import named, pack
 
-HUMAN = ("langchain_core.messages.human", "HumanMessage")
 UNIMPORTED = "antigravity"  # of the standard library; importing it opens a browser
-
-
-@dataclass
-class Ticket:
-    """A type of this module."""
-
-    number: int
 
 
 def record(module: str, name: str, argument: Any = None) -> bytes:
@@ -59,11 +42,11 @@ def record(module: str, name: str, argument: Any = None) -> bytes:
     return pack(named(0, module, name, argument))
 
 
-def take(path: Path, ring: RingCipher | None = None, **options: Any) -> tuple[Inventory, list[Failure]]:
+def take(path: Path) -> tuple[Inventory, list[Failure]]:
     """The inventory of a file, and what did not open."""
     events: list[Event] = []
     with rows_of(path) as store:
-        found = inventory(store, ring, report=events.append, **options)
+        found = inventory(store, report=events.append)
     return found, [event for event in events if isinstance(event, Failure)]
 
 
@@ -72,42 +55,11 @@ def records(found: Inventory) -> dict[tuple[str, str], int]:
     return {pair: part.records for pair, part in found.constructors.items()}
 
 
-def nested(levels: int) -> bytes:
-    """Extensions within each other."""
-    data = b"\xc0"
-    for _ in range(levels):
-        data = ormsgpack.packb(ormsgpack.Ext(7, data))
-    return data
-
-
 def forged(tmp_path: Path, rows: Iterable[tuple[Any, Any]]) -> Path:
     """A sealed file with rows of a stranger."""
     path = write(tmp_path / "a.db", sealed=True)
     insert(path, rows)
     return path
-
-
-THREADS: dict[str, dict[str, Any]] = {
-    "a": {"m": [HumanMessage("x"), AIMessage("y")]},
-    "b": {"m": [HumanMessage(SECRET)], "t": Ticket(7)},
-}
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_types_are_counted_with_their_first_thread(tmp_path: Path, sealed: bool) -> None:
-    found, failures = take(write(tmp_path / "a.db", THREADS, sealed=sealed), cipher())
-    assert records(found) == {
-        HUMAN: 2,
-        ("langchain_core.messages.ai", "AIMessage"): 1,
-        (__name__, "Ticket"): 1,
-    }
-    assert {part.name: (part.thread, part.is_safe) for part in found.constructors.values()} == {
-        "HumanMessage": ("a", True),
-        "AIMessage": ("a", True),
-        "Ticket": ("b", False),
-    }
-    assert (found.values, found.not_opened, failures) == (4, 0, [])
-    assert SECRET not in repr(found)
 
 
 def test_nothing_is_imported(tmp_path: Path) -> None:
@@ -129,58 +81,6 @@ def test_every_value_is_read_in_batches(tmp_path: Path) -> None:
     assert len(read(path, "a", batch=Batch(rows=4))) == 14
 
 
-def test_envelopes_of_json_rows_are_counted(tmp_path: Path) -> None:
-    envelope = {"lc": 2, "type": "constructor", "id": ["my", "module", "Thing"], "kwargs": {"text": SECRET}}
-    path = forged(tmp_path, [("json", json.dumps({"a": [envelope, envelope]}).encode())])
-    assert records(take(path)[0]) == {("my.module", "Thing"): 2}
-
-
-@pytest.mark.parametrize(
-    ("tag", "blob", "error"),
-    [
-        ("msgpack", nested(1_000), LimitError),  # kills a decoder that re-enters itself
-        ("msgpack+cobblestone256@k1", bytes(100), IntegrityError),
-        ("msgpack", b"\xc1", DecodeError),
-        ("msgpack", "text", SealpointError),
-        ("json", b"[" * 100_000 + b"]" * 100_000, LimitError),
-        ("yaml", b"a: 1", UnknownTypeError),
-        (None, b"\xc0", SealpointError),
-    ],
-)
-def test_value_that_is_not_read_is_a_failure_and_no_end(
-    tmp_path: Path, tag: Any, blob: Any, error: type[SealpointError]
-) -> None:
-    path = forged(tmp_path, [(tag, blob), ("msgpack", record("a", "B"))])
-    found, (failure,) = take(path, cipher())
-    assert isinstance(failure.error, error)
-    assert (failure.table, failure.place["checkpoint_id"]) == ("checkpoints", "00000000")
-    assert (found.failures, records(found)) == (1, {("a", "B"): 1, HUMAN: 1})
-
-
-def test_limits_are_those_that_were_given(tmp_path: Path) -> None:
-    path = forged(tmp_path, [("msgpack", ormsgpack.packb([1] * 20))])
-    assert take(path)[1] == []
-    assert len(take(path, limits=Limits(elements=10))[1]) == 1
-
-
-@pytest.mark.parametrize(
-    ("pair", "nameable"),
-    [
-        (("größe", "Maß.C"), True),
-        (("a", ""), False),
-        (("", "B"), False),
-        (("a", "B', '')] #"), False),
-        (("m", "é" * 100_000), False),
-    ],
-)
-def test_only_what_python_could_name_is_nameable(
-    tmp_path: Path, pair: tuple[str, str], nameable: bool
-) -> None:
-    found, _ = take(forged(tmp_path, [("msgpack", record(*pair))]))
-    (part,) = found.constructors.values()
-    assert (part.is_nameable, part.name[:200], len(part.name) < 210) == (nameable, pair[1][:200], True)
-
-
 def read(path: Path, thread: str, *, keys: bool = True, **options: Any) -> list[Readable | Failure]:
     """All values of a thread."""
     with rows_of(path) as store:
@@ -200,12 +100,6 @@ def test_nothing_is_called_and_sealed_values_need_keys(tmp_path: Path) -> None:
         assert isinstance(failure, Failure)
         assert isinstance(failure.error, UnknownKeyError)
         assert failure.place["thread_id"] == "a"
-
-
-def test_value_that_is_not_shown_is_a_failure_and_no_end(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", {})
-    insert(path, [("msgpack", b"\xc1"), ("yaml", b""), (None, None), ("null", b"")], thread="a")
-    assert [isinstance(part, Failure) for part in read(path, "a")] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from sealpoint.errors import (
     ConfigError,
     DecodeError,
     IntegrityError,
-    PlaintextError,
     RowError,
     SealpointError,
     UnknownKeyError,
@@ -52,12 +51,6 @@ def test_a_plain_item_is_bound_as_the_store_seals_it() -> None:
     assert found["dose"] == 1.5
 
 
-def test_a_plain_item_needs_permission() -> None:
-    with pytest.raises(PlaintextError) as refused:
-        Binder(CIPHER).bind(cell_of(NAME, VALUE))
-    assert "sealpoint rebind DB --allow-plaintext --apply" in refused.value.hint
-
-
 REFUSED: dict[str, tuple[Any, type[SealpointError]]] = {
     "no JSON": ("{", RowError),
     "no object": ("[1]", RowError),
@@ -88,33 +81,11 @@ def test_a_plain_item_under_a_pseudonym_is_refused() -> None:
             bind(cell_of(name, VALUE))
 
 
-def test_missing_fields_are_added_and_the_sealed_bytes_stay() -> None:
-    before = items_of(CIPHER).seal(NAME, VALUE)
-    binder = Binder(CIPHER, fields=FIELDS)
-    changed = binder.revise(cell_of(NAME, before))
-    assert changed is not None
-    after = stored(changed.document)
-    assert after[KEY] == before[KEY]
-    assert items_of(CIPHER, plain=("dose",), indexed=("user",)).open(NAME, after) == (NAME, VALUE)
-    assert binder.revise(cell_of(NAME, after)) is None
-    # Nothing is taken away.
-    assert Binder(CIPHER, fields=Visible(frozenset(["allergy"]))).revise(cell_of(NAME, after)) is not None
-
-
 def test_a_forged_field_is_not_completed() -> None:
     found = {**items_of(CIPHER).seal(NAME, VALUE), "dose": 2.5}
     for change in (Binder(CIPHER, fields=FIELDS).revise, Binder(CIPHER).unbind):
         with pytest.raises(RowError):
             change(cell_of(NAME, found))
-
-
-def test_names_of_metadata_and_of_fields_are_not_shared() -> None:
-    found = bind(cell_of(NAME, {**VALUE, "source": "a note"}), FIELDS)
-    assert "source" not in found  # which is readable in metadata
-    visible = Visible(frozenset(["allergy"]))
-    assert "allergy" not in stored(
-        Binder(CIPHER, visible, allow_plaintext=True).bind(cell_of(NAME, VALUE)).document
-    )
 
 
 def test_fields_that_cannot_be_readable() -> None:
@@ -142,11 +113,6 @@ def test_a_value_with_no_form_in_json_stays_sealed(part: Any) -> None:
     assert "SealedStore" in refused.value.hint
 
 
-def test_a_tuple_becomes_the_list_that_a_bare_store_has() -> None:
-    found = items_of(CIPHER).seal(NAME, {"a": (1, 2)})
-    assert stored(Binder(CIPHER).unbind(cell_of(NAME, found)).document) == {"a": [1, 2]}  # type: ignore[union-attr]
-
-
 def test_an_item_with_a_pseudonym_is_not_unbound() -> None:
     items = items_of(CIPHER, has_pseudonyms=True)
     cell = cell_of(items.stored_name(NAME), items.seal(NAME, VALUE))
@@ -160,16 +126,6 @@ def test_an_item_with_a_pseudonym_is_not_unbound() -> None:
 def read(name: ItemName, found: Any, *, allow: bool = False) -> dict[str, Any]:
     cell = cell_of(name, found)
     return read_item(cell, Opener(CIPHER, allow).parts(cell), Tokens(lambda: CIPHER.ring))
-
-
-def test_an_item_is_compared_with_what_is_beside_it() -> None:
-    found = items_of(CIPHER, plain=("dose",), indexed=("user",)).seal(NAME, VALUE)
-    assert read(NAME, found) == VALUE
-    other = items_of(CIPHER, indexed=("user",)).seal(NAME, {**VALUE, "user": "eve"})
-    token = next(key for key in other if key.startswith("sp"))
-    for edited in ({"dose": 2}, {"more": 1}, {token: 1}, {"user": "eve"}):
-        with pytest.raises(RowError):
-            read(NAME, found | edited)
 
 
 class Colour(StrEnum):

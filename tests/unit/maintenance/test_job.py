@@ -208,26 +208,6 @@ def url(pytestconfig: pytest.Config) -> Iterator[str]:
         yield dsn
 
 
-def told(rows: int, moved: int, table: str = "t", lock_seconds: float = 0.0) -> Progress:
-    return Progress(table, rows, 10, moved, 1, rows * 100, lock_seconds)
-
-
-def test_progress_of_all_is_added_up() -> None:
-    """The newest of each counts; together they see no more than there is."""
-    events: list[tuple[int, Event]] = [
-        (0, told(2, 2)),
-        (1, told(3, 1, lock_seconds=0.5)),
-        (0, told(6, 5)),
-        (1, told(9, 4)),
-    ]
-    assert list(_sum(iter(events))) == [
-        Progress("t", 2, 10, 2, 1, 200, 0.0),
-        Progress("t", 5, 10, 3, 2, 500, 0.5),
-        Progress("t", 9, 10, 6, 2, 900, 0.0),
-        Progress("t", 10, 10, 9, 2, 1500, 0.0),
-    ]
-
-
 def test_value_that_two_of_them_met_is_told_once() -> None:
     """LangGraph numbers its own writes below zero, and hash() makes the same of -1 and -2."""
     met = [(0, "a", -1), (1, "a", -1), (1, "a", -2), (1, "b", -1), (0, "a", -2)]

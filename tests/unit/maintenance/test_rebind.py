@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,7 @@ from sealpoint.admin.maintenance.rebind import Binder
 from sealpoint.admin.results.events import Progress
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import ConfigError, SealpointError, UnboundValueError, UnknownKeyError
+from sealpoint.errors import SealpointError, UnboundValueError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.support.databases.checkpoints import at
 from tests.support.databases.rebinding import rebound, run, visible
@@ -33,7 +32,6 @@ from tests.support.databases.sealed import (
 )
 
 CIPHER = make_cipher("k1", "langgraph")
-BOUND = "msgpack+cobblestone256.row@k1"
 
 
 @pytest.fixture
@@ -154,18 +152,6 @@ def test_what_was_moved_is_not_unbound(path: Path, statement: str) -> None:
     assert (len(failures(events)), moved(events)) == (1, VALUES - 1)
 
 
-@pytest.mark.parametrize("stored", ["000009", None])
-def test_the_parent_is_not_restored(path: Path, stored: str | None) -> None:
-    """An edited one is refused; one that pruning removed is not put back."""
-    write(path, "k1", "a")
-    rebound(path, CIPHER)
-    change(path, "UPDATE checkpoints SET parent_checkpoint_id = ? WHERE checkpoint_id = '000001'", stored)
-    assert len(failures(run(path, CIPHER, unbind=True))) == (stored is not None)
-    with closing(sqlite3.connect(path)) as connection:
-        statement = "SELECT parent_checkpoint_id FROM checkpoints WHERE checkpoint_id = '000001'"
-        assert connection.execute(statement).fetchone() == (stored,)
-
-
 def test_a_thread_with_a_pseudonym_is_not_unbound(path: Path) -> None:
     """Its id in the database is all that a bare saver would find."""
     cipher = with_index()
@@ -185,50 +171,12 @@ def with_index() -> RingCipher:
 # --- readable metadata ----------------------------------------------------------------------------
 
 
-def metadata_of(path: Path) -> list[dict[str, Any]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return [json.loads(text) for (text,) in connection.execute("SELECT metadata FROM checkpoints")]
-
-
 def put_with_metadata(path: Path, cipher: RingCipher) -> None:
     with langgraph(path, EncryptedSerializer(cipher)) as saver:
         for number in range(3):
             metadata: Any = {"step": number, "user_id": f"u{number % 2}", "tenant": "t", "note": "n"}
             checkpoint = {**empty_checkpoint(), "id": f"{number:06}"}
             saver.put(at("a"), checkpoint, metadata, {})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("later", [False, True])
-def test_keys_stay_readable_and_are_indexed(path: Path, later: bool) -> None:
-    """At once, or in rows that are bound already: then the sealed bytes stay the same."""
-    cipher = with_index()
-    serde = EncryptedSerializer(cipher)
-    put_with_metadata(path, cipher)
-    wanted = visible("tenant", indexed=("user_id",))
-    if later:
-        rebound(path, cipher)
-        assert [set(metadata) for metadata in metadata_of(path)] == [{"step"}] * 3
-        sealed = stored(path)
-        events = run(path, cipher, visible=wanted)
-        assert (moved(events), failures(events)) == (3, [])
-        assert stored(path) == sealed
-    else:
-        rebound(path, cipher, visible=wanted)
-    assert moved(run(path, cipher, visible=wanted)) == 0
-    assert [len(metadata) for metadata in metadata_of(path)] == [3, 3, 3]
-    assert all({"step", "tenant"} < metadata.keys() for metadata in metadata_of(path))
-    with langgraph(path, None) as saver:
-        indexed = SealedSaver(saver, serde=serde, plain_metadata=["tenant"], indexed_metadata=["user_id"])
-        found = [found.checkpoint["id"] for found in indexed.list(None, filter={"user_id": "u0"})]
-        assert found == ["000002", "000000"]
-        assert [found.metadata["note"] for found in indexed.list(None)] == ["n"] * 3  # type: ignore[typeddict-item]
-    rebound(path, cipher)
-    assert [len(metadata) for metadata in metadata_of(path)] == [3, 3, 3]  # nothing is taken away
-
-
-def stored(path: Path) -> list[Any]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT type, checkpoint FROM checkpoints").fetchall()
 
 
 def test_forged_readable_metadata_is_not_completed(path: Path) -> None:
@@ -238,14 +186,6 @@ def test_forged_readable_metadata_is_not_completed(path: Path) -> None:
     change(path, "UPDATE checkpoints SET metadata = '{\"step\": 9}' WHERE checkpoint_id = '000001'")
     events = run(path, cipher, visible=visible("tenant"))
     assert (len(failures(events)), moved(events)) == (1, 2)
-
-
-def test_keys_that_cannot_be_indexed() -> None:
-    with pytest.raises(UnknownKeyError):
-        Binder(CIPHER, visible(indexed=("user_id",)))
-    for keys in (visible("a", indexed=("a",)), visible(indexed=("step",)), visible("__sealpoint__")):
-        with pytest.raises(ConfigError):
-            Binder(with_index(), keys)
 
 
 # --- writers meanwhile ----------------------------------------------------------------------------

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
-from sealpoint.admin.databases.rows import Batch, Change, Rewritten
-from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
+from sealpoint.admin.databases.cells import Cell, Opener
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.admin.results.events import Progress
-from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS
 from sealpoint.errors import (
     DecodeError,
     LimitError,
@@ -172,25 +171,6 @@ def test_a_writer_between_reading_and_writing_wins(path: Path) -> None:
 # --- how it goes ----------------------------------------------------------------------------------
 
 
-def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
-    """Here a writer leaves work for a second pass."""
-    first, second = values_of(path)[:2]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        flip(connection, first)
-    passes: list[Cell] = []
-
-    def interfere(met: Cell) -> None:
-        if met.where.key == second.where.key and len(passes) < 3:
-            passes.append(met)
-            with closing(sqlite3.connect(path)) as connection, connection:
-                put(connection, second, *make_cipher("k1").seal("bytes", b"late"))
-
-    seen = run(path, make_cipher("k2", "k1"), before_change=interfere)
-    assert len(passes) == 3
-    assert len(failures(seen)) == 1
-    assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256@k2" for inner in INNERS}
-
-
 def test_a_value_that_was_mended_meanwhile_is_moved(path: Path) -> None:
     """Its failure in an earlier pass does not hide what is left to do."""
     first = values_of(path)[0]
@@ -219,35 +199,6 @@ def test_batches_shrink_when_writers_wait_too_long(path: Path) -> None:
     steps = [after.rows - before.rows for before, after in pairwise(seen)]
     assert [step for step in steps if step][-5:] == [1] * 5
     assert seen[-1].changed == len(values_of(path))
-
-
-class SlowRows(SqliteRows):
-    """Every row of a column takes as long as the table says, in milliseconds."""
-
-    def rewrite(
-        self,
-        column: Column,
-        after: Any,
-        change: Change,
-        selection: Selection = EVERYTHING,
-        batch: Batch = BATCH,
-    ) -> Rewritten:
-        done = super().rewrite(column, after, change, selection, batch)
-        return done._replace(lock_seconds=done.seen * {CHECKPOINTS: 0.001, WRITES: 0.02}[column])
-
-
-def test_writers_wait_too_long_for_the_first_batch_of_a_column_alone(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    for number in range(120):
-        write(path, "k1", f"t{number}")
-    with closing(SlowRows(path, writable=True)) as store:
-        events = rotate(store, make_cipher("k2", "k1"), max_lock_seconds=0.1)
-        seen = [event for event in events if isinstance(event, Progress)]
-    assert seen[-1].changed == len(values_of(path))
-    waits = [event.lock_seconds for event in seen if event.table == WRITES.label]
-    first, second, *others = waits  # SQLite reads the next batch while it commits one
-    assert max(first, second) <= FIRST_ROWS * 0.02
-    assert max(others) <= 2 * 0.1
 
 
 def test_no_lock_is_held_between_events(path: Path) -> None:

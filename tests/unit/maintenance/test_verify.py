@@ -69,19 +69,3 @@ def test_progress_tells_the_rows_and_bytes_that_were_read(path: Path, rows: int)
     assert [(one.rows, one.size_bytes) for one in told] == [(n.rows, sum(sizes[: n.rows])) for n in told]
     assert (told[-1].rows, told[-1].total) == (len(sizes), len(sizes))
     assert len(told) >= len(sizes) // rows
-
-
-@pytest.mark.parametrize("path_of_task", ["CAST('~' AS BLOB)", "CAST(x'ff' AS TEXT)"])
-def test_a_path_of_a_task_that_is_no_text(path: Path, path_of_task: str) -> None:
-    """Savers sort the writes by it, and so do not read the checkpoint."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"UPDATE writes SET task_path = {path_of_task} WHERE idx = 0")
-    (failed, *_) = check(path, "k1")
-    assert str(failed.error).startswith("column 'task_path' holds")
-
-
-def test_a_database_without_paths_of_tasks(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("ALTER TABLE writes DROP COLUMN task_path")
-    assert check(path, "k1") == []
-    assert failures(run(path, make_cipher("k2", "k1"))) == []
