@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import operator
 import secrets
 import string
@@ -10,6 +9,7 @@ import struct
 import uuid
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -92,14 +92,27 @@ def search(paths: Iterable[Path], canaries: Canaries) -> set[str]:
     """Names of the canaries that stand in any of the files."""
     forms = {name: needles(value) for name, value in canaries.items()}
     found: set[str] = set()
+    for data in contents(paths):
+        for name in forms.keys() - found:
+            if any(form in data for form in forms[name]):
+                found.add(name)
+    return found
+
+
+def contents(paths: Iterable[Path]) -> Iterator[bytes]:
+    """What is in files, but for those that a server has removed meanwhile, as it does with caches."""
     for path in paths:
-        with path.open("rb") as file:
-            if not path.stat().st_size:
-                continue
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                for name in forms.keys() - found:
-                    if any(data.find(form) >= 0 for form in forms[name]):
-                        found.add(name)
+        with suppress(FileNotFoundError):
+            yield path.read_bytes()
+
+
+def changed_since(folder: Path, began: float) -> list[Path]:
+    """The files of a running server that have been written since a time."""
+    found = list[Path]()
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if file.is_file() and file.stat().st_mtime >= began:
+                found.append(file)
     return found
 
 

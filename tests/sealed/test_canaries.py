@@ -15,7 +15,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from psycopg.rows import dict_row
 
-from tests.sealed.canaries import Canaries, run, search
+from tests.sealed.canaries import Canaries, changed_since, run, search
 from tests.sealed.savers import BARE, wrap
 from tests.support.servers.postgres import schema, server
 
@@ -64,7 +64,7 @@ def on_postgres(dsn: str) -> Iterator[Made]:
             saver.setup()
             run(wrap(saver, form), canaries, call)
             connection.execute("CHECKPOINT")
-            files = [file for file in folder.rglob("*") if file.is_file() and file.stat().st_mtime >= began]
+            files = changed_since(folder, began)
             assert any(file.parent.name == "pg_wal" for file in files)
             return files
 

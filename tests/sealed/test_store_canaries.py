@@ -18,7 +18,7 @@ from langgraph.store.sqlite import SqliteStore
 from sealpoint.langgraph import SealedStore
 from tests.graphs.openers import CONNECTION
 from tests.graphs.savers import SEALED
-from tests.sealed.canaries import Canaries, letters, search
+from tests.sealed.canaries import Canaries, changed_since, contents, letters, search
 from tests.support.databases.vectors import vector_connections
 from tests.support.servers.postgres import schema, server, vector_schema
 
@@ -100,7 +100,7 @@ def _on_postgres(stack: ExitStack, config: pytest.Config) -> Made:
         store.setup()
         fill(store if form is None else SealedStore(store, serde=SEALED, **form), canaries)
         connected.execute("CHECKPOINT")
-        files = [file for file in folder.rglob("*") if file.is_file() and file.stat().st_mtime >= began]
+        files = changed_since(folder, began)
         assert any(file.parent.name == "pg_wal" for file in files)
         return files
 
@@ -136,6 +136,6 @@ def test_embeddings_are_found_and_texts_are_not(made: Made, fields: list[str]) -
     options = {**FORMS["pseudonyms"][0], "vectors": "open"}
     files = made(canaries, options, index)
     assert search(files, canaries) == set()
-    data = [file.read_bytes() for file in files]
+    data = [*contents(files)]
     assert embedded
     assert all(any(each in one for one in data) for each in embedded)
