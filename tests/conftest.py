@@ -71,8 +71,8 @@ def postgres_service(
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Two workers for each core: half of the time tests wait for servers and processes."""
-    return 2 * (yield)
+    """Three workers for two cores: tests wait for servers and processes, and each worker imports all of them."""
+    return ((yield) * 3 + 1) // 2
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
