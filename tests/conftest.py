@@ -71,7 +71,7 @@ def postgres_service(
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Three workers for two cores: tests wait for servers and processes, and each worker imports all of them."""
+    """Three workers for two cores: tests wait for servers and processes, and each imports all of them."""
     return ((yield) * 3 + 1) // 2
 
 
