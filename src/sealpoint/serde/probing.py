@@ -46,13 +46,12 @@ def _probes_of(keys: Sequence[Hashable], size: int, count: int, behind: int) -> 
     # Once ``perturb`` is 0, all searches follow one path: from a slot to one further on, and how far that is.
     jumps = dict[int, tuple[int, int]]()
     for number in map(hash, islice(keys, count)):
-        at = number & mask
+        at = free = number & mask
         if table[at]:
             path: list[tuple[int, int]] = []
             perturb = number & _WORD
             while table[at]:
                 if behind and at + behind < size and (free := table.find(0, at + 1, at + behind + 1)) > 0:
-                    at = free
                     break
                 if perturb:
                     perturb >>= 5
@@ -62,7 +61,10 @@ def _probes_of(keys: Sequence[Hashable], size: int, count: int, behind: int) -> 
                     path.append((at, probes))
                     at, distance = jumps.get(at) or ((5 * at + 1) & mask, 1)
                     probes += distance
+            else:
+                free = at
+            # To ``at``, not to ``free`` behind it: the path from there is another one, and could be a circle.
             for start, before in path:
                 jumps[start] = at, probes - before
-        table[at] = 1
+        table[free] = 1
     return probes
