@@ -12,6 +12,7 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -245,6 +246,28 @@ def test_each_question_at_which_a_handler_raises_is_told_as_such(way: str, tmp_p
             put(saver, 2)
             assert saver.get_tuple(CONFIG).checkpoint["channel_values"] == {"x": 2}
     assert ended > 100
+
+
+def test_a_thread_store_that_a_handler_ends_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each question of its opening: nothing leads to a backup."""
+    path = tmp_path / "threads.db"
+    SqliteThreadStore(path, create=True).close()
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Asked))
+    question, ended = 0, 0
+    while question == ended:
+        question += 1
+        monkeypatch.setattr(Asked, "question", question)
+        try:
+            SqliteThreadStore(path).close()
+        except ThreadStoreDownError as error:
+            ended += 1
+            assert "a signal's handler raised" in str(error)  # noqa: PT017 -- the last one ends nothing
+            assert "backup" not in (error.hint or "")  # noqa: PT017
+    assert ended > 10
+    monkeypatch.setattr(Asked, "question", 0)
+    SqliteThreadStore(path).close()
 
 
 @pytest.mark.filterwarnings(

@@ -22,6 +22,7 @@ from typing import Final
 from sealpoint.admin.cli.app import COMMANDS, TABLE
 from sealpoint.threads import SqliteThreadStore
 from tests.support.databases.bound import INDEX, play, sealed_file
+from tests.support.databases.erasing import TABLES
 from tests.support.keys.rings import states_text, write
 
 SOURCES: Final = Path(__file__).parents[2] / "src"
@@ -51,13 +52,6 @@ RUNS: Final = {
     "erase app.db --threads threads.db --thread t --apply --keys ledger.toml": LARGEST,
     "erasures --allow-unproven --keys ledger.toml": LARGEST,
 }
-# What a ring file has where runs are recorded.
-_LEDGER: Final = """
-[ledger]
-dir = "ledger"
-origin = "example.org/agents"
-signer = { file = "ledger.key" }
-"""
 # What an agent imports, and how many lines that may load.
 AGENTS: Final = {
     "from sealpoint.langgraph import EncryptedSerializer": 8_500,
@@ -112,7 +106,7 @@ def write_rings(folder: Path) -> Path:
     """Write a ring file, ``ledger.toml`` with a ledger as well, and return the first."""
     index = f"[[index]]\nid = 'index'\nsource = {{ inline = '{INDEX.hex()}' }}\n"
     keys = states_text(k2="active", k1="decrypt-only") + index
-    write(folder / "ledger.toml", keys + _LEDGER)
+    write(folder / "ledger.toml", keys + TABLES)
     return write(folder / "keys.toml", keys)
 
 
