@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.sealed.items import Items
-from sealpoint.sealed.rows import ItemName
+from sealpoint.seal.items import Items
+from sealpoint.seal.rows import ItemName
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.sqlite import SqliteSaver, schema
-from sealpoint.tokens import Tokens
 
 KEYS: Final = ("k1", "k2", "k3")
 PLAINTEXT: Final = "plaintext"

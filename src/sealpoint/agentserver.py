@@ -21,10 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
 from sealpoint.base.metadata import names_of
-from sealpoint.base.place import decode_value, encode_value
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.crypto.cipher import PLAINTEXT
-from sealpoint.crypto.tag import MAX_CHARS
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
@@ -37,6 +35,8 @@ from sealpoint.errors import (
     UnsupportedTypeError,
     excerpt,
 )
+from sealpoint.seal.places import decode_value, encode_value
+from sealpoint.seal.tag import MAX_CHARS
 from sealpoint.serde.encrypted import PlaintextPolicy
 
 PREFIX: Final = "sealpoint:"

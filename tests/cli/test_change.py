@@ -26,7 +26,7 @@ from sealpoint.admin.databases.sqlite import rows as sqlite_rows
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.maintenance import job, scrub
 from sealpoint.admin.results.exits import Exit
-from sealpoint.crypto.compression import require_zstd
+from sealpoint.crypto.zstd import require_zstd
 from sealpoint.errors import ScrubError
 from tests.cli.conftest import CODE, Ended, Run
 from tests.support.databases import foreign

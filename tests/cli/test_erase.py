@@ -24,8 +24,8 @@ from sealpoint.admin.results.exits import Exit
 from sealpoint.base import uuid6
 from sealpoint.errors import ThreadStoreDownError
 from sealpoint.keys.ringfile import RingFile
+from sealpoint.seal.heads import Kind
 from sealpoint.threads import SqliteThreadStore
-from sealpoint.threads.store import Kind
 from tests.cli.conftest import Ended, Run
 from tests.postgres.test_commands import at
 from tests.support.databases.erasing import STEPS, Agents, make_ring

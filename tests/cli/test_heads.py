@@ -20,9 +20,9 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import RolledBackError
+from sealpoint.seal.heads import Kind
 from sealpoint.threads import open_thread_store
 from sealpoint.threads.sqlite import SqliteThreadStore
-from sealpoint.threads.store import Kind
 from tests.cli.conftest import Ended, Run
 from tests.postgres.test_commands import at
 from tests.support.databases.bound import INDEX, SECRET, play, sealed_file, sealed_schema

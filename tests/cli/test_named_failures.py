@@ -14,14 +14,14 @@ from sealpoint.admin.results.events import Failure, Failures, failure_reasons
 from sealpoint.admin.results.exits import Exit
 from sealpoint.admin.results.reasons import REFUTING
 from sealpoint.base import empty_checkpoint
-from sealpoint.base.place import CHECKPOINT
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.sealed.rows import pack_header
+from sealpoint.seal.places import CHECKPOINT
 from sealpoint.threads import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.databases.bound import INDEX
+from tests.support.databases.headers import packed_header
 from tests.support.keys.rings import make_cipher, states_text
 
 AT: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
@@ -73,7 +73,7 @@ def test_bytes_behind_a_document_are_refused(run: Run, path: Path, rest: bytes) 
     assert isinstance(serde.cipher, RingCipher)
     names = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1f0a"}
     kind, document = serde.encode({**empty_checkpoint(), "id": "1f0a"})
-    header = pack_header({"metadata": {}, "parent": None})
+    header = packed_header({"metadata": {}, "parent": None})
     with closing(sqlite3.connect(path)) as connection, connection:
         for data in (document, document + rest):
             sealed = serde.cipher.seal(kind, header + data, row=CHECKPOINT.row(names))

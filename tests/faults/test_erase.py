@@ -20,8 +20,8 @@ from sealpoint.admin.evidence.folder import Folder
 from sealpoint.admin.maintenance import erase
 from sealpoint.admin.results.exits import Exit
 from sealpoint.keys.ringfile import RingFile
+from sealpoint.seal.heads import Kind
 from sealpoint.threads import SqliteThreadStore
-from sealpoint.threads.store import Kind
 from tests.faults.eraser import killed, process, write_until
 from tests.postgres.test_commands import at
 from tests.support.databases.erasing import Agents, make_ring

@@ -12,7 +12,6 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.admin.results.events import Event
-from sealpoint.base.place import KEY, make_frame
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import (
     DecodeError,
@@ -22,6 +21,7 @@ from sealpoint.errors import (
     SchemaError,
     SealedValueError,
 )
+from sealpoint.seal.places import KEY, make_frame
 from tests.postgres.test_damage import failures_of
 from tests.postgres.test_decrypt import copy, leading_to
 from tests.postgres.test_schema import alter, schema_of
@@ -138,7 +138,7 @@ def test_an_older_table_gets_what_later_migrations_add(store_url: str, out: str)
 
 
 def _seal(name: tuple[str, str], value: Any) -> Any:
-    from sealpoint.sealed.rows import ItemName
+    from sealpoint.seal.rows import ItemName
     from tests.support.databases.items import items_of
 
     return items_of(K1).seal(ItemName(tuple(name[0].split(".")), name[1]), value)

@@ -14,9 +14,9 @@ from langgraph.store.postgres import PostgresStore
 
 from sealpoint.admin.cli.app import run
 from sealpoint.admin.results.exits import Exit
-from sealpoint.base.place import KEY
 from sealpoint.errors import PlaintextError
 from sealpoint.langgraph import EncryptedSerializer, SealedStore
+from sealpoint.seal.places import KEY
 from tests.postgres.test_commands import at
 from tests.support.runs.results import require_valid
 

@@ -25,7 +25,7 @@ from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.results.exits import Exit
 from sealpoint.errors import DatabaseCorruptError, DecodeError, MaintenanceError, RowError, SealpointError
 from sealpoint.guards.limits import MAX_VALUE_BYTES
-from sealpoint.sealed.items import parse_item
+from sealpoint.serde.jsontext import parse_item
 from tests.postgres.harm import OUT_OF_ROW, lose_item
 from tests.postgres.processes import (
     FORKS,

@@ -16,9 +16,9 @@ from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch, Replacement, Table, Vectors
 from sealpoint.admin.maintenance.rotate import outstanding
-from sealpoint.base.place import KEY, make_frame
 from sealpoint.errors import SchemaError, TablesMissingError
-from sealpoint.sealed.rows import ItemName
+from sealpoint.seal.places import KEY, make_frame
+from sealpoint.seal.rows import ItemName
 from sealpoint.threads.postgres import PostgresThreadStore
 from tests.postgres.test_rows import SELECTIONS
 from tests.postgres.test_schema import alter, schema_of

@@ -20,7 +20,7 @@ from sealpoint.errors import (
     SealpointError,
     TagError,
 )
-from sealpoint.keys.watch import require_later
+from sealpoint.seal.ring import require_later
 from tests.property.strategies_crypto import (
     inners,
     key_ids,

@@ -9,8 +9,8 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from sealpoint.errors import DecodeError, WritesLostError
-from sealpoint.sealed.entry import MARK, pack_made, parse_made, require_made
-from sealpoint.sealed.rows import Claims, StoredWrite, new_call
+from sealpoint.seal.calls import Claims, StoredWrite, new_call, pack_made, parse_made, require_made
+from sealpoint.seal.rows import MARK
 from tests.sealed.deltas import KINDS, Database, database, rules
 from tests.sealed.scene import at, checkpoint_id
 

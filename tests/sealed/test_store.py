@@ -20,7 +20,6 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import AsyncSqliteStore, SqliteStore
 
-from sealpoint.base.metadata import MAX_DEPTH
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     ConfigError,
@@ -35,6 +34,7 @@ from sealpoint.errors import (
     UnsupportedTypeError,
 )
 from sealpoint.langgraph import EncryptedSerializer, SealedStore
+from sealpoint.seal.jsontext import MAX_DEPTH
 from sealpoint.sealed.steps import LARGE_BYTES
 from tests.graphs.savers import RING, SEALED
 from tests.sealed.stores import FORMS, KINDS, STORES, Sync, beside, opened

@@ -10,8 +10,8 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from sealpoint.langgraph import SealedSaver
+from sealpoint.seal.tokens import PSEUDONYM
 from sealpoint.threads.sqlite import MemoryThreadStore
-from sealpoint.tokens import PSEUDONYM
 from tests.graphs.savers import SEALED
 from tests.sealed.savers import BARE, SAVERS, Open, Sync
 from tests.sealed.scene import at

@@ -14,11 +14,11 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import EarlierWriteError, WritesLostError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.sealed.entry import MARK
+from sealpoint.seal.calls import NULL_TASK_ID
+from sealpoint.seal.rows import MARK
 from tests.sealed.deltas import KINDS, Database, database
 from tests.sealed.raw import Row
 from tests.sealed.scene import NEW, at, checkpoint_id

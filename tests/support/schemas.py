@@ -20,7 +20,6 @@ from sealpoint.admin.evidence.erasure import State
 from sealpoint.admin.evidence.report.document import QUESTIONS, WORDS
 from sealpoint.admin.evidence.report.sources import ORDER
 from sealpoint.admin.results.reasons import Reason
-from sealpoint.crypto.tag import Kind
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
     MATERIAL_GONE,
@@ -28,7 +27,8 @@ from sealpoint.keys.entry import (
     MATERIAL_REMOVED,
     RELATION_CHECK,
 )
-from sealpoint.keys.state import KeyState
+from sealpoint.seal.keys import KeyState
+from sealpoint.seal.tag import Kind
 
 BY_HAND: Final = (
     "",

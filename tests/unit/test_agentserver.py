@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.agentserver import PREFIX, Rules, ServerCipher
-from sealpoint.base.place import encode_value
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     ConfigError,
@@ -32,6 +31,7 @@ from sealpoint.errors import (
     UnsupportedTypeError,
 )
 from sealpoint.langgraph import encryption
+from sealpoint.seal.places import encode_value
 from tests.support.keys.rings import NEW, OLD, OTHER, states_text, write
 
 sdk: Final = pytest.importorskip("langgraph_sdk")

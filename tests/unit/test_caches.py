@@ -15,9 +15,9 @@ from langgraph.store.sqlite import SqliteStore
 
 from sealpoint.crypto import RingCipher
 from sealpoint.langgraph import EncryptedSerializer, InMemorySaver, SealedSaver, SealedStore
-from sealpoint.sealed.layout import Sentinels
+from sealpoint.seal.layouts import Sentinels
+from sealpoint.seal.tokens import MAX_CACHED_CHARS, Tokens, cached
 from sealpoint.threads.sqlite import SqliteThreadStore
-from sealpoint.tokens import MAX_CACHED_CHARS, Tokens, cached
 from tests.graphs.savers import RING, SEALED
 
 LONG: Final = 100_000

@@ -12,7 +12,7 @@ import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState
 from sealpoint.errors import KeyRingError, UnknownKeyError
-from sealpoint.tokens import PSEUDONYM, Tokens
+from sealpoint.seal.tokens import PSEUDONYM, Tokens
 
 INDEX = bytes(range(32))
 RING = KeyRing([Key("k1", bytes(32), KeyState.ACTIVE)], index=INDEX)

@@ -15,10 +15,10 @@ from typing import Final
 
 import pytest
 
-from sealpoint.crypto.suites import SUITES
-from sealpoint.crypto.tag import FLAGS
-from sealpoint.keys.state import LEGACY
 from sealpoint.keys.wrap.wrapper import BUILT_IN
+from sealpoint.seal.keys import LEGACY
+from sealpoint.seal.suites import SUITES
+from sealpoint.seal.tag import FLAGS
 from tests.vectors.releases import FOLDER, RELEASES
 from tests.vectors.write import SCHEMAS
 
@@ -28,42 +28,42 @@ FORMATS: Final[dict[str, set[str]]] = {
     # keys, tags and values
     "crypto.json tags": {"flag row", "flag zst"},
     "crypto.json contexts": {
-        "crypto.context: 'sealpoint\\x00\\x01'",
-        "crypto.context: pack_row",
-        "crypto.context: pack_tag",
+        "seal.context: 'sealpoint\\x00\\x01'",
+        "seal.context: pack_row",
+        "seal.context: pack_tag",
     },
-    "crypto.json subkeys": {"keys.key: 'sealpoint v1 '"},
+    "crypto.json subkeys": {"seal.keys: 'sealpoint v1 '"},
     "crypto.json sealed": {"suite aes", "suite cobblestone256", "suite xaes256gcm"},
     "whole/keys.toml": {"keys.ringfile: VERSION"},
     # rows
-    "values.json checkpoint_headers": {"sealed.rows: pack_header"},
-    "values.json header_values": {"serde.jsontext: pack_json"},
+    "values.json checkpoint_headers": {"seal.rows: pack_header"},
+    "values.json header_values": {"seal.jsontext: pack_json"},
     "values.json claims": {
-        "sealed.rows: _CLAIMS",
-        "sealed.rows: _HEAD",
-        "sealed.rows: _SPECIAL",
-        "sealed.rows: pack_claims",
+        "seal.calls: _CLAIMS",
+        "seal.calls: _HEAD",
+        "seal.calls: _SPECIAL",
+        "seal.calls: pack_claims",
     },
-    "values.json made": {"sealed.entry: _RECORD", "sealed.entry: pack_made"},
-    "values.json item_headers": {"sealed.rows: pack_item"},
+    "values.json made": {"seal.calls: _RECORD", "seal.calls: pack_made"},
+    "values.json item_headers": {"seal.rows: pack_item"},
     "values.json tokens": {"index key metadata"},
-    "values.json pseudonyms": {"index key thread_id", "tokens: _make_pseudonym"},
-    "values.json item_names": {"sealed.items: label_pseudonym", "sealed.items: pseudonym_of"},
+    "values.json pseudonyms": {"index key thread_id", "seal.tokens: _make_pseudonym"},
+    "values.json item_names": {"seal.items: label_pseudonym", "seal.items: pseudonym_of"},
     "whole/state.db": {
-        "base.place: CHECKPOINT",
-        "base.place: ITEM",
-        "base.place: METADATA",
-        "base.place: WRITE",
-        "base.place: make_frame",
+        "seal.places: CHECKPOINT",
+        "seal.places: ITEM",
+        "seal.places: METADATA",
+        "seal.places: WRITE",
+        "seal.places: make_frame",
     },
-    "whole/cache.db": {"base.place: CACHED"},
-    "postgres.json checkpoint_blobs": {"base.place: VALUE", "sealed.rows: SENTINEL_VERSION"},
+    "whole/cache.db": {"seal.places: CACHED"},
+    "postgres.json checkpoint_blobs": {"seal.places: VALUE", "seal.rows: SENTINEL_VERSION"},
     "values.json server_objects": {
         "agentserver: 'sealpoint:'",
         r"agentserver: 'sealpoint:[^:]*\\+[^:]*@[^:]*:[A-Za-z0-9+/]{95,}={0,2}'",  # what is read as one
     },
     # thread stores
-    "values.json heads": {"sealed.heads: PURPOSE", "sealed.heads: pack_spot"},
+    "values.json heads": {"sealed.heads: PURPOSE", "seal.heads: pack_spot"},
     "values.json thread_log": {"threads.store: line_of"},
     "whole/threads.pin": {"admin.maintenance.heads: _PIN_VERSION", "admin.maintenance.heads: make_pin"},
     "whole/threads.db": {

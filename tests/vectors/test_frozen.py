@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, context
-from sealpoint.crypto.compression import require_zstd
-from sealpoint.keys.key import check_value
+from sealpoint.crypto.zstd import require_zstd
+from sealpoint.seal.keys import check_value
 from tests.vectors.releases import read_set
 
 zstd = require_zstd()

@@ -16,9 +16,9 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealpoint.crypto.legacy import LegacyAes
-from sealpoint.crypto.suites import Cobblestone256, Xaes256Gcm, derive_xaes_key
 from sealpoint.errors import IntegrityError
+from sealpoint.seal.legacy import LegacyAes
+from sealpoint.seal.suites import Cobblestone256, Xaes256Gcm, derive_xaes_key
 
 # C2SP chunked-encryption, Cobblestone-256: message, context and sealed bytes under one key.
 COBBLESTONE_KEY = "59454c4c4f57205355424d4152494e452059454c4c4f57205355424d4152494e"

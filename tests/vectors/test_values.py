@@ -21,33 +21,37 @@ from sealpoint.admin.evidence.erasure import hmac_of
 from sealpoint.admin.evidence.folder import Entry, read_members
 from sealpoint.agentserver import Rules, ServerCipher
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.wrap import pkcs11helper
 from sealpoint.keys.wrap.command import format_bound, parse_bound
 from sealpoint.keys.wrap.pkcs11 import Wrapper
 from sealpoint.keys.wrap.wrapper import WrapContext
 from sealpoint.merkle import Tree
-from sealpoint.sealed.entry import pack_made, require_made
-from sealpoint.sealed.heads import mac_of, parse_claim
-from sealpoint.sealed.items import pseudonym_of
-from sealpoint.sealed.rows import (
+from sealpoint.seal.calls import (
     Claims,
-    ItemName,
     StoredWrite,
-    digest_of,
     pack_claims,
-    pack_header,
-    pack_item,
+    pack_made,
     places_of,
+    require_made,
     require_whole,
     split_claims,
+)
+from sealpoint.seal.heads import Head, Kind, Special, mac_of, parse_claim
+from sealpoint.seal.items import pseudonym_of
+from sealpoint.seal.jsontext import pack_json, unpack_json
+from sealpoint.seal.keys import KeyedHash
+from sealpoint.seal.places import Spot
+from sealpoint.seal.rows import (
+    ItemName,
+    digest_of,
+    pack_item,
     split_header,
     split_item,
 )
-from sealpoint.serde.jsontext import pack_json, unpack_json
-from sealpoint.threads.store import Event, Head, Kind, Special, Spot, line_of, parse_specials
-from sealpoint.tokens import Tokens
+from sealpoint.seal.tokens import Tokens
+from sealpoint.threads.store import Event, line_of, parse_specials
+from tests.support.databases.headers import packed_header
 from tests.support.keys.rings import states_text, write
 from tests.vectors.releases import read_set
 
@@ -139,7 +143,7 @@ def test_head(entry: dict[str, Any]) -> None:
 @each("checkpoint_headers")
 def test_checkpoint_header(entry: dict[str, Any]) -> None:
     data, header = bytes.fromhex(entry["packed"]), entry["header"]
-    assert pack_header(header) == data
+    assert packed_header(header) == data
     assert split_header(data + b"document") == (header, b"document")
     assert json.loads(data[4:]) == header
     assert len(data) == 4 + int.from_bytes(data[:4], "big")
@@ -163,7 +167,7 @@ def test_header_value(entry: dict[str, Any]) -> None:
     assert repr(unpack_json(entry["sealed"])) == repr(value)
     header: Any = {"metadata": value, "parent": None, "channels": ["a"], "inline": value, "rebound": REBOUND}
     data = bytes.fromhex(entry["packed"])
-    assert pack_header(header) == data
+    assert packed_header(header) == data
     assert repr(split_header(data + b"document")) == repr((header, b"document"))
     found = json.loads(data[4:].decode(), parse_constant=pytest.fail)
     assert found["metadata"] == found["inline"] == entry["sealed"]

@@ -9,7 +9,6 @@ from sealpoint.ondemand import on_demand
 if TYPE_CHECKING:
     from sealpoint.base.checkpoint import (
         LATEST_VERSION,
-        WRITES_IDX_MAP,
         ChannelVersions,
         Checkpoint,
         CheckpointMetadata,
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
     )
     from sealpoint.base.saver import BaseCheckpointSaver
     from sealpoint.base.sealing import arequire_sealing, require_sealing
+    from sealpoint.seal.calls import ERROR, INTERRUPT, RESUME, SCHEDULED, WRITES_IDX_MAP
     from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
-    from sealpoint.serde.classes import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
+    from sealpoint.serde.classes import ChannelProtocol
     from sealpoint.serde.encrypted import EncryptedSerializer
     from sealpoint.serde.jsonplus import JsonPlusSerializer
 else:
@@ -47,7 +47,8 @@ else:
             "base.saver": "BaseCheckpointSaver",
             "base.sealing": "arequire_sealing require_sealing",
             "serde.base": "SerializerProtocol maybe_add_typed_methods",
-            "serde.classes": "ERROR INTERRUPT RESUME SCHEDULED ChannelProtocol",
+            "seal.calls": "ERROR INTERRUPT RESUME SCHEDULED WRITES_IDX_MAP",
+            "serde.classes": "ChannelProtocol",
             "serde.encrypted": "EncryptedSerializer",
             "serde.jsonplus": "JsonPlusSerializer",
         },

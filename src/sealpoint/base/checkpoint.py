@@ -12,13 +12,12 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from secrets import randbits
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
-from sealpoint.errors import RowError, excerpt
-from sealpoint.serde.classes import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
+from sealpoint.serde.classes import ChannelProtocol
 
 _GREGORIAN_TO_UNIX: Final = 0x01B21DD213814000  # steps of 100 ns from 1582-10-15 to 1970-01-01
 _VARIANT: Final = 0x8000 << 48
@@ -97,12 +96,6 @@ ChannelVersions = dict[str, str | int | float]
 PendingWrite = tuple[str, str, Any]
 
 LATEST_VERSION: Final = 2
-
-# The task of what the user stores, by ``Command``: no node runs again to store it
-NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
-
-WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
-"""Index of the special writes of a task: they sort before its other writes and may be replaced."""
 
 
 class EmptyChannelError(Exception):
@@ -190,30 +183,6 @@ class DeltaChannelHistory(TypedDict):
 
     writes: list[PendingWrite]
     seed: NotRequired[Any]
-
-
-DOCUMENT_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
-
-
-def require_document(
-    document: Any, checkpoint_id: str, is_object: Callable[[Any], bool] = lambda _: False
-) -> None:
-    """Check that a stored value is the checkpoint of its row, with the three mappings of every checkpoint.
-
-    A value for which ``is_object`` is true stands for an object that was not built: a mapping.
-    """
-    if type(document) is dict:  # nearly always, and without a loop
-        get = document.get
-        values, versions, seen = get("channel_values"), get("channel_versions"), get("versions_seen")
-        if get("id") == checkpoint_id and type(values) is type(versions) is type(seen) is dict:
-            return
-    if not isinstance(document, dict) or document.get("id") != checkpoint_id:
-        raise RowError(f"row {excerpt(checkpoint_id)} does not hold the checkpoint of that id")
-    for name in DOCUMENT_MAPPINGS:
-        part = document.get(name)
-        if not (isinstance(part, dict) or is_object(part)):
-            wanted = ", ".join(DOCUMENT_MAPPINGS)
-            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of {wanted}")
 
 
 def _now() -> str:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import json.encoder
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from math import isfinite
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import ConfigError, DecodeError, MetadataError, excerpt
+from sealpoint.seal.jsontext import MAX_DEPTH, pack_json, prepared_encoder
+from sealpoint.seal.tokens import in_json
 from sealpoint.serde.catalogue import strict_from_environment
-from sealpoint.serde.jsontext import pack_json, parse, require_bounded
+from sealpoint.serde.jsontext import parse, require_bounded
 from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_NUMBER_BITS, MAX_PACKED_LEVELS
-from sealpoint.tokens import in_json
 
 logger: Final = logging.getLogger("sealpoint.base")
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-MAX_DEPTH: Final = 64
 MAX_LEVELS: Final = MAX_PACKED_LEVELS
 MAX_ELEMENTS: Final = DEFAULT_LIMITS.elements
 _SURELY_FEW_CHARS: Final = MAX_ELEMENTS  # JSON has at most one element per character
@@ -221,19 +219,6 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
     return True
 
 
-def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DEPTH - 1) -> bool:
-    """Whether a value of metadata may be readable in a sealed row: in strict JSON of at most 64 levels.
-
-    ``otherwise`` is returned for NaN and infinities. What else JSON lacks is refused when it is sealed.
-    """
-    if isinstance(value, float):
-        return otherwise or isfinite(value)
-    if not isinstance(value, _CONTAINERS):
-        return True
-    parts = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(has_strict_form(each, otherwise=otherwise, levels=levels - 1) for each in parts)
-
-
 def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> CheckpointMetadata:
     """Return the metadata of a column.
 
@@ -265,22 +250,9 @@ def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> Checkpo
     raise MetadataError(f"metadata is not {'strict ' if strict else ''}JSON: {reason}")
 
 
-def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
-    """Return a function that encodes a value as an encoder does; its second argument is ``False``.
-
-    `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
-    ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The encoder
-    has no indentation, neither sorts nor skips keys, and does not look for cycles.
-    """
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # a Python without the C accelerator
-        return encoder.iterencode
-    text = json.encoder.encode_basestring_ascii if encoder.ensure_ascii else json.encoder.encode_basestring
-    separators = encoder.key_separator, encoder.item_separator
-    made: Callable[[Any, bool], Iterable[str]] = make(
-        None, encoder.default, text, None, *separators, False, False, encoder.allow_nan
-    )
-    return made
+def decode_mapping(data: bytes) -> Any:
+    """Return a mapping that a saver stored readable, with sealed parts; raises as `parse` does."""
+    return parse(data, MAX_LEVELS, MAX_ELEMENTS, strict=False)
 
 
 _encode: Final = prepared_encoder(json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False))

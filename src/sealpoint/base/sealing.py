@@ -16,10 +16,10 @@ from typing import Any, Final, NoReturn
 
 from sealpoint.base.checkpoint import Checkpoint, empty_checkpoint
 from sealpoint.base.saver import Steps, arun, run
-from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import SealingCheckError, excerpt
+from sealpoint.seal.calls import INTERRUPT
+from sealpoint.seal.tag import is_sealed
 from sealpoint.serde.base import SerializerProtocol
-from sealpoint.serde.classes import INTERRUPT
 
 # How deep in a serialized value canaries are looked for: savers put a few containers around them
 _DEPTH: Final = 8

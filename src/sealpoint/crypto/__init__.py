@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# Not on demand: the module has the name of its function.
-from sealpoint.crypto.context import PackedRow, Row, RowTemplate, context
+# Not on demand, and first the module: it has the name of its function.
+import sealpoint.crypto.context  # noqa: F401
 from sealpoint.ondemand import on_demand
+from sealpoint.seal.context import PackedRow, Row, RowTemplate, context
 
 if TYPE_CHECKING:
-    from sealpoint.crypto.cipher import CipherStats, Opened, RingCipher
-    from sealpoint.crypto.tag import Tag
-    from sealpoint.keys.key import Key, check_value
+    from sealpoint.crypto.cipher import CipherStats, RingCipher
     from sealpoint.keys.ring import KeyRing
-    from sealpoint.keys.state import KeyState
+    from sealpoint.seal.cipher import Opened
+    from sealpoint.seal.keys import Key, KeyState, check_value
+    from sealpoint.seal.tag import Tag
 else:
     __getattr__ = on_demand(
         __name__,
         {
-            "crypto.cipher": "CipherStats Opened RingCipher",
-            "crypto.tag": "Tag",
-            "keys.key": "Key check_value",
+            "crypto.cipher": "CipherStats RingCipher",
             "keys.ring": "KeyRing",
-            "keys.state": "KeyState",
+            "seal.cipher": "Opened",
+            "seal.keys": "Key KeyState check_value",
+            "seal.tag": "Tag",
         },
     )
 

@@ -1,46 +1,39 @@
-"""RingCipher: the only place that seals or opens."""
+"""RingCipher: a cipher that counts, and follows the file of its ring.
+
+Sealing and opening are in `sealpoint.seal.cipher`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import count
 from math import inf
 from time import monotonic
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
-from sealpoint.crypto.compression import compress as compressed
-from sealpoint.crypto.compression import decompress
-from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
-from sealpoint.crypto.suites import SUITES, Suite, make_suite
-from sealpoint.crypto.tag import COMPRESSED, READABLE, Tag
+from sealpoint.crypto.zstd import require_zstd
 from sealpoint.errors import (
     ConfigError,
-    ContextMissingError,
     KeyDestroyedError,
     KeyDisabledError,
     NoActiveKeyError,
     SealedValueError,
     SealpointError,
     TagError,
-    UnboundValueError,
     UnknownKeyError,
-    UnknownTypeError,
     excerpt,
     require_is,
 )
-from sealpoint.keys.key import Key, NeverPickled
 from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.keys.stats import Reloads, RingStats, SourceStats, Tally, source_stats
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
+from sealpoint.seal.cipher import OPENED, OPENED_RETIRED, SEALED, Opened, PreparedRing, parse_tag
+from sealpoint.seal.context import PackedRow, Row
+from sealpoint.seal.keys import NeverPickled
+from sealpoint.seal.suites import SUITES
 
 E = TypeVar("E", bound=SealpointError)
 
-SEALED: Final = "sealed"
-OPENED: Final = "opened"
-OPENED_RETIRED: Final = "opened_retired"
 PLAINTEXT: Final = "plaintext"
 UNBOUND: Final = "unbound"
 REFUSED: Final = "refused"
@@ -102,131 +95,6 @@ class CipherTally(Tally):
         self.add(TOLERATED, type(error).__name__)
 
 
-_RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
-
-_CACHED_TAGS: Final = 256
-
-Work = Callable[[bytes, bytes], bytes]  # data or blob, and context
-
-parse_tag = lru_cache(_CACHED_TAGS)(Tag.parse)
-
-
-class Opened(NamedTuple):
-    """A value that was opened.
-
-    Attributes:
-        inner: Type name from the serializer, e.g. ``msgpack``.
-        data: The serializer's bytes.
-        authenticated: Whether a key of the ring authenticates type and bytes. False for an unsealed value,
-            for a value under LANGGRAPH_AES_KEY, whose type is not authenticated, and for a value that
-            another cipher than `RingCipher` opened.
-        key_id: The key id in the tag, if the ring has this key.
-    """
-
-    inner: str
-    data: bytes
-    authenticated: bool
-    key_id: str | None
-
-    @property
-    def typed(self) -> tuple[str, bytes]:
-        """Type name and bytes, as a serializer's ``loads_typed`` takes them."""
-        return self[:2]
-
-
-# `Opened(...)` without its Python constructor: every value that is read passes here.
-_opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
-
-
-# What sealing a value of one type needs: tag, beginning of the context, function and counter.
-_Sealing: TypeAlias = "tuple[str, bytes, Work, count[int]]"
-
-# What opening a value with one tag needs: type, beginning of the context, function and counter,
-# `authenticated` and `key_id` of `Opened`, and whether the value is compressed.
-_Opening: TypeAlias = "tuple[str, bytes, Work, count[int], bool, str | None, bool]"
-
-
-class PreparedRing(NeverPickled):
-    """One ring with caches of everything derived from it. Its behaviour never changes."""
-
-    def __init__(self, ring: KeyRing, suite: str, tally: Tally) -> None:
-        self.ring = ring
-        self._suite = suite
-        self._tally = tally
-        self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
-        self._opening = lru_cache(_CACHED_TAGS)(self._prepare_open)
-        self._suites: dict[tuple[str, str], Suite] = {}  # by key id and name of the suite
-
-    def seal(
-        self, inner: str, data: bytes, row: Row | PackedRow | None, frame: bytes | None
-    ) -> tuple[str, bytes]:
-        """See `RingCipher.seal`. Here ``inner`` may be empty; ``frame`` is the data compressed."""
-        if row is None and frame is None:
-            tag, head, seal, counter = self._sealing(inner)
-        else:
-            tag, head, seal, counter = self._sealing(inner, row is not None, frame is not None)
-            if frame is not None:
-                data = frame
-            if row is not None:
-                head += row if isinstance(row, PackedRow) else pack_row(row)
-        blob = seal(data, head)
-        next(counter)
-        return tag, blob
-
-    def open(self, tag: str, blob: bytes, row: Row | PackedRow | None) -> Opened:
-        """See `RingCipher.open`."""
-        if row is None:
-            inner, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag)
-        else:
-            inner, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag, True)
-            head += row if isinstance(row, PackedRow) else pack_row(row)
-        data = open_(blob, head)
-        if is_compressed:
-            data = decompress(data)
-        next(counter)
-        return _opened((inner, data, authenticated, key_id))
-
-    def _suite_of(self, key: Key, name: str) -> Suite:
-        found = self._suites.get((key.id, name))
-        if found is None:
-            found = self._suites[key.id, name] = make_suite(name, key.subkey(name))
-        return found
-
-    def _prepare_seal(self, inner: str, is_bound: bool = False, is_compressed: bool = False) -> _Sealing:
-        key = self.ring.require_active()
-        flags = (COMPRESSED,) * is_compressed + ("row",) * is_bound
-        tag = Tag(inner, self._suite, flags, key.id).format()
-        seal = self._suite_of(key, self._suite).seal
-        return tag, pack_tag(tag), seal, self._tally.counter(SEALED, key.id)
-
-    def _prepare_open(self, text: str, is_bound: bool = False) -> _Opening:
-        tag = parse_tag(text)
-        key = self._require_matching(tag, is_bound)
-        kind = OPENED_RETIRED if key.state in _RETIRED else OPENED
-        counter = self._tally.counter(kind, key.id)
-        open_ = self._suite_of(key, tag.suite).open
-        authenticated = tag.suite != LEGACY
-        is_compressed = COMPRESSED in tag.flags
-        return tag.inner, pack_tag(text), open_, counter, authenticated, tag.key_id, is_compressed
-
-    def _require_matching(self, tag: Tag, is_bound: bool) -> Key:
-        """Make all checks that need no cryptography, and return the key."""
-        # The type of these rows is not authenticated: a row relabelled as a pickle could run code.
-        if tag.key_id is None and tag.inner not in READABLE:
-            raise UnknownTypeError(
-                f"rows under LANGGRAPH_AES_KEY never have the type {excerpt(tag.inner)}",
-                hint=(
-                    "such rows do not authenticate their type: only null, bytes, bytearray, msgpack"
-                    " and json are read"
-                ),
-            )
-        if "row" in tag.flags and not is_bound:
-            raise ContextMissingError(f"{tag.format()} is bound to its row, and no row was given")
-        if "row" not in tag.flags and is_bound:
-            raise UnboundValueError(f"{tag.format()} is not bound to a row")
-        return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
-
-
 # Errors that a newer ring file may resolve: the key is unknown, not usable, or there is no key to seal with.
 _RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
 
@@ -284,7 +152,7 @@ class RingCipher(NeverPickled):
             raise TagError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}", hint="")
         self.suite = suite
         self.tally = CipherTally()
-        self._prepared = PreparedRing(ring, suite, self.tally)  # replaced as a whole, which needs no lock
+        self._put(ring)
         self._reloads = Reloads()
         self._follower: Follower | None = None
         self._look_at = inf
@@ -353,14 +221,14 @@ class RingCipher(NeverPickled):
                 raise TagError("a value without a type name cannot be sealed")
             if self._follower is not None and monotonic() >= self._look_at:
                 self._look()
-            prepared, frame = self._prepared, compressed(data) if compress else None
+            prepared = self._prepared
             try:
-                return prepared.seal(inner, data, row, frame)
+                return prepared.seal(inner, data, row, compress)
             except _RETRY_AFTER_RELOAD:
                 newer = self._newer_than(prepared, SEALING)
                 if newer is prepared:
                     raise
-            return newer.seal(inner, data, row, frame)
+            return newer.seal(inner, data, row, compress)
         except SealpointError as error:
             self.tally.refuse(error)
             raise
@@ -430,7 +298,7 @@ class RingCipher(NeverPickled):
         if self._follower is not None and not self._follower.look(wait=False):
             self._look_at = 0.0  # the thread that loads keys had the lock for a moment: the next call checks
 
-    def _newer_than(self, prepared: PreparedRing, need: str) -> PreparedRing:
+    def _newer_than(self, prepared: PreparedRing[KeyRing], need: str) -> PreparedRing[KeyRing]:
         """Check the ring file, and return the ring in use: ``prepared`` if nothing has changed.
 
         Waits while a command that prints the material of the needed key runs.
@@ -442,4 +310,6 @@ class RingCipher(NeverPickled):
         return self._prepared
 
     def _put(self, ring: KeyRing) -> None:
-        self._prepared = PreparedRing(ring, self.suite, self.tally)
+        # Replaced as a whole, which needs no lock.
+        counter = self.tally.counter
+        self._prepared: PreparedRing[KeyRing] = PreparedRing(ring, self.suite, counter, require_zstd)

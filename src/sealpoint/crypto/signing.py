@@ -10,7 +10,7 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from sealpoint.keys.key import NeverPickled
+from sealpoint.seal.keys import NeverPickled
 
 PUBLIC_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64

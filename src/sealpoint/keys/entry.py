@@ -50,8 +50,8 @@ from sealpoint.keys.sources import (
     require_fields,
     require_text,
 )
-from sealpoint.keys.state import COMMANDS, KEY_ID, LEGACY, KeyState, require_key_id, require_suite_state
 from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, NamedWrapper, WrapContext, parse_wrapper
+from sealpoint.seal.keys import KEY_ID, LEGACY, KeyState, require_key_id, require_suite_state
 from sealpoint.urls import has_password, is_url, plain_url
 from sealpoint.utc import as_utc
 
@@ -72,6 +72,15 @@ KEY_FIELDS: Final = frozenset(
 
 _OUTCOMES: Final = (MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE)
 _CHECKS: Final = (DATABASE_CHECK, RELATION_CHECK)
+
+# The command of ``sealpoint keys`` that leads to a state.
+COMMANDS: Final = {
+    KeyState.ACTIVE: "promote",
+    KeyState.DECRYPT_ONLY: "enable",
+    KeyState.DISABLED: "disable",
+    KeyState.COMPROMISED: "compromise",
+    KeyState.DESTROYED: "destroy",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from typing import Final
 
 from sealpoint.errors import KeyMaterialError, KeyRingError
 from sealpoint.forks import reset_in_child
-from sealpoint.keys.key import Material
-from sealpoint.keys.state import KEY_BYTES
 from sealpoint.keys.stats import FAILED, READ, tally
+from sealpoint.seal.keys import KEY_BYTES, Material
 
 RETRY_SECONDS: Final = 30.0  # how long a failed source is not read again
 

@@ -42,18 +42,20 @@ from sealpoint.keys.entry import (
     require_types,
 )
 from sealpoint.keys.files import Origin, read_private
-from sealpoint.keys.key import (
+from sealpoint.keys.material import LazyMaterial, parse_material
+from sealpoint.keys.sources import InlineSource, get_tables, require_fields
+from sealpoint.seal.keys import (
+    LEGACY,
     Key,
+    KeyState,
     Material,
     NeverPickled,
     active_id,
     check_value,
     require_consistent,
+    require_key_id,
     require_length,
 )
-from sealpoint.keys.material import LazyMaterial, parse_material
-from sealpoint.keys.sources import InlineSource, get_tables, require_fields
-from sealpoint.keys.state import LEGACY, KeyState, require_key_id
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"

@@ -3,85 +3,27 @@
 Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
 asked. Key files are not watched: a key's material never changes, other material is another key. For the
 same reason material from a slow source is not asked for again.
-
-Whether a ring follows from the ring in use, or is older, or another one.
-
-Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
-Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
-process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
-What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
+`sealpoint.seal.ring` says which rings are refused.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from hmac import compare_digest
+from collections.abc import Callable, Collection
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
 
-from sealpoint.errors import RingRollbackError, SealpointError
+from sealpoint.errors import SealpointError
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.files import Origin, why_fixed
-from sealpoint.keys.key import Key, Material, NeverPickled, expand
 from sealpoint.keys.material import background
 from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.keys.stats import Reloads
 from sealpoint.locks import holding
-
-
-def marks(ring: KeyRing) -> dict[str, bytes]:
-    """Return 32 bytes for each key with loaded material, which identify the material and do not reveal it.
-
-    The caller keeps the marks of disabled keys, whose material is not loaded.
-    """
-    loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
-    # All 32 bytes: other material with the same check value of 4 bytes can be found by search.
-    return {key.id: expand(key.material, "check") for key in loaded}
-
-
-def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None = None) -> KeyRing:
-    """Return ``new`` if it follows from ``old`` by transitions and new keys.
-
-    Several transitions may happen between two checks of a file, so every state that can be reached in any
-    number of steps is accepted. Any other state means an older file, or another ring.
-    """
-    for key in old.keys:
-        require_later_key(key, new.get_key(key.id))
-    before = marks(old) if seen is None else seen
-    for key_id, mark in marks(new).items():
-        if not compare_digest(before.get(key_id, mark), mark):
-            raise RingRollbackError(f"key {key_id!r} has other material than before")
-    # An index key that is not loaded yet is assumed to be the same.
-    if old.index is not None and (
-        new.index is None
-        or (
-            old.index.is_loaded
-            and new.index.is_loaded
-            and not compare_digest(old.index.get(), new.index.get())
-        )
-    ):
-        raise RingRollbackError("the index key is missing or has changed")
-    return new
-
-
-def require_later_key(old: Key, new: Key | None) -> None:
-    """Refuse a key that does not follow from the one with its id in the ring in use."""
-    if new is None:
-        raise RingRollbackError(
-            f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
-        )
-    if new.suite != old.suite:
-        raise RingRollbackError(f"key {old.id!r} is for another suite than before")
-    if not old.state.reaches(new.state):
-        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
-    # A compromised key may be disabled and then open again, but it is never trusted again.
-    if old.is_compromised and not new.is_compromised and new.state.opens:
-        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was compromised before")
-
+from sealpoint.seal.keys import LEGACY, Key, KeyState, Material, NeverPickled
+from sealpoint.seal.ring import marks, require_later, require_later_key
 
 SEALING: Final = "+seal"  # what a call may need instead of a key id; ids contain no '+'
 ANY_LEGACY: Final = "+aes"

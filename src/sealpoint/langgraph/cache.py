@@ -13,10 +13,6 @@ from typing import Any, Final
 
 from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
 
-from sealpoint.base.place import CACHED, require_unicode
-from sealpoint.crypto.cipher import parse_tag
-from sealpoint.crypto.context import PackedRow, RowTemplate
-from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     ConfigError,
     KeyDestroyedError,
@@ -29,9 +25,13 @@ from sealpoint.errors import (
     located,
 )
 from sealpoint.forks import reset_in_child
-from sealpoint.sealed.carrier import Carrier, Sealable
+from sealpoint.seal.carrier import Carrier, Sealable
+from sealpoint.seal.cipher import parse_tag
+from sealpoint.seal.context import PackedRow, RowTemplate
+from sealpoint.seal.places import CACHED, require_unicode
+from sealpoint.seal.rows import is_bound, require_sealed
+from sealpoint.seal.tag import is_sealed
 from sealpoint.sealed.layout import require_instance, require_ring
-from sealpoint.sealed.rows import is_bound, require_sealed
 from sealpoint.sealed.tables import InheritedSaver
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.threadpool import shared

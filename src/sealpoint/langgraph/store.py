@@ -41,22 +41,23 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from sealpoint.base.metadata import names_of
-from sealpoint.base.place import require_unicode
 from sealpoint.crypto.cipher import UNBOUND
-from sealpoint.crypto.compression import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt, located
 from sealpoint.forks import reset_in_child
 from sealpoint.langgraph.pages import Pages, Times, name_of, others, seconds_of, stored_chars, times_of
+from sealpoint.seal.compression import Postponed, decompressing_at_most
+from sealpoint.seal.items import Items, require_unframed
+from sealpoint.seal.places import require_unicode
+from sealpoint.seal.rows import ItemName
+from sealpoint.seal.tokens import Tokens
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.drivers import decoding_late
-from sealpoint.sealed.items import Items, require_unframed
 from sealpoint.sealed.layout import require_instance, require_ring
-from sealpoint.sealed.rows import ItemName
 from sealpoint.sealed.saver import UnboundPolicy, logger
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, watch
 from sealpoint.sealed.tables import Wrapping, tables_of
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.tokens import Tokens
+from sealpoint.serde.encode import refusing_surrogates
 
 VectorPolicy = Literal["refuse", "open"]
 
@@ -200,7 +201,7 @@ class SealedStore(Wrapping, BaseStore):
         self._items = Items(serde, plain, indexed, tokens, pseudonyms, unbound == "allow")
         if indexed or pseudonyms:
             tokens.key("metadata" if indexed else "thread_id")  # raises now, not at the first write
-        self._writes_plain = allow_write_plain
+        self._serde, self._writes_plain = serde, allow_write_plain
         if allow_write_plain:
             self._require_reads_plain()
         self._paths: Any = config.get("__tokenized_fields") or [("$", "$")] if config else None
@@ -224,7 +225,7 @@ class SealedStore(Wrapping, BaseStore):
                 " fit that",
                 hint='pass unbound="allow", and pseudonyms only for a store that begins with it',
             )
-        if self._items.serde.plaintext == "refuse":
+        if self._serde.plaintext == "refuse":
             raise PlaintextError(
                 "allow_write_plain writes items that are not sealed, and serde= refuses to read them",
                 hint='create serde= with plaintext="allow" for the time of the migration',
@@ -240,7 +241,7 @@ class SealedStore(Wrapping, BaseStore):
     @property
     def serde(self) -> EncryptedSerializer:
         """The serializer that seals."""
-        return self._items.serde
+        return self._serde
 
     def __repr__(self) -> str:
         more = ", allow_write_plain=True" if self._writes_plain else ""
@@ -311,7 +312,8 @@ class SealedStore(Wrapping, BaseStore):
         if op.value is None:
             return op._replace(namespace=stored.namespace, key=stored.key)
         try:
-            value, index = self._items.seal(name, op.value), op.index
+            with refusing_surrogates():
+                value, index = self._items.seal(name, op.value), op.index
         except SealpointError as error:
             located(error, "store", own=name._asdict(), **stored._asdict())
             raise

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from sealpoint.ondemand import on_demand
 
 if TYPE_CHECKING:
-    from sealpoint.sealed.carrier import Sealable
+    from sealpoint.seal.carrier import Sealable
     from sealpoint.sealed.saver import SealedSaver
 else:
     __getattr__ = on_demand(
         __name__,
         {
-            "sealed.carrier": "Sealable",
+            "seal.carrier": "Sealable",
             "sealed.saver": "SealedSaver",
         },
     )

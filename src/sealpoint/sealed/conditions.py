@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from sealpoint.errors import ConfigError, excerpt
-from sealpoint.sealed.items import Items
+from sealpoint.seal.items import Items
 
 # Other names are paths on some stores, and are compared here
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")

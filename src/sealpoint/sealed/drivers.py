@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from sealpoint.base.metadata import MAX_LEVELS
 from sealpoint.errors import RowError
-from sealpoint.sealed.carrier import Sealed
+from sealpoint.seal.carrier import Sealed
 
 _CHECKPOINT_COLUMNS: Final = 6  # or more: all, or without the namespace
 _ITEM_COLUMNS: Final = 5  # or more
@@ -64,7 +64,7 @@ def _parse_item(stored: Any) -> Any:
         value = orjson.loads(stored)
         if type(value) is dict and orjson.dumps(value) == stored:  # nothing in it reads as something else
             return value
-    from sealpoint.sealed.items import parse_item
+    from sealpoint.serde.jsontext import parse_item
 
     return parse_item(stored)
 
@@ -76,7 +76,7 @@ def _loaders() -> Sequence[tuple[str, Any]]:
     from psycopg.types.datetime import TimestamptzBinaryLoader
     from psycopg.types.json import JsonbBinaryLoader
 
-    from sealpoint.sealed.items import parse_item
+    from sealpoint.serde.jsontext import parse_item
 
     class Json(JsonbBinaryLoader):
         def load(self, data: Any) -> Any:

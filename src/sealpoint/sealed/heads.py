@@ -9,44 +9,39 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base.place import Place
 from sealpoint.errors import (
     ConfigError,
-    DecodeError,
-    ParentLostError,
     RolledBackError,
     SealpointError,
-    ThreadStoreBehindError,
     ThreadStoreError,
-    WrongThreadStoreError,
-    excerpt,
     located,
 )
-from sealpoint.keys.key import KeyedHash
-from sealpoint.sealed.entry import Entry
+from sealpoint.seal.entry import Entry
+from sealpoint.seal.heads import (
+    UNBOUND_DIGEST,
+    Head,
+    Kind,
+    Special,
+    Standing,
+    claim_error,
+    mac_of,
+    parent_lost,
+    parse_claim,
+    standing_of,
+)
+from sealpoint.seal.keys import KeyedHash
+from sealpoint.seal.places import Spot
+from sealpoint.seal.tokens import cached
 from sealpoint.sealed.steps import Call, Steps
-from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Special, Spot, ThreadStore
-from sealpoint.tokens import cached
+from sealpoint.threads.store import Answer, ThreadStore
 
 _RANDOM_BYTES: Final = 12
-_CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
-
-
-def parse_claim(claim: object) -> tuple[str, int]:
-    """Return the store and the clock that a sealed checkpoint claims."""
-    found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
-    if found is None:
-        raise DecodeError("a sealed checkpoint names its thread store in another form")
-    return found[1], int(found[2])
-
-
 Policy = Literal["require", "warn"]
 
 PURPOSE: Final = "heads"  # purpose of the key that is derived from the index key
@@ -58,72 +53,6 @@ LOOKS: Final = 5
 _MACS: Final = 1024  # how many MACs are remembered
 
 logger: Final = logging.getLogger("sealpoint.heads")
-
-
-# In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such
-UNBOUND_DIGEST: Final = bytes(32)
-
-
-def pack_spot(spot: Spot) -> bytes:
-    """Return the names of a row as bytes, each after its length: no two rows are packed alike."""
-    packed = b""
-    for part in spot:
-        name = part.encode("utf-8", "surrogatepass")
-        packed += len(name).to_bytes(4, "big") + name
-    return packed
-
-
-def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
-    return keyed(pack_spot(spot) + digest)[:MAC_BYTES]
-
-
-class Standing(Enum):
-    """How a row compares with its head."""
-
-    PRESENT = auto()
-    ABSENT = auto()  # it was deleted, and put back: it counts as absent
-    # It has an earlier content, unless it was stored again since the database was read
-    EARLIER = auto()
-    UNKNOWN = auto()  # another content: an earlier one if the store says that it was replaced, else a newer
-
-
-def standing_of(
-    head: Head, mac: bytes, *, is_bound: bool, replaced: Collection[bytes] | None = None
-) -> Standing:
-    """Compare a row that is in the database with its head: the one rule for savers and for commands.
-
-    Args:
-        head: What the store remembers of the row.
-        mac: The MAC of the row; of `UNBOUND_DIGEST` if it is not bound.
-        is_bound: Whether it is bound; one that is not may have been adopted, and is never newer.
-        replaced: What `ThreadStore.replaced` returns; without it the result may be `Standing.UNKNOWN`.
-    """
-    if head.kind is Kind.DELETED:
-        return Standing.ABSENT
-    if mac == head.mac:
-        return Standing.PRESENT
-    if is_bound and replaced is None:
-        return Standing.UNKNOWN
-    return Standing.EARLIER if not is_bound or mac in (replaced or ()) else Standing.PRESENT
-
-
-def claim_error(
-    claim: tuple[str, int], identity: str, identities: Collection[str], clock: int
-) -> ThreadStoreError | None:
-    """Return the error for a claim that names another store, or a state that the store has not reached.
-
-    Args:
-        claim: What `parse_claim` returns.
-        identity: That of the store.
-        identities: All that the store has had: databases of other stores may have been adopted.
-        clock: How far the log of the store is.
-    """
-    if claim[0] not in identities:
-        return WrongThreadStoreError("the checkpoint was stored with another thread store")
-    if claim[0] == identity and claim[1] > clock:
-        return ThreadStoreBehindError(f"the thread store is at {clock}; it was at {claim[1]}")
-    return None
 
 
 class Known(NamedTuple):
@@ -305,11 +234,6 @@ class Heads:
         self.warnings[type(error).__name__] += 1
         self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
-
-
-def parent_lost(parent: Spot) -> ParentLostError:
-    """Return the error for a row without the parent that was sealed, and was not deleted."""
-    return ParentLostError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}")
 
 
 def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:

@@ -8,9 +8,9 @@ from typing import Final
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
+from sealpoint.seal.places import Spot
+from sealpoint.seal.tokens import PSEUDONYM, Tokens, is_cached
 from sealpoint.sealed.steps import Request, Steps, spot_of
-from sealpoint.threads.store import Spot
-from sealpoint.tokens import PSEUDONYM, Tokens, is_cached
 
 _REMEMBERED: Final = 10_000
 

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
-from sealpoint.sealed.entry import Entry, is_named, not_last, require_made, stored_bytes
-from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
-from sealpoint.sealed.layout import Rows
-from sealpoint.sealed.rows import Acknowledged, Write
+from sealpoint.seal.calls import Write, is_named, require_made
+from sealpoint.seal.entry import Entry, stored_bytes
+from sealpoint.seal.heads import Head, Kind, Standing, not_last
+from sealpoint.seal.layouts import Rows
+from sealpoint.seal.places import Spot
+from sealpoint.sealed.heads import LOOKS, Heads, Known, missing
+from sealpoint.sealed.search import search_of
 from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of
-from sealpoint.threads.store import Head, Kind, Spot
 
 if TYPE_CHECKING:
     from sealpoint.sealed.pseudonyms import Pseudonyms
+    from sealpoint.serde import EncryptedSerializer
+
+
+_REMEMBERED: Final = 1_000  # of so many checkpoints
+
+
+class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
+    """The calls of each checkpoint. In a delta graph the process goes on with their values in its memory.
+
+    A checkpoint is removed when a child of it is stored, which names the writes.
+    """
+
+    def add(self, spot: Spot, task_id: str, call: bytes) -> None:
+        """Remember a call that was stored."""
+        self.setdefault(spot, []).append((task_id, call))
+        if len(self) > _REMEMBERED:
+            self.popitem(last=False)
+
+    def forget_thread(self, thread_id: str) -> None:
+        """Forget a thread: it is deleted."""
+        for spot in [spot for spot in [*self] if spot[0] == thread_id]:
+            self.pop(spot, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +58,11 @@ class Parts:
     heads: Heads | None  # if there is a thread store
     pass_through: Sequence[str]  # keys of ``configurable`` that the wrapped saver gets
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
+
+    @property
+    def serde(self) -> EncryptedSerializer:
+        """The serializer of the saver."""
+        return cast("EncryptedSerializer", self.rows.serde)
 
     def forget(self, asked: Asked) -> None:
         """Forget a thread that is deleted, under the name that it has in the database."""
@@ -250,13 +280,14 @@ def _decoded(
 
 def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> CheckpointTuple:
     place, more = Place(entry.thread_id, *entry.spot[1:]), asked and asked.more
-    return type(entry.found)(
+    decoded: CheckpointTuple = type(entry.found)(
         place.config(more),
         entry.document(sends),
         entry.metadata,
         Place(*place[:2], entry.parent).config(more) if entry.parent else None,
         [write[1:] for write in entry.writes()],
     )
+    return decoded
 
 
 # --- listings: read in pages of bounded size ------------------------------------------------------
@@ -338,8 +369,9 @@ class Listing:
         self._parts, self._asked, self._left = parts, asked, limit
         self._page: list[Listed] = []
         self._by_spot: dict[Spot, CheckpointTuple] = {}
-        self._wanted = {key: parts.rows.wanted(value) for key, value in (wanted or {}).items()}
-        stored, is_exact = parts.rows.divide(wanted or {})
+        self._search = search_of(parts.rows)
+        self._wanted = {key: self._search.wanted(value) for key, value in (wanted or {}).items()}
+        stored, is_exact = self._search.divide(wanted or {})
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
             raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
@@ -352,7 +384,7 @@ class Listing:
         request = Request(config, {} if is_compared else stored, older, exact)
         first = limit if is_compared and limit and not wanted else FIRST_ROWS
         first = FIRST_ROWS if first < 0 else min(first, FIRST_ROWS)  # a negative limit is none in SQLite
-        is_paged = parts.rows.lists_by_id
+        is_paged = self._search.lists_by_id
         self._pages = Pages(request, is_paged=is_paged, is_sorted=is_compared and is_paged, first=first)
 
     @property
@@ -408,9 +440,8 @@ class Listing:
         entry = yield from open_listed(self._parts, self._asked, row)
         # The part that the saver applies, too: an index, an operator or a key that stands twice in the
         # readable metadata may lead it to another row.
-        rows = self._parts.rows
         if entry is None or not all(
-            rows.matches(entry.metadata, key, value) for key, value in self._wanted.items()
+            self._search.matches(entry.metadata, key, value) for key, value in self._wanted.items()
         ):
             return None
         self._left = None if self._left is None else self._left - 1

@@ -18,22 +18,24 @@ from sealpoint.base import (
     DeltaChannelHistory,
     RunnableConfig,
 )
+from sealpoint.base import metadata as codec
 from sealpoint.base.metadata import names_of
-from sealpoint.base.place import KEY
-from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import reset_in_child
+from sealpoint.seal.layouts import Rows
+from sealpoint.seal.places import KEY
+from sealpoint.seal.rows import PLAIN
+from sealpoint.seal.tag import is_sealed
+from sealpoint.seal.tokens import Tokens
 from sealpoint.sealed.drivers import decoding_late, saver_row
 from sealpoint.sealed.heads import Heads, Policy
-from sealpoint.sealed.layout import Rows, layout_of, require_ring
+from sealpoint.sealed.layout import layout_of, require_ring
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
-from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.steps import watch
 from sealpoint.sealed.tables import Wrapping, tables_of
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
-from sealpoint.tokens import Tokens
 
 logger: Final = logging.getLogger("sealpoint.sealed")
 
@@ -153,9 +155,10 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
         plain, indexed = names_of(plain_metadata), names_of(indexed_metadata)
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
-        tokens = Tokens(lambda: require_ring(self._parts.rows.serde))
-        rows = layout_of(saver, layout)(
+        tokens = Tokens(lambda: require_ring(self._parts.serde))
+        rows = layout_of(saver, layout, serde)(
             serde=serde,
+            codec=codec,
             plain=plain | frozenset(PLAIN),
             indexed=indexed,
             tokens=tokens,
@@ -163,7 +166,7 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
             is_remembered=threads is not None,
             allow_partial=allow_partial_writes,
             before=allow_write_with,
-        ).with_serde(serde)
+        )
         if allow_write_with is not None:
             if unbound != "allow" or pseudonyms or threads is not None:
                 raise ConfigError(
@@ -199,16 +202,18 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
     @property
     def serde(self) -> SerializerProtocol:
         """The serializer that seals."""
-        return self._parts.rows.serde
+        return self._parts.serde
 
     @serde.setter
-    def serde(self, serde: SerializerProtocol) -> None:
-        self._parts = replace(self._parts, rows=self._parts.rows.with_serde(serde))
+    def serde(self, serde: Any) -> None:
+        require_ring(serde)
+        self._parts = replace(self._parts, rows=replace(self._parts.rows, serde=serde))
 
     @property
     def allow_write_with(self) -> SerializerProtocol | None:
         """The serializer that rows are written with as before; ``None`` if they are sealed."""
-        return self._parts.rows.before
+        before: SerializerProtocol | None = self._parts.rows.before
+        return before
 
     @property
     def warnings(self) -> Mapping[str, int]:
@@ -216,7 +221,7 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
         return {} if self._parts.heads is None else dict(self._parts.heads.warnings)
 
     def _tolerate(self, error: SealpointError) -> None:
-        self._parts.rows.serde.tally.tolerate(error)
+        self._parts.serde.tally.tolerate(error)
 
     def __repr__(self) -> str:
         before = self.allow_write_with

@@ -12,33 +12,35 @@ from functools import partial
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import (
-    NULL_TASK_ID,
-    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
     RunnableConfig,
 )
-from sealpoint.base.place import Place, require_channels, require_unicode
+from sealpoint.base.metadata import get_checkpoint_metadata, get_serializable_checkpoint_metadata
+from sealpoint.base.place import Place, require_channels
 from sealpoint.crypto.cipher import UNBOUND
 from sealpoint.errors import ConfigError, RolledBackError
-from sealpoint.sealed.entry import MARK, Entry, pack_made, require_names, stored_bytes
-from sealpoint.sealed.heads import Heads, Known
-from sealpoint.sealed.layout import Inline, Rows
-from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
-from sealpoint.sealed.rows import (
+from sealpoint.seal.calls import (
     ID_BYTES,
+    NULL_TASK_ID,
+    WRITES_IDX_MAP,
     Claims,
-    Header,
     Write,
-    digest_of,
     new_call,
+    pack_made,
     places_of,
     require_calls,
 )
+from sealpoint.seal.entry import Entry, require_names, stored_bytes
+from sealpoint.seal.heads import NOTHING_REPLACED, Head, Kind, Special
+from sealpoint.seal.layouts import Inline, Rows
+from sealpoint.seal.places import Spot, require_unicode
+from sealpoint.seal.rows import MARK, Header, digest_of
+from sealpoint.sealed.heads import Heads, Known
+from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
 from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
-from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
 _DELETE: Final = "delete"
@@ -62,8 +64,9 @@ def put(
     spot = Spot(column, checkpoint_ns, checkpoint["id"])
     if not require_unicode("the id of the checkpoint", spot.checkpoint_id):
         raise ConfigError("the id of the checkpoint is empty")
+    merge = get_serializable_checkpoint_metadata if isinstance(rows, Inline) else get_checkpoint_metadata
     header: Header = {
-        "metadata": rows.merge(config, metadata),
+        "metadata": merge(config, metadata),
         "parent": parent or None,
         "thread": None if asked.thread_id == column else asked.thread_id,
         "store": claim,
@@ -90,7 +93,7 @@ def put(
 
 def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
     """Return the call of the wrapped saver with what its serializer is to write, and count it."""
-    parts.rows.serde.tally.add(UNBOUND, "")
+    parts.serde.tally.add(UNBOUND, "")
     return Do(method, arguments)
 
 

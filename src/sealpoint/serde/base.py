@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from sealpoint.crypto.tag import BYTEARRAY, BYTES, NULL
 from sealpoint.errors import DecodeError, UnknownTypeError, excerpt, require_is
+from sealpoint.seal.tag import BYTEARRAY, BYTES, NULL
 from sealpoint.serde.catalogue import AllowedModules
 
 

@@ -100,12 +100,6 @@ def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:
     return any(hasattr(cls, name) and not callable(getattr(cls, name)) for name in methods)
 
 
-ERROR: Final = "__error__"
-SCHEDULED: Final = "__scheduled__"
-INTERRUPT: Final = "__interrupt__"
-RESUME: Final = "__resume__"
-TASKS: Final = "__pregel_tasks"
-
 Value = TypeVar("Value", covariant=True)
 Update = TypeVar("Update", contravariant=True)
 C = TypeVar("C")

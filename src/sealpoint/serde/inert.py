@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 import ormsgpack
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import JSON, MSGPACK, PICKLE
 from sealpoint.errors import DecodeError, SealedValueError, excerpt
+from sealpoint.seal.tag import JSON, MSGPACK, PICKLE
 from sealpoint.serde.base import SerializerProtocol, read_plain
 from sealpoint.serde.codes import EXTENSIONS, UNPACK, require_record
 from sealpoint.serde.legacy_json import envelope_target, parse_json

@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
-from sealpoint.crypto.tag import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE
 from sealpoint.errors import (
     BlockedTypeError,
     NestingError,
@@ -15,6 +14,7 @@ from sealpoint.errors import (
     UnsupportedTypeError,
     excerpt,
 )
+from sealpoint.seal.tag import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.catalogue import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.classes import logger  # noqa: F401 -- a name of LangGraph's module

@@ -1,6 +1,6 @@
 """Limits: what unauthenticated bytes may be, how much of what they name is remembered, and what is written.
 
-Every bound of this package stands here. `Limits` are those that a caller may change.
+Every bound of this package stands here; a caller may change those of `Limits`.
 """
 
 from __future__ import annotations
@@ -108,9 +108,7 @@ MAX_PARTIAL_JSON_CHARS: Final = 256
 
 MAX_JSON_DEPTH: Final = DEFAULT_LIMITS.depth
 MAX_JSON_ELEMENTS: Final = DEFAULT_LIMITS.elements
-# Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it.
-MAX_NUMBER_CHARS: Final = 4300
-MAX_NUMBER_BITS: Final = 14_284  # numbers of so many bits have no more digits
+MAX_NUMBER_BITS: Final = 14_284  # numbers of so many bits have at most `MAX_NUMBER_CHARS` digits
 
 # --- what is written: an encoder and a decoder recurse, and cannot see how much of the stack is left -----
 

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from sealpoint.serde.classes import (
-    ERROR,
-    INTERRUPT,
-    RESUME,
-    SCHEDULED,
-    TASKS,
-    C,
-    ChannelProtocol,
-    SendProtocol,
-    Update,
-    Value,
-)
+from sealpoint.seal.calls import ERROR, INTERRUPT, RESUME, SCHEDULED, TASKS
+from sealpoint.serde.classes import C, ChannelProtocol, SendProtocol, Update, Value
 
 __all__ = ["ERROR", "INTERRUPT", "RESUME", "SCHEDULED", "TASKS"]
 __all__ += ["C", "ChannelProtocol", "SendProtocol", "Update", "Value"]

@@ -12,12 +12,13 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory, PendingWrite, RunnableConfig
-from sealpoint.base.checkpoint import DeltaWalk, require_document
+from sealpoint.base.checkpoint import DeltaWalk
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import Place
-from sealpoint.crypto.tag import BOUND_MARK
 from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
 from sealpoint.guards.limits import Budget
+from sealpoint.seal.rows import require_document
+from sealpoint.seal.tag import BOUND_MARK
 from sealpoint.serde.base import SerializerProtocol, is_opaque
 from sealpoint.serde.inert import Outline, make_outline
 from sealpoint.sqlite import schema

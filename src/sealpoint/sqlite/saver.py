@@ -23,8 +23,9 @@ from sealpoint.base import (
     get_checkpoint_metadata,
 )
 from sealpoint.base.metadata import encode_metadata
-from sealpoint.base.place import Place, require_channels, require_place, require_thread_id, require_unicode
+from sealpoint.base.place import Place, require_channels, require_place, require_thread_id
 from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
+from sealpoint.seal.places import require_unicode
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import WRITE, Database, Session, open_for

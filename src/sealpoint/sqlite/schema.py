@@ -11,13 +11,15 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sealpoint.base import RunnableConfig
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
-from sealpoint.base.place import configurable_of, optional_text, require_place, require_unicode
+from sealpoint.base.metadata import MAX_ELEMENTS
+from sealpoint.base.place import configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
 from sealpoint.guards import statements
 from sealpoint.guards.statements import REQUIRE_CHECK
 from sealpoint.guards.tables import EXPIRY
-from sealpoint.serde.jsontext import are_same, parse
+from sealpoint.seal.jsontext import MAX_DEPTH, are_same
+from sealpoint.seal.places import require_unicode
+from sealpoint.serde.jsontext import parse
 
 _CACHED_STATEMENTS: Final = 128  # as many as a connection keeps
 

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 from sealpoint.ondemand import on_demand
 
 if TYPE_CHECKING:
+    from sealpoint.seal.heads import Head, Kind, Special
+    from sealpoint.seal.places import Spot
     from sealpoint.threads.postgres import PostgresThreadStore
     from sealpoint.threads.sqlite import MemoryThreadStore, SqliteThreadStore, open_thread_store
-    from sealpoint.threads.store import Answer, Event, Head, Kind, Special, Spot, ThreadStore
+    from sealpoint.threads.store import Answer, Event, ThreadStore
 else:
     __getattr__ = on_demand(
         __name__,
         {
             "threads.postgres": "PostgresThreadStore",
             "threads.sqlite": "MemoryThreadStore SqliteThreadStore open_thread_store",
+            "seal.heads": "Head Kind Special",
+            "seal.places": "Spot",
         },
         others="threads.store",
     )

@@ -10,17 +10,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from sealpoint.errors import ThreadStoreDownError
-from sealpoint.threads.store import (
-    PAGE_ROWS,
-    REPLACED,
-    Answer,
-    Event,
-    Head,
-    Kind,
-    Special,
-    Spot,
-    parse_specials,
-)
+from sealpoint.seal.heads import Head, Kind, Special
+from sealpoint.seal.places import Spot
+from sealpoint.threads.store import PAGE_ROWS, REPLACED, Answer, Event, parse_specials
 
 # ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sealpoint.errors import ThreadStoreError
+from sealpoint.seal.heads import Head, Kind, Special
+from sealpoint.seal.places import Spot
 from sealpoint.threads.database import CLOCK, same_spot, specials_of, standing
-from sealpoint.threads.store import SEPARATOR, Head, Kind, Special, Spot
+from sealpoint.threads.store import SEPARATOR
 
 # ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
 

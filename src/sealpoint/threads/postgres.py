@@ -37,9 +37,11 @@ from sealpoint.postgres import (
     state_of,
     watched_connection,
 )
+from sealpoint.seal.heads import Head, Kind, Special
+from sealpoint.seal.places import Spot
 from sealpoint.threads import pgstatements as statements
 from sealpoint.threads.database import AFTER, END, DatabaseStore
-from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Head, Kind, Special, Spot
+from sealpoint.threads.store import TIMEOUT_SECONDS, Answer
 from sealpoint.urls import URL_HINT
 
 if TYPE_CHECKING:

@@ -20,19 +20,13 @@ from sealpoint.errors import ForkedError, ThreadStoreDownError, ThreadStoreError
 from sealpoint.forks import close_at_fork, inherited
 from sealpoint.guards import statements
 from sealpoint.locks import holding, take
+from sealpoint.seal.heads import Head, Kind, Special
+from sealpoint.seal.places import Spot
 from sealpoint.threads import sqlitefile
 from sealpoint.threads.database import AFTER, END, DatabaseStore
 from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, fill, translated
 from sealpoint.threads.sqlitefile import create as create_file
-from sealpoint.threads.store import (
-    TIMEOUT_SECONDS,
-    Answer,
-    Head,
-    Kind,
-    Special,
-    Spot,
-    ThreadStore,
-)
+from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, ThreadStore
 from sealpoint.urls import is_url
 
 Result = TypeVar("Result")

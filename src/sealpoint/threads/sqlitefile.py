@@ -25,8 +25,9 @@ from sealpoint.errors import (
 from sealpoint.guards import statements
 from sealpoint.guards.files import create_file, open_file, prepare, require_whole, switch_log_on
 from sealpoint.keys.files import PrivateFolder
+from sealpoint.seal.heads import Kind
 from sealpoint.threads.database import CLOCK, END, SPOT, same_spot, specials_of, standing
-from sealpoint.threads.store import SEPARATOR, Kind
+from sealpoint.threads.store import SEPARATOR
 
 # What a call on the file may raise: `translated` returns our error for it
 FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError, DatabaseCorruptError)

@@ -20,34 +20,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
+from sealpoint.seal.heads import Head, Special
+from sealpoint.seal.places import Spot
+
 SEPARATOR: Final = ","
-NOTHING_REPLACED: Final = -1  # `Special.since` of a write that may have replaced nothing
-
-
-# Ids of the calls of writes, by task and index; empty for those without one. A write of the user that is not
-# bound to its row has no index: it may be in any place.
-Calls = dict[tuple[str, int | None], bytes]
-
-
-class Special(NamedTuple):
-    """One event: a call of ``put_writes`` has stored a special write of a task, or a write of the user.
-
-    Attributes:
-        seq: Its number among these events: greater than that of every one before it. 0 if it has none yet.
-        task_id: The task.
-        idx: The fixed index of the write; of the user's its position.
-        call: Identifies the call: 8 bytes. Empty if `adopt` found no write there.
-        since: Number of the last event before the call began: those up to it are replaced.
-    """
-
-    seq: int
-    task_id: str
-    idx: int
-    call: bytes
-    since: int
 
 
 def parse_specials(records: str | None) -> list[Special]:
@@ -61,39 +39,6 @@ def parse_specials(records: str | None) -> list[Special]:
     return found
 
 
-def contradiction(events: Sequence[Special], rows: Calls) -> tuple[str, bool] | None:
-    """Compare the special writes of a checkpoint with the events that were read before them.
-
-    A write of a call that has no event is newer: its process ended before it was recorded. The result is the
-    task of a write that is not the last one, and whether it is missing.
-    """
-    standing = standing_calls(events)
-    known = {(event.task_id, event.idx, event.call) for event in events}
-    for place, calls in standing.items():
-        call = rows.get(place, rows.get((place[0], None)) if place[1] >= 0 else None)
-        if call is None and any(calls):
-            return place[0], True
-        if call and call not in calls and (*place, call) in known:
-            return place[0], False
-    return None
-
-
-def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes]]:
-    """Return the calls that no later one has replaced, by task and index."""
-    last = dict[tuple[str, int], int]()
-    for _, task_id, idx, _, since in events:
-        last[task_id, idx] = max(last.get((task_id, idx), NOTHING_REPLACED), since)
-    standing = dict[tuple[str, int], set[bytes]]()
-    for seq, task_id, idx, call, _ in events:
-        calls = standing.setdefault((task_id, idx), set())
-        if seq > last[task_id, idx]:
-            calls.add(call)
-    return standing
-
-
-# Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)
-MAC_BYTES: Final = 16
-
 TIMEOUT_SECONDS: Final = 1.0  # how long a call may take by default
 
 # How many rows of a long result are read or written at a time: other calls can run between two pages
@@ -101,42 +46,6 @@ PAGE_ROWS: Final = 1000
 
 # How many earlier contents of one checkpoint are compared: LangGraph stores each id once
 REPLACED: Final = 64
-
-
-class Kind(IntEnum):
-    """What happened to a checkpoint; see the module. The numbers are stored."""
-
-    PUT = 0
-    LEAVING = 1
-    DELETED = 2
-
-
-class Spot(NamedTuple):
-    """The row of a checkpoint: its primary key in the database.
-
-    Attributes:
-        thread_id: The thread, as the database names it: perhaps a pseudonym.
-        checkpoint_ns: The namespace.
-        checkpoint_id: The checkpoint.
-    """
-
-    thread_id: str
-    checkpoint_ns: str
-    checkpoint_id: str
-
-
-class Head(NamedTuple):
-    """The last event of a checkpoint.
-
-    Attributes:
-        spot: Its row.
-        kind: What happened.
-        mac: `MAC_BYTES` that identify the content; empty if it was deleted.
-    """
-
-    spot: Spot
-    kind: Kind
-    mac: bytes
 
 
 class Event(NamedTuple):

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sealpoint.base.place import METADATA
 from sealpoint.crypto import RingCipher
+from sealpoint.seal.places import METADATA
 
 KEY = "__sealpoint__"
 PLAIN = {"source": "loop", "step": 1, "parents": {}, "user_id": "zoë"}

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Where
-from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.sealed.items import Items
-from sealpoint.sealed.rows import ItemName
+from sealpoint.seal.items import Items
+from sealpoint.seal.places import KEY, read_frame
+from sealpoint.seal.rows import ItemName
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.tokens import Tokens
 from tests.support.databases.sealed import make_ring
 
 NAME = ItemName(("users", "ada"), "allergy")

@@ -21,9 +21,10 @@ from sealpoint.admin.results.events import Event, Failure, Progress
 from sealpoint.base import empty_checkpoint
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.sealed.rows import Claims, pack_claims, pack_header
+from sealpoint.seal.calls import Claims, pack_claims
 from sealpoint.serde import EncryptedSerializer
 from tests.support.databases.checkpoints import at
+from tests.support.databases.headers import packed_header
 from tests.support.keys.rings import material_of
 
 AES_KEY = b"sixteen or 32 bytes of a secret!"
@@ -135,7 +136,7 @@ def head_of(value: Cell) -> bytes:
         return pack_claims(Claims("", value.where.names["idx"]))
     beside = value.where.beside
     metadata = decode_metadata(beside["metadata"])
-    return pack_header({"metadata": metadata, "parent": beside["parent_checkpoint_id"]})
+    return packed_header({"metadata": metadata, "parent": beside["parent_checkpoint_id"]})
 
 
 def put(connection: sqlite3.Connection, value: Cell, tag: Any, blob: Any) -> None:

@@ -17,8 +17,8 @@ from sealpoint.base import (
 )
 from sealpoint.base import metadata as metadata_module
 from sealpoint.base.metadata import decode_metadata, encode_metadata
-from sealpoint.base.place import decode_value, encode_value
 from sealpoint.errors import MetadataError
+from sealpoint.seal.places import decode_value, encode_value
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sealpoint.crypto import Opened, Row, RowTemplate, Tag, context
-from sealpoint.crypto.context import pack_row
 from sealpoint.errors import ContextMissingError, IntegrityError, SealpointError, TagError, UnboundValueError
+from sealpoint.seal.context import pack_row
 from tests.support.keys.rings import SUITES, make_cipher
 
 ROW: Row = {"table": "writes", "thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "1f0a"}

@@ -14,16 +14,16 @@ import pytest
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealpoint.crypto import suites
-from sealpoint.crypto.legacy import LegacyAes
-from sealpoint.crypto.suites import (
+from sealpoint.errors import IntegrityError, SealedValueError, TagError
+from sealpoint.seal import suites
+from sealpoint.seal.legacy import LegacyAes
+from sealpoint.seal.suites import (
     IN_PLACE_BYTES,
     Xaes256Gcm,
     derive_xaes_key,
     make_suite,
     random_source,
 )
-from sealpoint.errors import IntegrityError, SealedValueError, TagError
 from tests.support.keys.rings import NEW, OTHER, SUITES
 
 CHUNK = 16 * 1024

@@ -6,7 +6,7 @@ import pytest
 
 from sealpoint.crypto import Tag
 from sealpoint.errors import KeyIdError, TagError
-from sealpoint.keys.state import require_key_id
+from sealpoint.seal.keys import require_key_id
 
 TAGS = {
     "msgpack+cobblestone256@k26b": Tag("msgpack", "cobblestone256", (), "k26b"),

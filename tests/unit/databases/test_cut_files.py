@@ -17,9 +17,10 @@ from sealpoint.admin.databases.rows import pages
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.seal.heads import Head, Kind
+from sealpoint.seal.places import Spot
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.threads.sqlite import SqliteThreadStore
-from sealpoint.threads.store import Head, Kind, Spot
 from tests.support.databases.bound import cipher_of, write_file
 from tests.support.databases.checkpoints import ids_in, put_chain
 

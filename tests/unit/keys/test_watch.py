@@ -20,7 +20,8 @@ from sealpoint.errors import (
     RingRollbackError,
     UnknownKeyError,
 )
-from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
+from sealpoint.seal.ring import require_later
 from tests.support.keys.rings import (
     NEW,
     OLD,

@@ -18,7 +18,7 @@ from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.admin.results.events import Failure
 from sealpoint.errors import WritesLostError
-from sealpoint.sealed.entry import MARK
+from sealpoint.seal.rows import MARK
 from tests.sealed.scene import NEW, at, checkpoint_id
 from tests.support.databases.bound import cipher_of, sealed_file, sealed_schema
 from tests.support.servers.postgres import schema, server

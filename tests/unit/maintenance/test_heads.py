@@ -23,8 +23,9 @@ from sealpoint.admin.results.reasons import Reason
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import DeletedCheckpointError, EarlierWriteError, RolledBackError, WritesLostError
 from sealpoint.langgraph import SealedSaver
+from sealpoint.seal.heads import Head, Kind
+from sealpoint.seal.places import Spot
 from sealpoint.threads.sqlite import MemoryThreadStore
-from sealpoint.threads.store import Head, Kind, Spot
 from tests.support.databases.bound import cipher_of, sealed_file, sealed_schema
 from tests.support.databases.postgres import set_up
 from tests.support.servers.postgres import schema, server

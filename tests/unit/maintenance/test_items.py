@@ -13,7 +13,6 @@ import pytest
 from sealpoint.admin.databases.cells import Cell, Opener
 from sealpoint.admin.maintenance.items import format_item, read_item
 from sealpoint.admin.maintenance.rebind import NOTHING_MORE, Binder, Visible
-from sealpoint.base.place import KEY, make_frame
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
@@ -23,9 +22,10 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnsupportedTypeError,
 )
-from sealpoint.sealed.items import row_of
-from sealpoint.sealed.rows import ItemName, pack_item
-from sealpoint.tokens import Tokens
+from sealpoint.seal.items import row_of
+from sealpoint.seal.places import KEY, make_frame
+from sealpoint.seal.rows import ItemName, pack_item
+from sealpoint.seal.tokens import Tokens
 from tests.support.databases.items import NAME, VALUE, cell_of, items_of, with_index
 from tests.support.databases.sealed import make_cipher
 

@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.errors import DecodeError, MetadataError, UnsupportedTypeError
-from sealpoint.sealed.rows import (
-    Claims,
-    new_call,
-    pack_claims,
-    pack_header,
-    split_claims,
-    split_header,
-    with_length,
-)
+from sealpoint.seal.calls import Claims, new_call, pack_claims, split_claims
+from sealpoint.seal.rows import split_header, with_length
+from tests.support.databases.headers import packed_header
 
 
 def in_json(text: str) -> str:
@@ -51,7 +45,7 @@ def test_a_header_reads_back(
 ) -> None:
     """Whatever Python's JSON holds, in strict JSON."""
     header: Any = {"metadata": metadata, "parent": parent, "inline": inline, "rebound": "0" * 24}
-    packed = pack_header(header)
+    packed = packed_header(header)
     assert repr(split_header(packed + rest)) == repr((header, rest))
     json.loads(packed[4:].decode(), parse_constant=pytest.fail, object_pairs_hook=require_unique)
 
@@ -104,7 +98,7 @@ def test_a_header_is_strict_json(text: str) -> None:
 )
 def test_a_value_without_a_form_in_json_is_refused(header: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        pack_header(header)
+        packed_header(header)
 
 
 @given(path=texts, idx=st.integers(-(2**31), 2**31 - 1), writes=st.none() | calls, rest=st.binary())

@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.errors import ConfigError, WritesLostError
 from sealpoint.langgraph import SealedSaver
-from sealpoint.sealed.rows import Claims, StoredWrite, new_call, places_of, require_whole
+from sealpoint.seal.calls import Claims, StoredWrite, new_call, places_of, require_whole
 from tests.graphs.savers import SEALED
 
 CHANNELS: Final = ("a", "b", ERROR, INTERRUPT, RESUME)

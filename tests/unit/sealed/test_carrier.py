@@ -12,8 +12,9 @@ import ormsgpack
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
+from sealpoint.base.metadata import decode_mapping
 from sealpoint.errors import DecodeError, MetadataError, SealingError, SealpointError
-from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed
+from sealpoint.seal.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed
 from sealpoint.serde import JsonPlusSerializer
 
 VALUE = Sealable(lambda: ("msgpack+x.row@k1", b"sealed"))
@@ -53,10 +54,10 @@ def test_a_carrier_seals_what_was_prepared() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", b"bytes", None, 1, {"a": 1}, ["a"], {"source": "loop"}])
-@pytest.mark.parametrize("stores_mappings", [False, True])
-def test_a_carrier_refuses_all_else(value: Any, stores_mappings: bool) -> None:
+@pytest.mark.parametrize("parse", [None, decode_mapping])
+def test_a_carrier_refuses_all_else(value: Any, parse: Callable[[bytes], Any] | None) -> None:
     with pytest.raises(SealingError):
-        Carrier(stores_mappings=stores_mappings).dumps_typed(value)
+        Carrier(parse=parse).dumps_typed(value)
 
 
 def test_a_guard_cannot_be_stored() -> None:
@@ -72,13 +73,13 @@ def test_what_is_stored_comes_back_unopened() -> None:
 
 
 def test_a_readable_mapping_is_read_only_where_the_saver_stores_such() -> None:
-    stored = Carrier(stores_mappings=True).dumps_typed({"step": 1, "__sealpoint__": {}})
-    assert Carrier(stores_mappings=True).loads_typed(stored) == {"step": 1, "__sealpoint__": {}}
+    stored = Carrier(parse=decode_mapping).dumps_typed({"step": 1, "__sealpoint__": {}})
+    assert Carrier(parse=decode_mapping).loads_typed(stored) == {"step": 1, "__sealpoint__": {}}
     assert type(Carrier().loads_typed(stored)) is Sealed
     with pytest.raises(DecodeError):
-        Carrier(stores_mappings=True).loads_typed((OPEN, b"{"))
+        Carrier(parse=decode_mapping).loads_typed((OPEN, b"{"))
 
 
 def test_a_readable_mapping_has_a_form_in_json() -> None:
     with pytest.raises(MetadataError):
-        Carrier(stores_mappings=True).dumps_typed({"tenant": object(), "__sealpoint__": {}})
+        Carrier(parse=decode_mapping).dumps_typed({"tenant": object(), "__sealpoint__": {}})

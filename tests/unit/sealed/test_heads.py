@@ -19,11 +19,11 @@ from sealpoint.errors import (
     ThreadStoreDownError,
     UnknownKeyError,
 )
-from sealpoint.keys.key import KeyedHash
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
-from sealpoint.sealed.heads import mac_of
+from sealpoint.seal.heads import Kind, mac_of
+from sealpoint.seal.keys import KeyedHash
+from sealpoint.seal.places import Spot
 from sealpoint.threads.sqlite import MemoryThreadStore
-from sealpoint.threads.store import Kind, Spot
 from tests.graphs.savers import SEALED
 
 THREAD: Final = "t"

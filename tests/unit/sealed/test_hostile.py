@@ -12,8 +12,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.errors import RolledBackError, RowError
 from sealpoint.langgraph import SqliteSaver
-from sealpoint.threads.store import REPLACED, Kind
-from sealpoint.tokens import PSEUDONYM
+from sealpoint.seal.heads import Kind
+from sealpoint.seal.tokens import PSEUDONYM
+from sealpoint.threads.store import REPLACED
 from tests.unit.sealed.test_heads import STEPS, THREAD, Killed, Scene, at, die, fill, latest, numbers, put
 
 Edit = Callable[[list[Any]], list[Any]]

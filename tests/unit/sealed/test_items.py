@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.base.place import KEY
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     ConfigError,
@@ -26,10 +25,11 @@ from sealpoint.errors import (
     UnboundValueError,
     UnsupportedTypeError,
 )
-from sealpoint.sealed.items import Items, row_of
-from sealpoint.sealed.rows import ItemName, pack_item
+from sealpoint.seal.items import Items, row_of
+from sealpoint.seal.places import KEY
+from sealpoint.seal.rows import ItemName, pack_item
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
-from sealpoint.tokens import Tokens
 
 RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32, 64)))
 NAME: Final = ItemName(("users", "u1"), "prefs")
@@ -160,6 +160,7 @@ def test_an_item_that_is_not_sealed_is_read_only_if_both_allow_it() -> None:
             items(plaintext, allow_unbound=allow).open(NAME, VALUE)
     rule = items("allow", allow_unbound=True)
     assert rule.open(NAME, VALUE) == (NAME, VALUE)
+    assert isinstance(rule.serde, EncryptedSerializer)
     assert rule.serde.plaintext_count == 1
 
 

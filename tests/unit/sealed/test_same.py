@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import RowError
-from sealpoint.sealed.rows import require_same_metadata
-from sealpoint.tokens import Tokens
+from sealpoint.seal.rows import require_same_metadata
+from sealpoint.seal.tokens import Tokens
 
 NO_TOKENS = Tokens(lambda: KeyRing([]))
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-3, 3)

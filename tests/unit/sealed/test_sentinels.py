@@ -10,8 +10,8 @@ from sealpoint.crypto import KeyRing, RingCipher, Tag, cipher
 from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS
 from sealpoint.langgraph import EncryptedSerializer
-from sealpoint.sealed import layout as sentinels
-from sealpoint.sealed.layout import Sentinels
+from sealpoint.seal import layouts as sentinels
+from sealpoint.seal.layouts import Sentinels
 from tests.support.keys.rings import replace, states_text, write
 
 VALUES = {"table": "values", "channel": "__sealpoint__", "version": "0"}

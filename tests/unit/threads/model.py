@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Special, Spot
+from sealpoint.seal.heads import Head, Kind, Special
+from sealpoint.seal.places import Spot
+from sealpoint.threads.store import REPLACED, Answer, Event
 
 
 class Model:

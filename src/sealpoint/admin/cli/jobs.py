@@ -41,9 +41,9 @@ from sealpoint.admin.results.events import Event
 from sealpoint.admin.results.jobs import BATCH, MAX_LOCK_SECONDS, Batch, Check, Options
 from sealpoint.admin.results.reasons import Reason
 from sealpoint.crypto.cipher import RingCipher
-from sealpoint.crypto.suites import SUITES
-from sealpoint.crypto.tag import Kind
 from sealpoint.errors import SealpointError, excerpt
+from sealpoint.seal.suites import SUITES
+from sealpoint.seal.tag import Kind
 from sealpoint.serde.limits import OWN_LIMITS, Limits
 
 if TYPE_CHECKING:

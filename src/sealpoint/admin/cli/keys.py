@@ -45,7 +45,7 @@ from sealpoint.keys.entry import (
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import SYSTEM_PATH, RingFile, find_ring_file, read_ring_entries
 from sealpoint.keys.sources import FileSource
-from sealpoint.keys.state import KeyState
+from sealpoint.seal.keys import KeyState
 from sealpoint.utc import as_utc
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.keys.change import describe_ring
 from sealpoint.admin.maintenance.leftovers import MAGIC, find_leftovers
 from sealpoint.admin.results.shards import Shard
-from sealpoint.crypto.tag import JSON, Kind
 from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
@@ -38,10 +37,10 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
-from sealpoint.keys.key import check_value
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
-from sealpoint.keys.state import KeyState
+from sealpoint.seal.keys import KeyState, check_value
+from sealpoint.seal.tag import JSON, Kind
 from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, Limits
 from sealpoint.urls import has_password, is_url
 

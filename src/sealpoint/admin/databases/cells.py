@@ -8,10 +8,22 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, VALUE, Coordinates
-from sealpoint.crypto.cipher import Opened, RingCipher, parse_tag
-from sealpoint.crypto.context import Row
-from sealpoint.crypto.tag import (
+from sealpoint.crypto.cipher import RingCipher
+from sealpoint.errors import (
+    LimitError,
+    PlaintextError,
+    RowError,
+    SealedValueError,
+    SealpointError,
+    UnknownTypeError,
+    excerpt,
+)
+from sealpoint.seal.cipher import Opened, parse_tag
+from sealpoint.seal.context import Row
+from sealpoint.seal.items import require_form
+from sealpoint.seal.places import CHECKPOINT, ITEM, KEY, METADATA, VALUE, Coordinates
+from sealpoint.seal.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
+from sealpoint.seal.tag import (
     COMPRESSED,
     JSON,
     LEGACY_END,
@@ -24,23 +36,13 @@ from sealpoint.crypto.tag import (
     is_under,
     key_end,
 )
-from sealpoint.errors import (
-    LimitError,
-    PlaintextError,
-    RowError,
-    SealedValueError,
-    SealpointError,
-    UnknownTypeError,
-    excerpt,
-)
-from sealpoint.sealed.items import parse_item, require_form
-from sealpoint.sealed.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.base import read_plain
 from sealpoint.serde.classes import logger
+from sealpoint.serde.jsontext import parse_item
 from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
-from sealpoint.tokens import Tokens
 
 _SEAL: Final = (
     "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"

@@ -20,10 +20,9 @@ from sealpoint.admin.keys.change import ring_digest
 from sealpoint.admin.results.result import BEGUN
 from sealpoint.errors import KeyRingError, LedgerTamperedError
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_LEFT, MATERIAL_REMOVED, RELATION_CHECK, RingEntry
-from sealpoint.keys.key import KeyedHash
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile
-from sealpoint.keys.state import LEGACY, KeyState
+from sealpoint.seal.keys import LEGACY, KeyedHash, KeyState
 from sealpoint.utc import now
 
 VERSION: Final = 1

@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.admin.keys.files import fsync_path, write_private
-from sealpoint.base.place import decode_value
 from sealpoint.crypto.signing import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, is_signed
 from sealpoint.errors import LedgerSignerError, NoteError, SignatureError, excerpt
 from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.material import parse_material
 from sealpoint.keys.sources import CommandSource, FileSource, run_command
-from sealpoint.keys.state import KEY_BYTES
 from sealpoint.merkle import HASH_BYTES, Tree
+from sealpoint.seal.keys import KEY_BYTES
+from sealpoint.seal.places import decode_value
 
 MAX_BYTES: Final = 1 << 16
 _ED25519: Final = b"\x01"

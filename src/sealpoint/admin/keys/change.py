@@ -29,8 +29,8 @@ from sealpoint.admin.keys.lock import holding
 from sealpoint.errors import FilePermissionsError, HeldError, MissingExtraError, RingFileError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.files import read_private
-from sealpoint.keys.key import active_id
 from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, parse_toml
+from sealpoint.seal.keys import active_id
 from sealpoint.utc import format_utc
 
 # Raises an error if a key may not change its state. Called with the ring and the key's entry while the

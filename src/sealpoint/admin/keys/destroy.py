@@ -31,6 +31,7 @@ from sealpoint.errors import (
     stopping,
 )
 from sealpoint.keys.entry import (
+    COMMANDS,
     DATABASE_CHECK,
     MATERIAL_GONE,
     MATERIAL_LEFT,
@@ -40,11 +41,10 @@ from sealpoint.keys.entry import (
     require_entry,
 )
 from sealpoint.keys.files import open_private
-from sealpoint.keys.key import check_value
 from sealpoint.keys.material import parse_material
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import FileSource, InlineSource
-from sealpoint.keys.state import COMMANDS, LEGACY, KeyState
+from sealpoint.seal.keys import LEGACY, KeyState, check_value
 
 _LEAVE: Final = "; to mark the key as destroyed, and remove no file: --leave-material (leave_material=True)"
 _AGAIN: Final = "the material may still be there: run the same command again"

@@ -17,13 +17,13 @@ from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.results.reasons import Reason, applying
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import KEY, read_frame
-from sealpoint.crypto.tag import JSON, Kind
 from sealpoint.errors import MetadataError, SealpointError
 from sealpoint.keys.entry import RingEntry
-from sealpoint.sealed.items import parse_item
-from sealpoint.sealed.rows import PLAIN
-from sealpoint.tokens import TOKEN
+from sealpoint.seal.places import KEY, read_frame
+from sealpoint.seal.rows import PLAIN
+from sealpoint.seal.tag import JSON, Kind
+from sealpoint.seal.tokens import TOKEN
+from sealpoint.serde.jsontext import parse_item
 
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3

@@ -19,15 +19,35 @@ from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Se
 from sealpoint.admin.databases.rows import RowStore, failure, pages
 from sealpoint.admin.results.events import Failure
 from sealpoint.admin.results.jobs import BATCH, Batch
-from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP
-from sealpoint.base.place import WRITE
-from sealpoint.crypto.cipher import Opened, RingCipher
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import RowError, SealpointError, WritesLostError
-from sealpoint.keys.key import KeyedHash
-from sealpoint.sealed.entry import not_last, parse_made, require_made, task_hash
-from sealpoint.sealed.heads import PURPOSE, UNBOUND_DIGEST, mac_of
-from sealpoint.sealed.rows import Claims, Header, Parts, StoredWrite, digest_of, places_of, require_whole
-from sealpoint.threads.store import Calls, Kind, Special, Spot, ThreadStore, contradiction, standing_calls
+from sealpoint.seal.calls import (
+    NULL_TASK_ID,
+    WRITES_IDX_MAP,
+    Claims,
+    StoredWrite,
+    parse_made,
+    places_of,
+    require_made,
+    require_whole,
+    task_hash,
+)
+from sealpoint.seal.cipher import Opened
+from sealpoint.seal.heads import (
+    UNBOUND_DIGEST,
+    Calls,
+    Kind,
+    Special,
+    contradiction,
+    mac_of,
+    not_last,
+    standing_calls,
+)
+from sealpoint.seal.keys import KeyedHash
+from sealpoint.seal.places import WRITE, Spot
+from sealpoint.seal.rows import Header, Parts, digest_of
+from sealpoint.sealed.heads import PURPOSE
+from sealpoint.threads.store import ThreadStore
 
 # In place of the MAC of a checkpoint that is not bound to its row, or does not open.
 UNBOUND: Final = b""

@@ -36,7 +36,6 @@ from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import has_frame
 from sealpoint.crypto.cipher import RingCipher
-from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     AccessError,
     OutputError,
@@ -48,11 +47,12 @@ from sealpoint.errors import (
 )
 from sealpoint.guards.files import COMPANIONS, create_file
 from sealpoint.keys.files import PrivateFolder
-from sealpoint.sealed.items import require_unframed
-from sealpoint.sealed.rows import Parts
+from sealpoint.seal.items import require_unframed
+from sealpoint.seal.rows import Parts
+from sealpoint.seal.tag import is_sealed
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.sqlite import schema
-from sealpoint.tokens import Tokens
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
 _TIMES: Final = ("created_at", "updated_at", "expires_at", "ttl_minutes")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from sealpoint.base.checkpoint import require_document
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
+from sealpoint.base.metadata import MAX_ELEMENTS
 from sealpoint.errors import RowError
-from sealpoint.sealed.rows import Header, require_parts, restore_values, versions_apart
+from sealpoint.seal.jsontext import MAX_DEPTH
+from sealpoint.seal.rows import Header, require_document, require_parts, restore_values, versions_apart
 from sealpoint.serde.jsontext import parse
 
 _NO_JSON: Final = "Postgres stores neither NUL characters and lone surrogates nor NaN and infinity as JSON"

@@ -20,10 +20,12 @@ from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import VECTORS, OwnedRow, RowStore
 from sealpoint.admin.maintenance.names import stored_ids, stored_prefixes, time_of
 from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS, MAX_LOCK_SECONDS, Stop
-from sealpoint.crypto import tag as tags
 from sealpoint.errors import RowError
 from sealpoint.keys.ring import KeyRing
-from sealpoint.threads.store import Head, Kind, Spot, ThreadStore
+from sealpoint.seal import tag as tags
+from sealpoint.seal.heads import Head, Kind
+from sealpoint.seal.places import Spot
+from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import now
 
 # How often it is looked for rows, and how long it waits between two looks: about a minute in all.

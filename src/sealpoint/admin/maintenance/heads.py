@@ -36,7 +36,6 @@ from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows,
 from sealpoint.admin.maintenance.verify import Observer
 from sealpoint.admin.results.events import Failure
 from sealpoint.admin.results.reasons import Reason, applying
-from sealpoint.crypto.cipher import Opened
 from sealpoint.errors import (
     DeletedCheckpointError,
     MaintenanceError,
@@ -47,8 +46,11 @@ from sealpoint.errors import (
     WrongThreadStoreError,
 )
 from sealpoint.merkle import Tree
-from sealpoint.sealed.heads import (
-    Heads,
+from sealpoint.seal.cipher import Opened
+from sealpoint.seal.heads import (
+    Head,
+    Kind,
+    Special,
     Standing,
     claim_error,
     pack_spot,
@@ -56,9 +58,11 @@ from sealpoint.sealed.heads import (
     parse_claim,
     standing_of,
 )
-from sealpoint.sealed.rows import Parts
+from sealpoint.seal.places import Spot
+from sealpoint.seal.rows import Parts
+from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.steps import reply
-from sealpoint.threads.store import Head, Kind, Special, Spot, ThreadStore, line_of
+from sealpoint.threads.store import ThreadStore, line_of
 from sealpoint.utc import now
 
 # How many differences are looked at again in one pass over the database; each takes about 700 bytes.

@@ -30,16 +30,16 @@ from sealpoint.admin.maintenance.verify import walk
 from sealpoint.admin.results.events import Event, Failure
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.crypto.cipher import RingCipher
-from sealpoint.crypto.tag import KINDS, Kind, classify, is_sealed
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.keys.ring import KeyRing
-from sealpoint.sealed.items import pseudonym_of
-from sealpoint.sealed.rows import ItemName, Parts
+from sealpoint.seal.items import pseudonym_of
+from sealpoint.seal.rows import ItemName, Parts
+from sealpoint.seal.tag import KINDS, Kind, classify, is_sealed
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
-from sealpoint.tokens import Tokens
 
 
 class Readable(NamedTuple):

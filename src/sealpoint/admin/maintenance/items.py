@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.errors import DecodeError, RowError, SerdeError
-from sealpoint.sealed.items import parse_item, pseudonym_of, require_same_fields
-from sealpoint.sealed.rows import ItemName, Parts
+from sealpoint.seal.items import pseudonym_of, require_same_fields
+from sealpoint.seal.rows import ItemName, Parts
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.jsontext import parse_item
 from sealpoint.serde.limits import MAX_PACKED_LEVELS, Limits
-from sealpoint.tokens import Tokens
 
 # A `SealedStore` reads what a ring has sealed as deep as it was written.
 _WRITTEN: Final = Limits(depth=MAX_PACKED_LEVELS)

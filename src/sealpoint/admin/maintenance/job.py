@@ -24,10 +24,10 @@ from sealpoint.admin.maintenance.workers import Assignment, Pace, Work, rotate_a
 from sealpoint.admin.results.events import Event, Events, Failures, Progress
 from sealpoint.admin.results.jobs import Check, Options, Stop
 from sealpoint.crypto.cipher import RingCipher
-from sealpoint.crypto.tag import PICKLE, Kind
 from sealpoint.errors import LockedError, MaintenanceError, ScrubError, SealpointError, StoppedError
 from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.state import LEGACY
+from sealpoint.seal.keys import LEGACY
+from sealpoint.seal.tag import PICKLE, Kind
 
 if TYPE_CHECKING:  # else imported for a file
     from sealpoint.admin.databases.sqlite.rows import SqliteRows

@@ -10,8 +10,8 @@ from typing import Any, Final
 from sealpoint.base.checkpoint import UUID
 from sealpoint.errors import RowError
 from sealpoint.keys.ring import KeyRing
-from sealpoint.sealed.items import label_pseudonym
-from sealpoint.tokens import Tokens
+from sealpoint.seal.items import label_pseudonym
+from sealpoint.seal.tokens import Tokens
 from sealpoint.utc import format_utc
 
 # The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times.

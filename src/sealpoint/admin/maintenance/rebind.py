@@ -26,33 +26,33 @@ from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.admin.results.events import Events
 from sealpoint.admin.results.jobs import Options
-from sealpoint.base.checkpoint import require_document
+from sealpoint.base import metadata as codec
 from sealpoint.base.metadata import decode_metadata, encode_metadata
-from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE
-from sealpoint.crypto.cipher import Opened, RingCipher
-from sealpoint.crypto.tag import Kind
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
-from sealpoint.sealed.items import Items, parse_item, require_unframed
-from sealpoint.sealed.layout import Inline, Sentinels, Whole
-from sealpoint.sealed.rows import (
+from sealpoint.seal.calls import Claims, pack_claims, require_same_kind
+from sealpoint.seal.cipher import Opened
+from sealpoint.seal.items import Items, require_unframed
+from sealpoint.seal.layouts import Inline, Sentinels, Whole
+from sealpoint.seal.places import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Spot
+from sealpoint.seal.rows import (
     PLAIN,
     SENTINEL,
     SENTINEL_VERSION,
-    Claims,
     Header,
     Parts,
     channels_apart,
-    pack_claims,
-    pack_header,
+    require_document,
     require_never_sealed,
-    require_same_kind,
     require_same_row,
     value_missing,
 )
+from sealpoint.seal.tag import Kind
+from sealpoint.seal.tokens import PSEUDONYM, Tokens
+from sealpoint.serde.encode import refusing_surrogates
 from sealpoint.serde.encrypted import EncryptedSerializer
+from sealpoint.serde.jsontext import parse_item
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
-from sealpoint.threads.store import Spot
-from sealpoint.tokens import PSEUDONYM, Tokens
 
 _REMEMBERED: Final = (
     "savers beside it refuse them afterwards: start every agent without threads=, then pass"
@@ -102,8 +102,8 @@ class Binder:
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext, limits=limits)
         serde, tokens = EncryptedSerializer(cipher), Tokens(lambda: cipher.ring)
-        self._rows = Inline(serde, plain, visible.indexed, tokens, allow_unbound=True)
-        self._whole = Whole(serde, plain, visible.indexed, tokens, allow_unbound=True)  # on SQLite
+        self._rows = Inline(serde, codec, plain, visible.indexed, tokens, allow_unbound=True)
+        self._whole = Whole(serde, codec, plain, visible.indexed, tokens, allow_unbound=True)  # on SQLite
         self._items = Items(serde, *fields, tokens)
         self._format = partial(format_item, allow_nul=allow_nul)
 
@@ -120,7 +120,7 @@ class Binder:
             head = pack_claims(_require_claims(cell.where.names, beside))
         elif coordinates is CHECKPOINT:
             header = _make_header(cell, beside)
-            head, metadata = pack_header(header), self._whole.readable(header["metadata"])
+            head, metadata = self._whole.head_of(header), self._whole.readable(header["metadata"])
         tag, blob = self._opener.seal(cell, opened.inner, head + opened.data, cell.where.row)
         self._opener.require_decodable(cell, opened)
         stored = None if metadata is None else _as_stored(metadata, beside)
@@ -129,7 +129,8 @@ class Binder:
     def _bind_item(self, cell: Cell, opened: Opened) -> Replacement:
         if any(map(PSEUDONYM.match, (*name_of(cell)[0], cell.where.names["key"]))):
             raise RowError("the item has a pseudonym, and is not sealed")
-        stored = self._items.seal(name_of(cell), parse_item(opened.data))
+        with refusing_surrogates():
+            stored = self._items.seal(name_of(cell), parse_item(opened.data))
         return Replacement(None, None, document=self._format(stored))
 
     def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:

@@ -23,11 +23,11 @@ from sealpoint.admin.maintenance.decrypt import Copy, require_no_frame
 from sealpoint.admin.maintenance.documents import as_json, parse_json, restore
 from sealpoint.admin.results.events import Event, Events
 from sealpoint.admin.results.jobs import BATCH, Batch
-from sealpoint.base.place import KEY, read_frame
 from sealpoint.crypto.cipher import RingCipher
-from sealpoint.crypto.tag import MSGPACK
 from sealpoint.errors import DecodeError, RowError, SealpointError
-from sealpoint.sealed.rows import SENTINEL, require_never_sealed, value_missing
+from sealpoint.seal.places import KEY, read_frame
+from sealpoint.seal.rows import SENTINEL, require_never_sealed, value_missing
+from sealpoint.seal.tag import MSGPACK
 from sealpoint.serde.inert import read_outline
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 

@@ -18,17 +18,24 @@ from sealpoint.admin.maintenance.documents import parse_json, restore
 from sealpoint.admin.maintenance.inspect import Readable, opener_of, plain
 from sealpoint.admin.maintenance.names import stored_ids, two_histories
 from sealpoint.admin.results.events import Failure
-from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Coordinates
-from sealpoint.crypto.cipher import Opened, RingCipher
-from sealpoint.crypto.tag import PICKLE
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import RowError, SealpointError, UnknownTypeError
-from sealpoint.sealed.entry import MARK
-from sealpoint.sealed.rows import SENTINEL, is_bound, require_never_sealed, require_same_row, value_missing
+from sealpoint.seal.cipher import Opened
+from sealpoint.seal.places import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Coordinates
+from sealpoint.seal.rows import (
+    MARK,
+    SENTINEL,
+    is_bound,
+    require_document,
+    require_never_sealed,
+    require_same_row,
+    value_missing,
+)
+from sealpoint.seal.tag import PICKLE
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
-from sealpoint.tokens import Tokens
 
 
 @dataclass(slots=True)

@@ -29,18 +29,19 @@ from sealpoint.admin.maintenance.names import DATED_ID
 from sealpoint.admin.results.events import Event, Failure, Progress
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.admin.results.reasons import Reason, applying
-from sealpoint.base.checkpoint import CheckpointMetadata, require_document
+from sealpoint.base.checkpoint import CheckpointMetadata
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import CHECKPOINT, WRITE
-from sealpoint.crypto.cipher import Opened, RingCipher
-from sealpoint.crypto.tag import MSGPACK, is_legacy, is_sealed
+from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
-from sealpoint.sealed.items import parse_item
-from sealpoint.sealed.rows import Header, Parts, value_missing, versions_apart
+from sealpoint.seal.cipher import Opened
+from sealpoint.seal.places import CHECKPOINT, WRITE
+from sealpoint.seal.rows import Header, Parts, require_document, value_missing, versions_apart
+from sealpoint.seal.tag import MSGPACK, is_legacy, is_sealed
+from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.base import is_opaque
 from sealpoint.serde.inert import Inert, decode_inert, read_outline
+from sealpoint.serde.jsontext import parse_item
 from sealpoint.serde.limits import DEFAULT_LIMITS, WRITTEN_LIMITS, Limits
-from sealpoint.tokens import Tokens
 
 if TYPE_CHECKING:
     from sealpoint.serde.encrypted import EncryptedSerializer

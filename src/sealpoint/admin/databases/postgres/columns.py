@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Selection, Where
 from sealpoint.admin.databases.rows import UNSEALED_ROW, Rewritten
-from sealpoint.base import place
-from sealpoint.base.place import Coordinates
-from sealpoint.crypto.tag import BOUND_MARK, JSON, LEGACY_END, SEALED_MARK
 from sealpoint.guards.limits import MAX_VALUE_BYTES
 from sealpoint.guards.pgtables import CHECKPOINT, THREAD, Layout
+from sealpoint.seal import places as place
+from sealpoint.seal.places import Coordinates
+from sealpoint.seal.tag import BOUND_MARK, JSON, LEGACY_END, SEALED_MARK
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

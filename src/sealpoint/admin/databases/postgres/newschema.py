@@ -18,7 +18,7 @@ from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.errors import AccessError, HeldError, OutputError, RowError, SchemaError, excerpt
 from sealpoint.guards.limits import MAX_VALUE_BYTES, oversized
 from sealpoint.guards.pgtables import CHECKPOINT, ITEM, THREAD, Layout
-from sealpoint.tokens import PSEUDONYM_START
+from sealpoint.seal.tokens import PSEUDONYM_START
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -49,7 +49,6 @@ from sealpoint.admin.databases.rows import (
 )
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.admin.results.shards import Shard
-from sealpoint.base.place import KEY
 from sealpoint.errors import (
     DatabaseCorruptError,
     RowError,
@@ -58,7 +57,8 @@ from sealpoint.errors import (
     TablesMissingError,
 )
 from sealpoint.guards.limits import oversized
-from sealpoint.sealed.rows import SENTINEL
+from sealpoint.seal.places import KEY
+from sealpoint.seal.rows import SENTINEL
 
 if TYPE_CHECKING:
     from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot

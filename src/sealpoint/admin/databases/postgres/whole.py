@@ -30,7 +30,7 @@ from sealpoint.admin.databases.postgres.tables import CHANGE
 from sealpoint.admin.databases.rows import Change, Rewritten
 from sealpoint.admin.results.shards import Shard, as_literal
 from sealpoint.errors import SchemaError
-from sealpoint.sealed.rows import SENTINEL, SENTINEL_VERSION
+from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION
 
 _KEY: Final = ", ".join(CHECKPOINTS.key)
 _VERSIONS: Final = """jsonb_each_text(CASE jsonb_typeof(checkpoint -> 'channel_versions')

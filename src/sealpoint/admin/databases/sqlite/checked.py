@@ -17,8 +17,6 @@ from typing import Any, Final, TypeVar
 from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
 from sealpoint.admin.databases.rows import CACHE
 from sealpoint.admin.results.jobs import Batch
-from sealpoint.base import place as coordinates
-from sealpoint.crypto.tag import BOUND_MARK, SEALED_MARK
 from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
@@ -31,6 +29,8 @@ from sealpoint.errors import (
 from sealpoint.guards import statements, tables
 from sealpoint.guards.files import BUSY_TIMEOUT_MS, open_file, prepare, require_whole
 from sealpoint.guards.limits import Budget, capacity_bytes
+from sealpoint.seal import places as coordinates
+from sealpoint.seal.tag import BOUND_MARK, SEALED_MARK
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

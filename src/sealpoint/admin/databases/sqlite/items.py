@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell, Column, Where, unframe
-from sealpoint.base.place import KEY, make_frame
 from sealpoint.errors import RowError
-from sealpoint.sealed.items import parse_item
+from sealpoint.seal.places import KEY, make_frame
+from sealpoint.serde.jsontext import parse_item
 
 _FIELDS: Final = "fields"  # of `Where.beside`, which is no column
 

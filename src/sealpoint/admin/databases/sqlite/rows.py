@@ -43,11 +43,11 @@ from sealpoint.admin.databases.sqlite.items import ItemAccess
 from sealpoint.admin.keys.lock import holding
 from sealpoint.admin.results.jobs import BATCH, Batch
 from sealpoint.base.place import has_frame
-from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, stopped_by
 from sealpoint.guards import statements, tables
 from sealpoint.guards.files import BUSY_TIMEOUT_MS
 from sealpoint.keys.sources import run_command
+from sealpoint.seal.tag import SEALED_MARK
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 

@@ -33,7 +33,6 @@ from sealpoint.admin.maintenance.names import time_of
 from sealpoint.admin.results.events import failure_reasons
 from sealpoint.admin.results.reasons import AnyReason, Reason, answer, applying
 from sealpoint.admin.results.result import BEGUN, Result
-from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
@@ -43,8 +42,8 @@ from sealpoint.keys.entry import (
     RELATION_CHECK,
     RingEntry,
 )
-from sealpoint.keys.key import active_id
-from sealpoint.keys.state import KEY_BYTES, LEGACY, KeyState
+from sealpoint.seal.keys import KEY_BYTES, LEGACY, KeyState, active_id
+from sealpoint.seal.suites import SUITES
 from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
@@ -297,7 +296,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
 def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
     """Return the algorithms of the suites that were found; without values, what all suites have."""
     if entry.suite == LEGACY:
-        from sealpoint.crypto.legacy import LegacyAes  # as in `make_suite`
+        from sealpoint.seal.legacy import LegacyAes  # as in `make_suite`
 
         return [LegacyAes.DESCRIPTION]
     suites = sorted({share.suite for share in shares if share.suite is not None})

@@ -9,15 +9,15 @@ The length of a sealed value then says how well it compressed: see SECURITY.md.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from functools import cache
+from contextvars import ContextVar
 from math import inf
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import DecodeError, LimitError, MissingExtraError
+from sealpoint.errors import DecodeError, LimitError
 
 Result = TypeVar("Result")
+Zstd = Callable[[], Any]  # returns the module for zstd, or raises MissingExtraError
 
 ZSTD: Final = "zstd"
 
@@ -29,52 +29,32 @@ MAX_BYTES: Final = 128 * 1024 * 1024
 _LEVEL: Final = 3
 
 
-@cache
-def require_zstd() -> Any:
-    """Return the module for zstd: of Python from 3.14 on, else of the extra.
-
-    Raises:
-        MissingExtraError: If there is none.
-    """
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        try:
-            from backports import zstd
-        except ImportError:
-            raise MissingExtraError("backports.zstd", "zstd") from None
-    return zstd
-
-
-def compress(data: bytes) -> bytes | None:
+def compress(data: bytes, zstd: Zstd) -> bytes | None:
     """Return a value compressed; ``None`` if that does not save at least a tenth of its bytes."""
     if not MIN_BYTES <= len(data) <= MAX_BYTES:
         return None
-    made: bytes = require_zstd().compress(data, level=_LEVEL)
+    made: bytes = zstd().compress(data, level=_LEVEL)
     return made if len(made) * 10 <= len(data) * 9 else None
 
 
 class Postponed(Exception):  # noqa: N818 -- no refusal: the value is opened on another thread
-    """Values are larger than may be decompressed on this thread."""
+    """A value is larger than this thread may decompress."""
 
 
-class _Left(threading.local):
-    bytes: float = inf
-
-
-_left: Final = _Left()
+# How many bytes may still be decompressed; each thread has a context of its own.
+_left: Final = ContextVar("left", default=inf)
 
 
 def decompressing_at_most(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function; raise `Postponed` before it decompresses more than ``size`` bytes."""
-    _left.bytes = size
+    before = _left.set(size)
     try:
         return function(*arguments)
     finally:
-        _left.bytes = inf
+        _left.reset(before)
 
 
-def decompress(frame: bytes) -> bytes:
+def decompress(frame: bytes, zstd: Zstd) -> bytes:
     """Return the value that `compress` was given.
 
     Raises:
@@ -83,19 +63,20 @@ def decompress(frame: bytes) -> bytes:
         Postponed: If it is larger than may be decompressed here.
         MissingExtraError: If there is no module for zstd.
     """
-    zstd = require_zstd()
+    module = zstd()
     try:
-        size = zstd.get_frame_info(frame).decompressed_size
+        size = module.get_frame_info(frame).decompressed_size
         if size is None or size < MIN_BYTES:
             raise DecodeError("a compressed value does not say its size, or is too short to be one")
         if size > MAX_BYTES:
             raise LimitError(f"a compressed value has {size} bytes; at most {MAX_BYTES} are read", hint="")
-        _left.bytes -= size
-        if _left.bytes < 0:
+        left = _left.get() - size
+        if left < 0:
             raise Postponed
-        decompressor = zstd.ZstdDecompressor()
+        _left.set(left)
+        decompressor = module.ZstdDecompressor()
         data: bytes = decompressor.decompress(frame, size + 1)
-    except zstd.ZstdError:
+    except module.ZstdError:
         raise DecodeError("a compressed value is not a zstd frame") from None
     if not decompressor.eof or decompressor.unused_data or len(data) != size:
         raise DecodeError("a compressed value ends too early or too late")

@@ -1,56 +1,27 @@
 """Entry: a checkpoint of the database with its writes, authenticated.
 
-What a checkpoint of a delta graph says of the writes to its parent, of which its channels are made.
-
-    base64 of records, sorted: SHA-256(task id)[:8] | id of the call, 8 bytes | u32be number of writes
-
-Counted are the ordinary writes that stood when the checkpoint was stored: they are never replaced. More may
-be there: those of another run, or of another child, which are no part of this one. A write of an earlier
-release has a call of zeros.
+Values leave the core through an `Entry` or an item, or as `sealpoint.seal.cipher.Opened` for the serializer
+alone.
 """
 
 from __future__ import annotations
 
-import struct
-from base64 import b64decode, b64encode
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
-from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import KEY
-from sealpoint.crypto.tag import BOUND_MARK
-from sealpoint.errors import (
-    DecodeError,
-    EarlierWriteError,
-    RowError,
-    SealpointError,
-    WritesLostError,
-    excerpt,
-    located,
-)
-from sealpoint.sealed.carrier import Sealed
-from sealpoint.sealed.rows import (
-    ID_BYTES,
-    Claims,
-    Header,
-    StoredWrite,
-    Write,
-    digest_of,
-    split_header,
-)
-from sealpoint.threads.store import Calls, Special, Spot, contradiction
-
-if TYPE_CHECKING:
-    from sealpoint.sealed.layout import Rows
+from sealpoint.errors import RowError, SealpointError, located
+from sealpoint.seal.calls import StoredWrite, Write
+from sealpoint.seal.carrier import Sealed
+from sealpoint.seal.layouts import Rows
+from sealpoint.seal.places import KEY, Spot
+from sealpoint.seal.rows import Found, Header, digest_of, require_document, split_header
+from sealpoint.seal.tag import BOUND_MARK
 
 _TEXT: Final = {str}
 
 
-def require_names(found: CheckpointTuple, spot: Spot, parent: object = None) -> None:
+def require_names(found: Found, spot: Spot, parent: object = None) -> None:
     """Check what stands next to the values: a database may hold anything in any column."""
     names = chain(spot, *[write[:2] for write in found.pending_writes or ()])
     if {*map(type, names)} != _TEXT or not (parent is None or type(parent) is str):
@@ -59,7 +30,7 @@ def require_names(found: CheckpointTuple, spot: Spot, parent: object = None) -> 
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
 
 
-def stored_bytes(found: CheckpointTuple) -> int:
+def stored_bytes(found: Found) -> int:
     """Return how many bytes of values were read for a checkpoint."""
     checkpoint: Any = found.checkpoint
     values: list[Any] = [value for _, _, value in found.pending_writes or ()]
@@ -96,7 +67,7 @@ class Entry:
         "thread_id",
     )
 
-    def __init__(self, rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
+    def __init__(self, rows: Rows, found: Found, spot: Spot) -> None:
         """Authenticate what a saver read from a row, read the header, and compare it with the row."""
         self._rows, self.spot, self.thread_id = rows, spot, spot.thread_id
         parent = None
@@ -107,12 +78,11 @@ class Entry:
             if type(sealed) is Sealed and sealed.beside is not None:
                 parent, stored = sealed.beside
                 strict = type(sealed.tag) is str and BOUND_MARK in sealed.tag
-                metadata = decode_metadata(stored, strict=strict)
-                found = CheckpointTuple(found.config, found.checkpoint, metadata, *found[3:])
+                found = found._replace(metadata=rows.codec.decode_metadata(stored, strict=strict))
             self.found = found
             require_names(found, spot, parent)
             opened = rows.open_header(found, spot)
-            self._decoded: tuple[Any, CheckpointMetadata] | None = None
+            self._decoded: tuple[Any, Any] | None = None
             self._writes: Sequence[StoredWrite] | None = None
             split: tuple[Header | None, bytes] = (None, b"") if opened is None else split_header(opened.data)
             self._header, self._content = split
@@ -152,16 +122,16 @@ class Entry:
         return stored_bytes(self.found) + sum(map(len, opened))
 
     @property
-    def metadata(self) -> CheckpointMetadata:
+    def metadata(self) -> Any:
         """All metadata."""
         return self._decode()[1] if self._metadata is None else self._metadata
 
-    def document(self, sends: Sequence[Write] = ()) -> Checkpoint:
+    def document(self, sends: Sequence[Write] = ()) -> Any:
         """Return the checkpoint; ``sends`` are the writes to its parent, if the layout needs them."""
         with self:
             document = self._rows.complete(self._decode()[0], self.values, sends)
             require_document(document, self.spot.checkpoint_id)
-        return document  # type: ignore[no-any-return]
+        return document
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
         """Return values by channel: of some channels, or of all."""
@@ -195,7 +165,7 @@ class Entry:
                 self._writes = self._rows.open_writes(self.spot, self.found.pending_writes or ())
         return self._writes
 
-    def _decode(self) -> tuple[Any, CheckpointMetadata]:
+    def _decode(self) -> tuple[Any, Any]:
         """Return what was sealed as the document, and the metadata: decoded once."""
         if self._decoded is not None:
             return self._decoded
@@ -209,97 +179,3 @@ class Entry:
                 document = rows.serde.loads_typed((document.tag, document.blob))
         self._decoded = document, metadata
         return self._decoded
-
-
-# Key of metadata without which LangGraph stores all delta channels of a checkpoint in full
-MARK: Final = "counters_since_delta_snapshot"
-
-# How many writes each call of each task has stored, by hashes of tasks and ids of calls
-Made = Mapping[bytes, Mapping[bytes, int]]
-
-_RECORD: Final = struct.Struct(f">8s{ID_BYTES}sI")
-_NO_CALL: Final = bytes(ID_BYTES)
-
-
-def task_hash(task_id: str) -> bytes:
-    """Return what stands for a task: 8 bytes."""
-    return sha256(task_id.encode("utf-8", "surrogatepass")).digest()[:8]
-
-
-def pack_made(writes: Sequence[StoredWrite]) -> str:
-    """Return what a child says of writes to its parent; nothing if there are none."""
-    records = [
-        _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
-    ]
-    return b64encode(b"".join(sorted(records))).decode()
-
-
-def _standing(writes: Sequence[StoredWrite]) -> Counter[tuple[bytes, bytes]]:
-    return Counter(
-        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
-        for write in writes
-        if write.fixed is None
-    )
-
-
-def parse_made(made: object) -> Made:
-    """Return what a child says."""
-    try:
-        data = b64decode(made, validate=True) if isinstance(made, str) else b"?"
-        found = dict[bytes, dict[bytes, int]]()
-        for task, call, count in _RECORD.iter_unpack(data):
-            found.setdefault(task, {})[call] = count
-    except (ValueError, struct.error):
-        raise DecodeError("a sealed checkpoint names the writes to its parent in another form") from None
-    return found
-
-
-def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
-    """Whether a child was made of a write; one without a call may stand for any of its task."""
-    calls = made.get(task_hash(task_id), {})
-    return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
-
-
-def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
-    """Check that all writes are there of which a child was made, and return which they are.
-
-    A write without a call may stand for one that had a call: `rebind` has bound it.
-    """
-    standing, found = _standing(writes), parse_made(made)
-    for task, wanted in found.items():
-        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
-        missing = sum(
-            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
-        )
-        if missing > spare or spare < 0:
-            raise WritesLostError("a write is missing of which a later checkpoint was made")
-    return found
-
-
-# --- special writes, compared with what a thread store remembers of them --------------------------
-
-_EARLIER_HINT = (
-    "restore the row from backup; after a backup that was restored on purpose,"
-    " `sealpoint heads adopt DB --reason TEXT` takes what is there"
-)
-
-
-def not_last(events: Sequence[Special], writes: Iterable[StoredWrite]) -> RowError | None:
-    """Return the error for writes to a checkpoint that are not the last ones which a store remembers."""
-    calls: Calls = {
-        (write.task_id, write.claims.idx if write.claims else write.fixed): (
-            write.claims.call_id if write.claims else b""
-        )
-        for write in writes
-        if write.is_kept
-    }
-    if (found := contradiction(events, calls)) is None:
-        return None
-    task, is_missing = excerpt(found[0]), found[1]
-    if is_missing:
-        what = f"an interrupt, an answer, an error or an update of the user of task {task} is missing"
-        return WritesLostError(what, hint=_EARLIER_HINT)
-    what = (
-        f"an interrupt, an answer or an error of task {task} is an earlier one than the last that was stored"
-    )
-    return EarlierWriteError(what, hint=_EARLIER_HINT)

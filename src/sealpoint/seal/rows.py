@@ -4,18 +4,8 @@ No I/O: sync and async savers share it, and the commands that read or change who
 what they do with a refusal, never in what they refuse. In front of the bytes of the serializer is sealed:
 
     checkpoint   u32be length | header, JSON | the document, by the serializer
-    write        i32be idx | u32be length, and 2^31 if a call follows | task_path, UTF-8 | call
-                 | the value, by the serializer
-    item         see `sealpoint.sealed.items`
-
-A call of ``put_writes`` is described in each of its writes, so that none can be taken out. Earlier releases
-have written none.
-
-    call   8 random bytes | u32be number of writes | u16be k | k times (u32be position, i8 fixed index)
-
-The index of a write is its position in its call. Special writes have fixed indexes instead, and the positions
-that they had in the call are no indexes. A later call of a task does not replace ordinary writes, so a place
-of a call may be taken by a write of another one.
+    write        see `sealpoint.seal.calls`
+    item         see `sealpoint.seal.items`
 
 The header:
 
@@ -23,12 +13,12 @@ The header:
     parent     id of the parent, or null
     thread     only if the column holds a pseudonym: the thread id
     channels   only if values are stored apart: the names of all channels with a value
-    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.sealed.entry`
+    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.seal.calls`
     inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
     store      only with a thread store: its identity, a clock that it had reached, and random bytes
     rebound    only if `rebind` has bound it: random bytes, so that it is no earlier state of a thread store
 
-It is strict JSON; its metadata and inline values are written by `sealpoint.serde.jsontext.pack_json`.
+It is strict JSON; its metadata and inline values are written by `sealpoint.seal.jsontext.pack_json`.
 
 If values are stored apart, the document lacks ``channel_values``.
 """
@@ -36,34 +26,20 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
-import os
-import struct
-from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
-from itertools import combinations
 from json.encoder import encode_basestring_ascii as encode_text
-from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypeAlias, TypedDict
 
-from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP, CheckpointMetadata
-from sealpoint.base.metadata import encode_metadata, has_strict_form, prepared_encoder
-from sealpoint.base.place import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
-from sealpoint.crypto import Opened
-from sealpoint.crypto.cipher import parse_tag
-from sealpoint.crypto.tag import SEALED_MARK
-from sealpoint.errors import (
-    ConfigError,
-    DecodeError,
-    RowError,
-    UnsupportedTypeError,
-    WritesLostError,
-    excerpt,
-)
-from sealpoint.sealed.carrier import Sealed
-from sealpoint.serde.jsontext import pack_json, parse_short, unpack_json
-from sealpoint.threads.store import Spot
-from sealpoint.tokens import TOKEN, Tokens
+from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
+from sealpoint.seal.calls import Claims, split_write
+from sealpoint.seal.carrier import Sealed
+from sealpoint.seal.cipher import Opened, parse_tag
+from sealpoint.seal.jsontext import has_strict_form, pack_json, parse_short, prepared_encoder, unpack_json
+from sealpoint.seal.places import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
+from sealpoint.seal.tag import SEALED_MARK
+from sealpoint.seal.tokens import TOKEN, Tokens
 
 # Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail
 SENTINEL: Final = "__sealpoint__"
@@ -71,33 +47,33 @@ SENTINEL: Final = "__sealpoint__"
 # Less than every version of a saver, for savers that look for the greatest
 SENTINEL_VERSION: Final = "0"
 
+# Key of metadata without which LangGraph stores all delta channels of a checkpoint in full
+MARK: Final = "counters_since_delta_snapshot"
+
 # Keys of metadata that stay readable, because statements of the savers use them
 PLAIN: Final = (
     "source",
     "step",
     "parents",
     "run_id",
-    "counters_since_delta_snapshot",
+    MARK,
     "delta_writes_versioned",
 )
 
 # Types of the values that a Postgres saver stores as JSON, with their subclasses
 INLINE: Final = (str, int, float, bool, type(None))
 
-ID_BYTES: Final = 8
-MAX_SPECIAL: Final = 0xFFFF  # how many special writes a call may have; LangGraph stores a few
-
-_HEAD: Final = struct.Struct(f">{ID_BYTES}sIH")
-_SPECIAL: Final = struct.Struct(">Ib")
 _LENGTH: Final = 4
-_CLAIMS: Final = struct.Struct(">iI")
-_HAS_CALL: Final = 2**31
+
+
+# A checkpoint as a saver read it, not authenticated: LangGraph's ``CheckpointTuple``, or ours.
+Found: TypeAlias = Any
 
 
 class Header(TypedDict):
     """What is sealed of a checkpoint in front of its document; see the module. None is left out."""
 
-    metadata: CheckpointMetadata
+    metadata: Any
     parent: str | None
     thread: NotRequired[Any]
     channels: NotRequired[Sequence[str]]
@@ -114,8 +90,8 @@ _encode: Final = prepared_encoder(
 )
 
 
-def pack_header(header: Header) -> bytes:
-    """Return the bytes in front of a document."""
+def pack_header(header: Header, metadata: bytes) -> bytes:
+    """Return the bytes in front of a document; ``metadata`` is that of the header as strict JSON."""
     parent = header["parent"]
     text = f',"parent":{"null" if parent is None else encode_text(parent)}'
     for name, value in (("store", header.get("store")), ("made", header.get("made"))):
@@ -129,8 +105,6 @@ def pack_header(header: Header) -> bytes:
             end = f",{''.join(_encode(rest, False))[1:]}"
         except (TypeError, ValueError, RecursionError) as error:
             raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
-    # What a command binds was stored before: nothing is removed from it.
-    metadata = encode_metadata(header["metadata"], sealed=True, keep_surrogates="rebound" in header)
     return with_length(b'{"metadata":' + metadata + (text + end).encode())
 
 
@@ -167,30 +141,6 @@ def digest_of(claim: object, inner: str, data: bytes) -> bytes:
     A claim is random for each put, and sealed with everything else. So it stands for all of it.
     """
     return sha256(claim.encode() if isinstance(claim, str) else b"%b\0%b" % (inner.encode(), data)).digest()
-
-
-def pack_claims(claims: Claims) -> bytes:
-    """Return the bytes in front of a write's value."""
-    path = claims.task_path.encode("utf-8", "surrogatepass")
-    mark = _HAS_CALL if claims.call else 0
-    return _CLAIMS.pack(claims.idx, len(path) | mark) + path + claims.call
-
-
-def split_claims(data: bytes) -> tuple[Claims, bytes]:
-    """Return the claims and the value of authenticated bytes."""
-    try:
-        idx, length = _CLAIMS.unpack_from(data)
-        path_end = _CLAIMS.size + (length & ~_HAS_CALL)
-        path = data[_CLAIMS.size : path_end].decode("utf-8", "surrogatepass")
-        end = path_end
-        if length & _HAS_CALL:
-            _, _, special = _HEAD.unpack_from(data, path_end)
-            end += _HEAD.size + int(special) * _SPECIAL.size
-        if len(data) >= end:
-            return Claims(path, idx, data[path_end:end]), data[end:]
-    except (struct.error, UnicodeDecodeError):
-        pass
-    raise DecodeError("a sealed write does not say its place")
 
 
 _EXACT: Final = frozenset((str, int, bool))  # equal values of one of these types are the same
@@ -243,153 +193,6 @@ def _is_same(readable: Any, sealed: Any) -> bool:
     if isinstance(sealed, float) and isinstance(readable, int) and sealed.is_integer():
         return readable in (sealed, int(Decimal(repr(sealed))))
     return bool(readable == sealed)
-
-
-def require_same_kind(channel: str, claims: Claims) -> None:
-    """Check that a write has the index of its channel: special writes have fixed ones."""
-    if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
-        raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
-
-
-# --- writes and their calls -----------------------------------------------------------------------
-
-
-class Claims(NamedTuple):
-    """The place of a write among those of its task."""
-
-    task_path: str
-    idx: int  # its position in its call, or the fixed index of a special write
-    call: bytes = b""  # what describes its call; empty for writes of earlier releases
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The columns of the row that it stands for."""
-        return {"task_path": self.task_path, "idx": self.idx}
-
-    @property
-    def call_id(self) -> bytes:
-        """The random bytes of its call; empty if it has none."""
-        return self.call[:ID_BYTES]
-
-
-class Write(NamedTuple):
-    """One pending write, opened."""
-
-    claims: Claims | None  # authenticated; none if it is not bound to its row
-    task_id: str
-    channel: str
-    value: Any
-
-
-class StoredWrite(NamedTuple):
-    """One pending write, authenticated and not decoded."""
-
-    claims: Claims | None  # None if it is not bound to its row, and so not authenticated
-    task_id: str
-    channel: str
-    inner: str  # type of the bytes; of a write that is not bound, the tag
-    data: Any
-
-    @property
-    def fixed(self) -> int | None:
-        """Its index if it is a special write."""
-        return WRITES_IDX_MAP.get(self.channel)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether a thread store remembers it: a special write, or one of the user."""
-        return self.fixed is not None or self.task_id == NULL_TASK_ID
-
-
-def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
-    """Return what describes a call of ``put_writes``."""
-    special = [
-        (position, WRITES_IDX_MAP[channel])
-        for position, (channel, _) in enumerate(writes)
-        if channel in WRITES_IDX_MAP
-    ]
-    if len(special) > MAX_SPECIAL:
-        raise ConfigError(f"a call stores {len(special)} special writes, and may store {MAX_SPECIAL}")
-    head = _HEAD.pack(os.urandom(ID_BYTES), len(writes), len(special))
-    return head + b"".join([_SPECIAL.pack(*each) for each in special])
-
-
-def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
-    """Return the indexes of a call's ordinary writes, and those of its special ones."""
-    _, size, special = _HEAD.unpack_from(call)
-    if not special:
-        return range(size), frozenset()
-    pairs = [*_SPECIAL.iter_unpack(call[_HEAD.size :])]
-    positions = {position for position, _ in pairs}
-    return [idx for idx in range(size) if idx not in positions], frozenset(fixed for _, fixed in pairs)
-
-
-def require_whole(writes: Sequence[StoredWrite]) -> None:
-    """Check the writes of one checkpoint: of each call of which one is there, all places are taken.
-
-    The call of a task that was stored first has all places that it shares with another. A write of an earlier
-    release, or one that is not bound, may be in any place that is not special.
-    """
-    calls = Counter(
-        [(write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call]
-    )
-    for (task_id, call), count in calls.items():
-        _, size, special = _HEAD.unpack_from(call)
-        # Usually all are there, at places of their own.
-        if (special or count != size) and not is_whole(writes, task_id, call):
-            raise WritesLostError(
-                f"a write of task {excerpt(task_id)} is missing, others of its call are not"
-            )
-    if len(calls) > len({task_id for task_id, _ in calls}):
-        _require_unmixed(writes)
-
-
-def _require_unmixed(writes: Sequence[StoredWrite]) -> None:
-    taken = dict[str, dict[bytes, set[int]]]()
-    for write in writes:
-        if write.claims and write.claims.call and write.fixed is None:
-            taken.setdefault(write.task_id, {}).setdefault(write.claims.call, set()).add(write.claims.idx)
-    for task_id, calls in taken.items():
-        for one, other in combinations(calls, 2):
-            if calls[one] & {*places_of(other)[0]} and calls[other] & {*places_of(one)[0]}:
-                raise WritesLostError(f"writes of task {excerpt(task_id)} are of two results")
-
-
-def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
-    """Whether all places of a call are taken among the writes of its checkpoint."""
-    found = [write for write in writes if write.task_id == task_id]
-    taken = {write.claims.idx if write.claims else write.fixed for write in found}
-    unbound = sum(not write.claims and write.fixed is None for write in found)
-    ordinary, special = places_of(call)
-    return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound
-
-
-def require_calls(calls: Iterable[tuple[str, bytes]], writes: Sequence[StoredWrite]) -> None:
-    """Check that the places of calls, each with its task, are still taken."""
-    for task_id, call in calls:
-        if not is_whole(writes, task_id, call):
-            raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
-
-
-_REMEMBERED: Final = 1_000  # of so many checkpoints
-
-
-class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
-    """The calls of each checkpoint. In a delta graph the process goes on with their values in its memory.
-
-    A checkpoint is removed when a child of it is stored, which names the writes.
-    """
-
-    def add(self, spot: Spot, task_id: str, call: bytes) -> None:
-        """Remember a call that was stored."""
-        self.setdefault(spot, []).append((task_id, call))
-        if len(self) > _REMEMBERED:
-            self.popitem(last=False)
-
-    def forget_thread(self, thread_id: str) -> None:
-        """Forget a thread: it is deleted."""
-        for spot in [spot for spot in [*self] if spot[0] == thread_id]:
-            self.pop(spot, None)
 
 
 # --- items ----------------------------------------------------------------------------------------
@@ -468,13 +271,6 @@ def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[st
     return Parts(opened)
 
 
-def split_write(channel: str, data: bytes) -> tuple[Claims, bytes]:
-    """Return the claims and the value of an authenticated write to a channel."""
-    claims, value = split_claims(data)
-    require_same_kind(channel, claims)
-    return claims, value
-
-
 def not_sealed_part(checkpoint_id: object) -> RowError:
     """Return the error for a value in metadata that no saver has sealed to its row."""
     return RowError(f"the sealed part of {excerpt(checkpoint_id)} is not one")
@@ -541,3 +337,27 @@ def require_sealed(value: Any) -> Sealed:
     if type(value) is not Sealed:
         raise RowError("a value stands where a sealed one was stored")
     return value
+
+
+DOCUMENT_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
+
+
+def require_document(
+    document: Any, checkpoint_id: str, is_object: Callable[[Any], bool] = lambda _: False
+) -> None:
+    """Check that a stored value is the checkpoint of its row, with the three mappings of every checkpoint.
+
+    A value for which ``is_object`` is true stands for an object that was not built: a mapping.
+    """
+    if type(document) is dict:  # nearly always, and without a loop
+        get = document.get
+        values, versions, seen = get("channel_values"), get("channel_versions"), get("versions_seen")
+        if get("id") == checkpoint_id and type(values) is type(versions) is type(seen) is dict:
+            return
+    if not isinstance(document, dict) or document.get("id") != checkpoint_id:
+        raise RowError(f"row {excerpt(checkpoint_id)} does not hold the checkpoint of that id")
+    for name in DOCUMENT_MAPPINGS:
+        part = document.get(name)
+        if not (isinstance(part, dict) or is_object(part)):
+            wanted = ", ".join(DOCUMENT_MAPPINGS)
+            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of {wanted}")

@@ -11,10 +11,10 @@ key. With either suite operators need not count messages.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from itertools import count
+from os import urandom
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation,
 
 from sealpoint.errors import IntegrityError, SealedValueError, TagError, excerpt
 from sealpoint.forks import reset_in_child
-from sealpoint.keys.state import KEY_BYTES, LEGACY
+from sealpoint.seal.keys import KEY_BYTES, LEGACY
 
 if TYPE_CHECKING:
-    from sealpoint.crypto.legacy import LegacyAes
+    from sealpoint.seal.legacy import LegacyAes
 
 # Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
 # smaller values the copy is faster.
@@ -54,10 +54,12 @@ def random_source() -> Callable[[int], bytes]:
     that is sealed may cost a switch to another thread and back.
     """
     try:
-        os.getrandom(1, os.GRND_NONBLOCK)
-    except (AttributeError, OSError):  # another system, or a sandbox that refuses the call
-        return os.urandom
-    return os.getrandom
+        from os import getrandom
+
+        getrandom(1)
+    except (ImportError, OSError):  # another system, or a sandbox that refuses the call
+        return urandom
+    return getrandom
 
 
 _random: Final = random_source()
@@ -220,7 +222,7 @@ SUITES: Final[Mapping[str, type[Cobblestone256 | Xaes256Gcm]]] = {
 def make_suite(name: str, key: bytes) -> Suite:
     """Return the suite called ``name`` under ``key``."""
     if name == LEGACY:
-        from sealpoint.crypto.legacy import LegacyAes  # few need it; its imports are a third of the package's
+        from sealpoint.seal.legacy import LegacyAes  # few need it; its imports are a third of the package's
 
         return LegacyAes(key)
     if name not in SUITES:

@@ -18,8 +18,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, TypeVar
 
-from sealpoint.keys.key import KeyedHash, NeverPickled
-from sealpoint.keys.ring import KeyRing
+from sealpoint.seal.ring import Ring
+from sealpoint.seal.keys import KeyedHash, NeverPickled
 
 Result = TypeVar("Result")
 
@@ -48,7 +48,7 @@ def cached(size: int, function: Callable[..., Result]) -> Callable[..., Result]:
 class Tokens(NeverPickled):
     """Computes tokens and pseudonyms with the index key of a ring, and remembers the last few thousand."""
 
-    def __init__(self, ring: Callable[[], KeyRing]) -> None:
+    def __init__(self, ring: Callable[[], Ring]) -> None:
         self._ring = ring
         # At first use; the index key of a ring never changes.
         self.key = lru_cache(lambda purpose: ring().index_key(purpose))

@@ -16,12 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
-from sealpoint.base.place import ITEM, KEY, make_frame, read_frame, require_unicode
-from sealpoint.crypto.context import RowTemplate
-from sealpoint.crypto.tag import JSON
 from sealpoint.errors import (
     ConfigError,
     DecodeError,
@@ -33,12 +29,13 @@ from sealpoint.errors import (
     excerpt,
     located,
 )
-from sealpoint.sealed.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
-from sealpoint.serde.jsontext import parse
-from sealpoint.tokens import TOKEN, Tokens
-
-if TYPE_CHECKING:
-    from sealpoint.serde import EncryptedSerializer
+from sealpoint.seal.context import RowTemplate
+from sealpoint.seal.jsontext import MAX_DEPTH
+from sealpoint.seal.layouts import Serializer
+from sealpoint.seal.places import ITEM, KEY, make_frame, read_frame, require_unicode
+from sealpoint.seal.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
+from sealpoint.seal.tag import JSON
+from sealpoint.seal.tokens import TOKEN, Tokens
 
 _row: Final = RowTemplate(dict(ITEM.kind), ITEM.columns).row
 
@@ -69,7 +66,7 @@ class Items:
         allow_unbound: Whether items are read that are not sealed, or lack readable fields.
     """
 
-    serde: EncryptedSerializer
+    serde: Serializer
     plain: frozenset[str]
     indexed: frozenset[str]
     tokens: Tokens
@@ -98,17 +95,13 @@ class Items:
 
         Raises:
             ConfigError: If the value has the field ``__sealpoint__``.
-            UnsupportedTypeError: If text in it has a lone surrogate, which no store takes.
             SealpointError: What the serializer raises.
         """
-        from sealpoint.serde.encode import refusing_surrogates
-
         require_unframed(value)
         value, stored = dict(value), self.stored_name(name)
         readable = self.readable(value)
         head = pack_item(name if self.has_pseudonyms else None)
-        with refusing_surrogates():
-            tag, blob = self.serde.seal(value, row=row_of(*stored), head=head)
+        tag, blob = self.serde.seal(value, row=row_of(*stored), head=head)
         return {**readable, KEY: make_frame(tag, blob)}
 
     def readable(self, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,19 +222,6 @@ def require_unframed(value: Mapping[str, Any]) -> None:
         raise ConfigError(f"the value of an item is {type(value).__name__}, not a dict")
     if KEY in value:
         raise ConfigError(f"the value of an item has the field {KEY!r}, which is reserved")
-
-
-def parse_item(stored: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the value of an item that is not sealed, or what is readable of one that is."""
-    if not isinstance(stored, str | bytes):
-        raise DecodeError(f"an item is {type(stored).__name__}, not JSON")
-    try:
-        found = parse(stored.encode() if isinstance(stored, str) else stored, depth, MAX_ELEMENTS)
-    except UnicodeEncodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise RowError(f"stored JSON is {type(found).__name__}, not an object")
-    return found
 
 
 def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:

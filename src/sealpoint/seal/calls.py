@@ -1,0 +1,271 @@
+"""Writes and their calls: what is sealed in front of the value of a write, and whether all writes are there.
+
+    write   i32be idx | u32be length, and 2^31 if a call follows | task_path, UTF-8 | call
+            | the value, by the serializer
+    call    8 random bytes | u32be number of writes | u16be k | k times (u32be position, i8 fixed index)
+
+A call of ``put_writes`` is described in each of its writes, so that none can be taken out. Earlier releases
+have written no description. The index of a write is its position in its call. Special writes have fixed
+indexes instead, and the positions that they had in the call are no indexes. A later call of a task does not
+replace ordinary writes, so a place of a call may be taken by a write of another one.
+
+What a checkpoint of a delta graph says of the writes to its parent, of which its channels are made:
+
+    made    base64 of records, sorted: SHA-256(task id)[:8] | id of the call, 8 bytes | u32be number of writes
+
+Counted are the ordinary writes that stood when the checkpoint was stored: they are never replaced. More may
+be there: those of another run, or of another child, which are no part of this one. A write of an earlier
+release has a call of zeros.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import combinations
+from os import urandom
+from typing import Any, Final, NamedTuple
+
+from sealpoint.errors import ConfigError, DecodeError, RowError, WritesLostError, excerpt
+
+# Channels of special writes, by LangGraph's names, and the channel of the messages of a step.
+ERROR: Final = "__error__"
+SCHEDULED: Final = "__scheduled__"
+INTERRUPT: Final = "__interrupt__"
+RESUME: Final = "__resume__"
+TASKS: Final = "__pregel_tasks"
+
+WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
+"""Index of the special writes of a task: they sort before its other writes and may be replaced."""
+
+# The task of what the user stores, by ``Command``: no node runs again to store it
+NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
+
+ID_BYTES: Final = 8
+MAX_SPECIAL: Final = 0xFFFF  # how many special writes a call may have; LangGraph stores a few
+
+_HEAD: Final = struct.Struct(f">{ID_BYTES}sIH")
+_SPECIAL: Final = struct.Struct(">Ib")
+_CLAIMS: Final = struct.Struct(">iI")
+_HAS_CALL: Final = 2**31
+
+
+class Claims(NamedTuple):
+    """The place of a write among those of its task."""
+
+    task_path: str
+    idx: int  # its position in its call, or the fixed index of a special write
+    call: bytes = b""  # what describes its call; empty for writes of earlier releases
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of the row that it stands for."""
+        return {"task_path": self.task_path, "idx": self.idx}
+
+    @property
+    def call_id(self) -> bytes:
+        """The random bytes of its call; empty if it has none."""
+        return self.call[:ID_BYTES]
+
+
+class Write(NamedTuple):
+    """One pending write, opened."""
+
+    claims: Claims | None  # authenticated; none if it is not bound to its row
+    task_id: str
+    channel: str
+    value: Any
+
+
+class StoredWrite(NamedTuple):
+    """One pending write, authenticated and not decoded."""
+
+    claims: Claims | None  # None if it is not bound to its row, and so not authenticated
+    task_id: str
+    channel: str
+    inner: str  # type of the bytes; of a write that is not bound, the tag
+    data: Any
+
+    @property
+    def fixed(self) -> int | None:
+        """Its index if it is a special write."""
+        return WRITES_IDX_MAP.get(self.channel)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a thread store remembers it: a special write, or one of the user."""
+        return self.fixed is not None or self.task_id == NULL_TASK_ID
+
+
+def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
+    """Return what describes a call of ``put_writes``."""
+    special = [
+        (position, WRITES_IDX_MAP[channel])
+        for position, (channel, _) in enumerate(writes)
+        if channel in WRITES_IDX_MAP
+    ]
+    if len(special) > MAX_SPECIAL:
+        raise ConfigError(f"a call stores {len(special)} special writes, and may store {MAX_SPECIAL}")
+    head = _HEAD.pack(urandom(ID_BYTES), len(writes), len(special))
+    return head + b"".join([_SPECIAL.pack(*each) for each in special])
+
+
+def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
+    """Return the indexes of a call's ordinary writes, and those of its special ones."""
+    _, size, special = _HEAD.unpack_from(call)
+    if not special:
+        return range(size), frozenset()
+    pairs = [*_SPECIAL.iter_unpack(call[_HEAD.size :])]
+    positions = {position for position, _ in pairs}
+    return [idx for idx in range(size) if idx not in positions], frozenset(fixed for _, fixed in pairs)
+
+
+def require_whole(writes: Sequence[StoredWrite]) -> None:
+    """Check the writes of one checkpoint: of each call of which one is there, all places are taken.
+
+    The call of a task that was stored first has all places that it shares with another. A write of an earlier
+    release, or one that is not bound, may be in any place that is not special.
+    """
+    calls = Counter(
+        [(write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call]
+    )
+    for (task_id, call), count in calls.items():
+        _, size, special = _HEAD.unpack_from(call)
+        # Usually all are there, at places of their own.
+        if (special or count != size) and not is_whole(writes, task_id, call):
+            raise WritesLostError(
+                f"a write of task {excerpt(task_id)} is missing, others of its call are not"
+            )
+    if len(calls) > len({task_id for task_id, _ in calls}):
+        _require_unmixed(writes)
+
+
+def _require_unmixed(writes: Sequence[StoredWrite]) -> None:
+    taken = dict[str, dict[bytes, set[int]]]()
+    for write in writes:
+        if write.claims and write.claims.call and write.fixed is None:
+            taken.setdefault(write.task_id, {}).setdefault(write.claims.call, set()).add(write.claims.idx)
+    for task_id, calls in taken.items():
+        for one, other in combinations(calls, 2):
+            if calls[one] & {*places_of(other)[0]} and calls[other] & {*places_of(one)[0]}:
+                raise WritesLostError(f"writes of task {excerpt(task_id)} are of two results")
+
+
+def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
+    """Whether all places of a call are taken among the writes of its checkpoint."""
+    found = [write for write in writes if write.task_id == task_id]
+    taken = {write.claims.idx if write.claims else write.fixed for write in found}
+    unbound = sum(not write.claims and write.fixed is None for write in found)
+    ordinary, special = places_of(call)
+    return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound
+
+
+def require_calls(calls: Iterable[tuple[str, bytes]], writes: Sequence[StoredWrite]) -> None:
+    """Check that the places of calls, each with its task, are still taken."""
+    for task_id, call in calls:
+        if not is_whole(writes, task_id, call):
+            raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
+
+
+def pack_claims(claims: Claims) -> bytes:
+    """Return the bytes in front of a write's value."""
+    path = claims.task_path.encode("utf-8", "surrogatepass")
+    mark = _HAS_CALL if claims.call else 0
+    return _CLAIMS.pack(claims.idx, len(path) | mark) + path + claims.call
+
+
+def split_claims(data: bytes) -> tuple[Claims, bytes]:
+    """Return the claims and the value of authenticated bytes."""
+    try:
+        idx, length = _CLAIMS.unpack_from(data)
+        path_end = _CLAIMS.size + (length & ~_HAS_CALL)
+        path = data[_CLAIMS.size : path_end].decode("utf-8", "surrogatepass")
+        end = path_end
+        if length & _HAS_CALL:
+            _, _, special = _HEAD.unpack_from(data, path_end)
+            end += _HEAD.size + int(special) * _SPECIAL.size
+        if len(data) >= end:
+            return Claims(path, idx, data[path_end:end]), data[end:]
+    except (struct.error, UnicodeDecodeError):
+        pass
+    raise DecodeError("a sealed write does not say its place")
+
+
+def split_write(channel: str, data: bytes) -> tuple[Claims, bytes]:
+    """Return the claims and the value of an authenticated write to a channel."""
+    claims, value = split_claims(data)
+    require_same_kind(channel, claims)
+    return claims, value
+
+
+def require_same_kind(channel: str, claims: Claims) -> None:
+    """Check that a write has the index of its channel: special writes have fixed ones."""
+    if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
+        raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+
+
+# --- the writes of which a checkpoint of a delta graph was made -----------------------------------
+
+# How many writes each call of each task has stored, by hashes of tasks and ids of calls
+Made = Mapping[bytes, Mapping[bytes, int]]
+
+_RECORD: Final = struct.Struct(f">8s{ID_BYTES}sI")
+_NO_CALL: Final = bytes(ID_BYTES)
+
+
+def task_hash(task_id: str) -> bytes:
+    """Return what stands for a task: 8 bytes."""
+    return sha256(task_id.encode("utf-8", "surrogatepass")).digest()[:8]
+
+
+def pack_made(writes: Sequence[StoredWrite]) -> str:
+    """Return what a child says of writes to its parent; nothing if there are none."""
+    records = [
+        _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
+    ]
+    return b64encode(b"".join(sorted(records))).decode()
+
+
+def _standing(writes: Sequence[StoredWrite]) -> Counter[tuple[bytes, bytes]]:
+    return Counter(
+        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
+        for write in writes
+        if write.fixed is None
+    )
+
+
+def parse_made(made: object) -> Made:
+    """Return what a child says."""
+    try:
+        data = b64decode(made, validate=True) if isinstance(made, str) else b"?"
+        found = dict[bytes, dict[bytes, int]]()
+        for task, call, count in _RECORD.iter_unpack(data):
+            found.setdefault(task, {})[call] = count
+    except (ValueError, struct.error):
+        raise DecodeError("a sealed checkpoint names the writes to its parent in another form") from None
+    return found
+
+
+def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
+    """Whether a child was made of a write; one without a call may stand for any of its task."""
+    calls = made.get(task_hash(task_id), {})
+    return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
+
+
+def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
+    """Check that all writes are there of which a child was made, and return which they are.
+
+    A write without a call may stand for one that had a call: `rebind` has bound it.
+    """
+    standing, found = _standing(writes), parse_made(made)
+    for task, wanted in found.items():
+        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
+        missing = sum(
+            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
+        )
+        if missing > spare or spare < 0:
+            raise WritesLostError("a write is missing of which a later checkpoint was made")
+    return found

@@ -1,0 +1,155 @@
+"""The serializer of a wrapped saver or cache, and the objects that pass through it.
+
+A wrapped saver never sees a value: it is given objects that seal themselves when its serializer is asked for
+their bytes, and gets back what is stored, unopened. The serializer has no key. Only with `allow_write_with`
+of `SealedSaver` it also gets values as they are, and passes them to the serializer that is named there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, Self
+
+from sealpoint.errors import MetadataError, SealingError
+from sealpoint.seal.places import KEY
+
+Dump = Callable[[], tuple[str, bytes]]  # seals a value: returns its tag and the sealed bytes
+Write = Callable[[Any], tuple[str, bytes]]
+
+OPEN: Final = "sealpoint"  # type of a mapping that `Carrier` stores readable, with sealed parts
+
+
+class Sealable:
+    """A value on its way into a database. It is sealed only if the saver asks its serializer for bytes.
+
+    Every other way to turn it into bytes raises `SealingError` or TypeError: a saver that goes around its
+    serializer fails, and stores nothing readable.
+
+    Args:
+        dump: Serializes and seals the value: its tag and its bytes.
+    """
+
+    __slots__ = ("dump",)
+
+    def __init__(self, dump: Dump) -> None:
+        self.dump = dump
+
+    @classmethod
+    def of(cls, dump: Dump, *, now: bool) -> Self:
+        """Make one; if ``now`` it is sealed at once.
+
+        Args:
+            dump: Serializes and seals the value.
+            now: For a saver that stores each value before it asks for the next, which may be refused.
+        """
+        made = dump() if now else None
+        return cls(dump if made is None else lambda: made)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise SealingError("the saver pickles or copies a value instead of passing it to its serializer")
+
+
+def _refuse() -> NoReturn:
+    raise SealingError("the saver takes a checkpoint apart and stores its values one by one")
+
+
+# Stands for the values in a `Document` that is sealed as a whole
+GUARD: Final = Sealable(_refuse)
+
+
+class Document(dict[str, Any]):
+    """A checkpoint on its way into a database: what a saver needs to see of it.
+
+    Attributes:
+        dump: Returns the type and the bytes to store for the checkpoint.
+    """
+
+    __slots__ = ("dump",)
+
+    dump: Dump
+
+    def copy(self) -> Self:
+        """Return a shallow copy of the same class: savers remove parts from a copy."""
+        made = type(self)(self)
+        made.dump = self.dump
+        return made
+
+
+_PREPARED: Final = (Sealable, Document)  # a union would be created for every value
+
+
+class Sealed:
+    """A value as it is stored, on its way out of a database.
+
+    Attributes:
+        tag: Its type tag.
+        blob: Its bytes.
+        beside: The columns of the parent and of metadata, if the saver was not given them.
+    """
+
+    __slots__ = ("beside", "blob", "tag")
+
+    def __init__(self, tag: str, blob: Any, beside: tuple[Any, Any] | None = None) -> None:
+        self.tag = tag
+        self.blob = blob
+        self.beside = beside
+
+
+class Carrier:
+    """A serializer that seals nothing itself and opens nothing: see the module."""
+
+    def __init__(self, before: Write | None = None, parse: Callable[[bytes], Any] | None = None) -> None:
+        """Make a serializer.
+
+        Args:
+            before: Dumps the values that `SealedSaver` did not prepare.
+            parse: Parses a mapping that is stored readable; ``None`` for a saver that stores none.
+        """
+        self._before, self._parse = before, parse
+
+    def dumps_typed(self, obj: Any) -> tuple[str, Any]:
+        """Return the tag and the sealed bytes of a value that `SealedSaver` prepared."""
+        if isinstance(obj, _PREPARED):
+            return obj.dump()
+        if type(obj) is list and obj and all(type(item) is Sealed for item in obj):
+            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
+        if self._before is not None:
+            return self._before(obj)
+        value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
+        if type(value) is Sealable:
+            return value.dump()
+        if self._parse is not None and isinstance(obj, dict) and KEY in obj:
+            return OPEN, dump_mapping(obj)
+        raise SealingError(
+            f"{type(obj).__name__} was passed to a wrapped saver or cache without being sealed",
+            hint=(
+                "use it through its SealedSaver or SealedCache alone; otherwise it stores what was not"
+                " passed to it, and cannot be sealed"
+            ),
+        )
+
+    def loads_typed(self, data: tuple[str, Any]) -> Any:
+        """Return what is stored: `Sealed`, or the mapping or the list that `dumps_typed` was given."""
+        tag, blob = data
+        if tag == OPEN and type(blob) is list:
+            return blob
+        if tag == OPEN and self._parse is not None:
+            return self._parse(blob)
+        return blob if type(blob) is Sealed else Sealed(tag, blob)
+
+    def is_opaque(self, value: object) -> bool:
+        """Whether a value was returned as it is stored."""
+        return type(value) is Sealed
+
+
+def dump_mapping(mapping: dict[str, Any]) -> bytes:
+    """Return the bytes of a mapping that is stored readable."""
+    try:
+        return json.dumps(mapping).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MetadataError(f"readable metadata has no form in JSON: {type(error).__name__}") from None
+
+
+# Pickles and messages name it by its former module.
+Sealable.__module__ = "sealpoint.sealed.carrier"

@@ -1,0 +1,126 @@
+"""Context: what a sealed value is bound to. It is authenticated with the value, and never stored.
+
+    "sealpoint" 00 01 | length tag | length name | length value | ...
+      11 bytes          u32 BE ..    pairs of the row, sorted by name
+
+Every field is preceded by its length as four bytes, big-endian, so that no two
+contexts share an encoding. `context` is the definition; `pack_tag`, `pack_row` and `RowTemplate` pack parts
+that several values share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Final
+
+PREFIX: Final = b"sealpoint\x00\x01"
+
+
+Row = Mapping[str, str]
+"""Coordinates of a row: the text of its columns, by name."""
+
+
+_length: Final = Struct(">I").pack
+
+
+class PackedRow(bytes):
+    """Coordinates of one row, packed by `pack_row` or `RowTemplate`: the end of a context."""
+
+    __slots__ = ()
+
+
+def _field(text: str) -> bytes:
+    data = str.encode(text)
+    return _length(len(data)) + data
+
+
+def pack_tag(tag: str) -> bytes:
+    """Return the beginning of every context of values with this tag: the prefix and the tag."""
+    return PREFIX + _field(tag)
+
+
+def pack_row(row: Row) -> PackedRow:
+    """Return the end of the context of a row."""
+    parts: list[bytes] = []
+    try:
+        for pair in sorted(row.items()):
+            for text in pair:
+                data = str.encode(text)  # `_field` inlined: a call would double the time
+                parts += _length(len(data)), data
+    except TypeError:
+        kinds = ", ".join(f"{type(name).__name__}: {type(value).__name__}" for name, value in row.items())
+        raise TypeError(f"row coordinates are strings, not {kinds}") from None
+    return PackedRow(b"".join(parts))
+
+
+class RowTemplate:
+    """Rows that differ in few coordinates; the shared ones are packed once.
+
+    writes = RowTemplate({"table": "writes", "thread_id": "t1", ...}, ("task_id", "channel"))
+    serializer.open(tag, blob, row=writes.row("task-1", "messages"))
+    """
+
+    __slots__ = ("_first", "_steps")
+
+    def __init__(self, shared: Row, names: Iterable[str]) -> None:
+        """Pack the shared coordinates.
+
+        Args:
+            shared: The coordinates that all rows share.
+            names: The names of the others, in the order in which `row` takes their values.
+
+        Raises:
+            ValueError: If a name is given twice.
+            TypeError: If a coordinate or a name is not a string.
+        """
+        names = tuple(names)
+        if len({*shared, *names}) != len(shared) + len(names):
+            raise ValueError(f"a coordinate is named twice: {', '.join([*shared, *names])}")
+        # The bytes before the value of each name, in sorted order, and after the last one.
+        between = [b""]
+        for name in sorted((*shared, *names)):
+            if name in shared:
+                between[-1] += pack_row({name: shared[name]})
+            else:
+                between[-1] += _field(name)
+                between.append(b"")
+        order = sorted(range(len(names)), key=names.__getitem__)
+        self._first = between[0]
+        self._steps = [*zip(order, between[1:], strict=True)]
+
+    def row(self, *values: str) -> PackedRow:
+        """Return the packed coordinates of one row, as `pack_row` returns them for all coordinates.
+
+        Args:
+            values: One for each of the names.
+
+        Raises:
+            TypeError: If a value is not a string, or the number of values differs from the number of names.
+        """
+        if len(values) != len(self._steps):
+            raise TypeError(f"{len(values)} values for {len(self._steps)} coordinates")
+        parts = [self._first]
+        for place, following in self._steps:
+            data = str.encode(values[place])
+            parts += _length(len(data)), data, following
+        return PackedRow(b"".join(parts))
+
+
+def context(tag: str, row: Row | PackedRow | None = None) -> bytes:
+    """Encode the context of a value.
+
+    Args:
+        tag: The whole type tag, as in the column.
+        row: Coordinates of the row. ``None`` and ``{}`` encode alike; the ``.row`` flag in the
+            tag distinguishes them.
+
+    Raises:
+        TypeError: If a coordinate is not a string.
+    """
+    end = row if isinstance(row, PackedRow) else pack_row(row or {})
+    return pack_tag(tag) + end
+
+
+# Pickles and messages name them by their former module.
+PackedRow.__module__ = RowTemplate.__module__ = "sealpoint.crypto.context"

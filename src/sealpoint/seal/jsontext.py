@@ -1,0 +1,171 @@
+"""The JSON of sealed headers and of inline values: strict JSON, in a form that keeps what JSON lacks.
+
+Strict: what Python's parser accepts and returns as something else than was stored is refused, such as NaN,
+infinities, numbers beyond a float and an object with a duplicate key. What JSON lacks stands in arrays:
+
+    [0, ...]                    an array
+    ["n", "nan"]                NaN; "inf" and "-inf" are the infinities
+    ["u", "d800..."]            text with lone surrogates: hex of its UTF-16, big-endian
+    ["o", [name, value], ...]   an object of which a name has lone surrogates
+
+`sealpoint.serde.jsontext` reads JSON that no key has authenticated.
+"""
+
+from __future__ import annotations
+
+import json
+import json.encoder
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from sealpoint.errors import DecodeError, LimitError
+
+MAX_DEPTH: Final = 64  # levels of JSON that is readable beside a sealed value
+# Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it.
+MAX_NUMBER_CHARS: Final = 4300
+
+_CONTAINERS: Final = (dict, list, tuple)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, and refuse a duplicate key."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise DecodeError("JSON has an object with a key twice")
+    return table
+
+
+def bounded(text: str) -> str:
+    """Return the text of a number, if it is not too long."""
+    if len(text) > MAX_NUMBER_CHARS:
+        raise LimitError(f"JSON has a number of over {MAX_NUMBER_CHARS} characters")
+    return text
+
+
+def _float(text: str) -> float:
+    number = float(bounded(text))
+    if math.isinf(number) or (number == 0 and text.lower().partition("e")[0].strip("-0.")):
+        raise DecodeError("JSON has a number that is too large or too small for a float")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise DecodeError(f"JSON does not have {name}")
+
+
+STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
+# For text in which no integer has to be looked at. Made once: to make it takes as long as to use it.
+SHORT: Final[Any] = json.JSONDecoder(object_pairs_hook=unique, **STRICT_NUMBERS)
+
+
+def parse_short(text: str, decoder: Any = None) -> Any:
+    """Return the value of a text of strict JSON, without looking at its integers or its levels.
+
+    Without white space the scanner alone reads it, in two thirds of the time.
+    """
+    decoder = decoder or SHORT
+    try:
+        value, end = decoder.scan_once(text, 0)
+    except StopIteration:
+        value, end = None, -1
+    return value if end == len(text) else decoder.decode(text)
+
+
+_NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_NESTED: Final = frozenset((dict, list))
+_LEAVES: Final = frozenset((int, bool, type(None)))  # in all places they stand for themselves
+
+
+def pack_json(value: Any) -> Any:
+    """Return JSON for a value of dicts with names, lists and scalars, as it is sealed: strict JSON."""
+    if isinstance(value, str):
+        return value if is_unicode(value) else ["u", value.encode("utf-16-be", "surrogatepass").hex()]
+    if isinstance(value, float) and not math.isfinite(value):
+        return ["n", repr(float(value))]
+    if isinstance(value, list):
+        return [0, *[each if type(each) in _LEAVES else pack_json(each) for each in value]]
+    if isinstance(value, dict):
+        packed = {name: each if type(each) in _LEAVES else pack_json(each) for name, each in value.items()}
+        if is_unicode("".join(value)):
+            return packed
+        return ["o", *[[pack_json(name), each] for name, each in packed.items()]]
+    return value
+
+
+def unpack_json(value: Any) -> Any:
+    """Return the value from JSON that `pack_json` returned.
+
+    Raises:
+        DecodeError: If an array has another form.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {name: unpack_json(each) if type(each) in _NESTED else each for name, each in value.items()}
+    if kind is not list:
+        return value
+    mark, *items = value or [None]
+    if type(mark) is int and mark == 0:
+        return [unpack_json(each) if type(each) in _NESTED else each for each in items]
+    match mark, items:
+        case "n", [str(name)] if name in _NOT_FINITE:
+            return _NOT_FINITE[name]
+        case "u", [str(text)]:
+            with suppress(ValueError):
+                return bytes.fromhex(text).decode("utf-16-be", "surrogatepass")
+        case "o", pairs if all(type(pair) is list and len(pair) == 2 for pair in pairs):
+            found = [(unpack_json(name), unpack_json(each)) for name, each in pairs]
+            if all(type(name) is str for name, _ in found):
+                return unique(found)
+    raise DecodeError("a sealed header has an array that is in no known form")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogate."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(are_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DEPTH - 1) -> bool:
+    """Whether a value of metadata may be readable in a sealed row: in strict JSON of at most 64 levels.
+
+    ``otherwise`` is returned for NaN and infinities. What else JSON lacks is refused when it is sealed.
+    """
+    if isinstance(value, float):
+        return otherwise or math.isfinite(value)
+    if not isinstance(value, _CONTAINERS):
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(has_strict_form(each, otherwise=otherwise, levels=levels - 1) for each in parts)
+
+
+def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
+    """Return a function that encodes a value as an encoder does; its second argument is ``False``.
+
+    `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
+    ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The encoder
+    has no indentation, neither sorts nor skips keys, and does not look for cycles.
+    """
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without the C accelerator
+        return encoder.iterencode
+    text = json.encoder.encode_basestring_ascii if encoder.ensure_ascii else json.encoder.encode_basestring
+    separators = encoder.key_separator, encoder.item_separator
+    made: Callable[[Any, bool], Iterable[str]] = make(
+        None, encoder.default, text, None, *separators, False, False, encoder.allow_nan
+    )
+    return made

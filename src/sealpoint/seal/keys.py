@@ -1,0 +1,370 @@
+"""Keys: ids, states and their transitions, material, and the keys derived from a key.
+
+States follow NIST SP 800-57 part 1, section 7:
+
+    staged -> active <-> decrypt-only <-> disabled -> destroyed
+    staged, decrypt-only, disabled <-> compromised -> destroyed
+
+A compromised key can be disabled and enabled again. It is then compromised as before, and never active or
+decrypt-only again.
+
+Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section 2.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final, NoReturn, Protocol
+
+from cryptography.hazmat.primitives.hashes import SHA256, SHA512
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from sealpoint.errors import (
+    KeyDestroyedError,
+    KeyDisabledError,
+    KeyIdError,
+    KeyMaterialError,
+    KeyRingError,
+    KeyTransitionError,
+    RingFileError,
+    excerpt,
+)
+
+KEY_BYTES: Final = 32
+
+LEGACY: Final = "aes"  # the suite of LANGGRAPH_AES_KEY, which only opens LangGraph's own rows
+LEGACY_KEY_BYTES: Final = (16, 24, 32)
+
+KEY_ID: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
+
+
+def require_key_id(key_id: object) -> str:
+    """Return ``key_id``, if it is 1 to 24 of ``a-z``, ``0-9``, ``.`` and ``-``; the first is no sign."""
+    if not isinstance(key_id, str) or not KEY_ID.fullmatch(key_id):
+        raise KeyIdError(f"{excerpt(key_id)} is not a key id")
+    return key_id
+
+
+class KeyState(Enum):
+    """What may be done with a key.
+
+    Example:
+        >>> from sealpoint import KeyState
+        >>> KeyState("decrypt-only").opens
+        True
+        >>> [state.value for state in KeyState.ACTIVE.transitions]
+        ['decrypt-only']
+    """
+
+    STAGED = "staged"
+    ACTIVE = "active"
+    DECRYPT_ONLY = "decrypt-only"
+    DISABLED = "disabled"
+    COMPROMISED = "compromised"
+    DESTROYED = "destroyed"
+
+    @property
+    def opens(self) -> bool:
+        """Whether values under a key in this state may be opened."""
+        return self not in (KeyState.DISABLED, KeyState.DESTROYED)
+
+    @property
+    def transitions(self) -> tuple[KeyState, ...]:
+        """The states that can follow this one in one step."""
+        return _TRANSITIONS[self]
+
+    def reaches(self, to: KeyState) -> bool:
+        """Whether a key in this state is in state ``to``, or can reach it in any number of steps."""
+        found = {self}
+        while more := {after for state in found for after in state.transitions} - found:
+            found |= more
+        return to in found
+
+
+_TRANSITIONS: Final = {
+    KeyState.STAGED: (KeyState.ACTIVE, KeyState.COMPROMISED, KeyState.DESTROYED),
+    # Only promoting another key ends this state: no command leaves a ring without an active key.
+    KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
+    # Disabled before destroyed: a row that was missed raises an error while `enable` can still undo it.
+    KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED, KeyState.COMPROMISED),
+    KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED, KeyState.DESTROYED),
+    KeyState.COMPROMISED: (KeyState.DISABLED, KeyState.DESTROYED),
+    KeyState.DESTROYED: (),
+}
+
+
+def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
+    """Refuse a state that is not valid for keys of ``suite``."""
+    if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
+        raise KeyTransitionError(
+            f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
+            hint='give it state = "decrypt-only", and let another key be active',
+        )
+
+
+class NeverPickled:
+    """Base class of objects with key material: they cannot be pickled or copied."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        hint = "load the ring in the other process; key material is never pickled"
+        raise KeyRingError(f"{type(self).__name__} holds key material and is never pickled", hint=hint)
+
+
+class Material(NeverPickled):
+    """The bytes of one key, in memory. A subclass loads them at first use."""
+
+    __slots__ = ("__weakref__", "_value", "is_slow", "loader")
+
+    def __init__(self, value: bytes) -> None:
+        """Hold the bytes."""
+        self._value: bytes | None = value
+        self.is_slow = False  # whether loading may wait for another program or a network
+        self.loader: Callable[[], bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"Material({'loaded' if self.is_loaded else 'not loaded'})"
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the bytes are in memory."""
+        return self._value is not None
+
+    def get(self) -> bytes:
+        """Return the bytes; load them first if necessary."""
+        return self.load()
+
+    def load(self) -> bytes:
+        """Return the bytes. If they are not loaded, the calling thread reads the source."""
+        return self._value or b""
+
+
+def expand(key: bytes, purpose: str) -> bytes:
+    """Derive 32 bytes for one purpose: HKDF-Expand-SHA512(key, "sealpoint v1 " + purpose, 32)."""
+    # No extract step: a key is uniformly random already (RFC 5869, section 3.3).
+    return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
+
+
+class KeyedHash:
+    """HMAC-SHA256 under one key, which is prepared once."""
+
+    def __init__(self, key: bytes) -> None:
+        self._prepared = HMAC(key, SHA256())
+
+    def __call__(self, data: bytes) -> bytes:
+        """Return the hash of ``data``, 32 bytes."""
+        mac = self._prepared.copy()
+        mac.update(data)
+        return mac.finalize()
+
+
+def check_value(key: bytes) -> str:
+    """Return eight hex digits that identify a key and reveal nothing else about it.
+
+    Args:
+        key: Its bytes.
+
+    Example:
+        >>> from sealpoint.crypto import check_value
+        >>> check_value(bytes(32))
+        '229a393f'
+    """
+    # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
+    return expand(key, "check")[:4].hex()
+
+
+_LEGACY_HINT: Final = "LANGGRAPH_AES_KEY has 16, 24 or 32 characters"
+_TEXT_HINT: Final = "pass the 32 bytes themselves: bytes.fromhex(TEXT) or base64.b64decode(TEXT) of a text"
+
+
+def require_length(material: object, suite: str | None, what: str) -> bytes:
+    """Return key material."""
+    hint = _LEGACY_HINT if suite else _TEXT_HINT
+    if not isinstance(material, bytes):
+        raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes", hint=hint)
+    lengths = LEGACY_KEY_BYTES if suite == LEGACY else (KEY_BYTES,)
+    if len(material) not in lengths:
+        raise KeyMaterialError(
+            f"{what}: {len(material)} bytes of material instead of {' or '.join(map(str, lengths))}",
+            hint=hint,
+        )
+    return material
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False, init=False)
+class Key(NeverPickled):
+    """A key of a ring.
+
+    Attributes:
+        id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that it sealed.
+        state: What may be done with it.
+        created: When it was made, if known.
+        destroyed: When it was destroyed, if that is known.
+        suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
+        compromised: When it was marked as compromised, if that is known.
+        lazy_material: The key's bytes, or what loads them; ``None`` for a key without material.
+
+    Example:
+        >>> import secrets
+        >>> from sealpoint import Key, KeyRing, KeyState
+        >>> key = Key("k1", secrets.token_bytes(32), KeyState.ACTIVE)
+        >>> KeyRing([key]).active_id
+        'k1'
+    """
+
+    id: str
+    state: KeyState
+    created: datetime | None
+    destroyed: datetime | None
+    suite: str | None
+    compromised: datetime | None
+    lazy_material: Material | None
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 -- the attribute's name
+        material: bytes | Material,
+        state: KeyState,
+        created: datetime | None = None,
+        destroyed: datetime | None = None,
+        suite: str | None = None,
+        compromised: datetime | None = None,
+    ) -> None:
+        """Make a key.
+
+        Args:
+            id: Its public name.
+            material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
+                a disabled one. Or an object that loads them.
+            state: What may be done with it.
+            created: When it was made.
+            destroyed: When it was destroyed.
+            suite: ``"aes"`` for LANGGRAPH_AES_KEY.
+            compromised: When it was found to be compromised.
+
+        Raises:
+            KeyIdError: If ``id`` is not a key id.
+            RingFileError: If ``suite`` is another suite.
+            KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
+            KeyMaterialError: If ``material`` is bytes of the wrong length.
+            KeyRingError: If ``state`` is not a `KeyState`.
+        """
+        require_key_id(id)
+        if suite not in (None, LEGACY):
+            hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
+            raise RingFileError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
+        if not isinstance(state, KeyState):
+            raise KeyRingError(f"key {id!r}: state is {type(state).__name__}, not KeyState")
+        require_suite_state(id, suite, state)
+        held = material if isinstance(material, Material) else _hold(id, material, state, suite)
+        fields = (id, state, created, destroyed, suite, compromised, held)
+        for name, value in zip(self.__dataclass_fields__, fields, strict=True):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Key(id={self.id!r}, state={self.state.value!r})"
+
+    @property
+    def material(self) -> bytes:
+        """The bytes of the key, loaded at first use; empty for a key without material.
+
+        Raises:
+            KeyRingError: If its source does not provide them, or provides others.
+        """
+        return b"" if self.lazy_material is None else self.lazy_material.get()
+
+    @property
+    def is_compromised(self) -> bool:
+        """Whether the key was ever marked as compromised, even if it is disabled now."""
+        return self.state is KeyState.COMPROMISED or self.compromised is not None
+
+    def with_state(self, state: KeyState, compromised: datetime | None = None) -> Key:
+        """Return the key with the same material in another state.
+
+        Args:
+            state: The new state.
+            compromised: When it was marked as compromised; ``None`` leaves what the key says.
+        """
+        material = b"" if self.lazy_material is None else self.lazy_material
+        compromised = compromised or self.compromised
+        return Key(self.id, material, state, self.created, self.destroyed, self.suite, compromised)
+
+    def subkey(self, suite: str) -> bytes:
+        """Return the key that ``suite`` uses: 32 bytes derived from this one.
+
+        The legacy suite uses its key as it is.
+        """
+        return self.material if suite == LEGACY else expand(self.material, suite)
+
+    def require_open(self) -> Key:
+        """Return the key if values under it may be opened.
+
+        Raises:
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        if self.state is KeyState.DISABLED:
+            raise KeyDisabledError(f"key {self.id!r} is disabled")
+        if self.state is KeyState.DESTROYED:
+            at = self.destroyed
+            at = at.astimezone(UTC) if at is not None and at.tzinfo else at
+            when = f" at {at:%Y-%m-%dT%H:%M:%SZ}" if at else ""
+            raise KeyDestroyedError(f"key {self.id!r} was destroyed{when}")
+        return self
+
+
+def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> Material | None:
+    if material == b"" and not state.opens:
+        return None
+    if state is KeyState.DESTROYED:
+        raise KeyMaterialError(f"key {key_id!r}: {len(material)} bytes of material instead of 0")
+    return Material(require_length(material, suite, f"key {key_id!r}"))
+
+
+class Listed(Protocol):
+    """A key as a ring lists it: a `Key`, or the entry of a ring file."""
+
+    @property
+    def id(self) -> str:
+        """Its public name."""
+
+    @property
+    def state(self) -> KeyState:
+        """What may be done with it."""
+
+    @property
+    def suite(self) -> str | None:
+        """``"aes"`` for LANGGRAPH_AES_KEY."""
+
+
+def active_id(keys: Iterable[Listed]) -> str | None:
+    """Return the id of the active key, if there is one."""
+    return next((key.id for key in keys if key.state is KeyState.ACTIVE), None)
+
+
+def require_consistent(keys: Sequence[Listed], where: str = "a ring") -> None:
+    """Refuse keys that cannot be in one ring. ``where`` names the ring in the message."""
+    ids = [key.id for key in keys]
+    if len(set(ids)) < len(ids):
+        raise KeyIdError(f"{where}: two keys are called {max(ids, key=ids.count)!r}")
+    active = [key.id for key in keys if key.state is KeyState.ACTIVE]
+    if len(active) > 1:
+        raise RingFileError(
+            f"{where}: {len(active)} keys are active: {', '.join(active)}",
+            hint="exactly one key has state = \"active\", and 'active' names it",
+        )
+    if sum(key.suite == LEGACY for key in keys) > 1:
+        raise KeyRingError(
+            f"{where}: two keys are for suite 'aes', whose rows do not say which of them sealed them",
+            hint="give each of them a ring of its own, and open its rows with that ring",
+        )
+
+
+# Pickles and messages name them by their former modules.
+Key.__module__, KeyState.__module__ = "sealpoint.keys.key", "sealpoint.keys.state"

@@ -1,0 +1,463 @@
+"""Layouts: how a saver stores a checkpoint, and so what of it can be sealed as one value; one class each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
+from typing import Any, ClassVar, Final, Protocol
+
+from sealpoint.errors import (
+    PlaintextError,
+    RowError,
+    SealingError,
+    SealpointError,
+    UnboundValueError,
+    excerpt,
+    located,
+)
+from sealpoint.seal.calls import TASKS, Claims, StoredWrite, Write, pack_claims, require_whole, split_write
+from sealpoint.seal.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed, dump_mapping
+from sealpoint.seal.cipher import Opened
+from sealpoint.seal.context import PackedRow, RowTemplate
+from sealpoint.seal.jsontext import has_strict_form
+from sealpoint.seal.places import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Spot, decode_value, make_frame
+from sealpoint.seal.rows import (
+    INLINE,
+    SENTINEL,
+    SENTINEL_VERSION,
+    Found,
+    Header,
+    is_bound,
+    not_sealed_part,
+    pack_header,
+    require_document,
+    require_never_sealed,
+    require_parts,
+    require_same_metadata,
+    require_same_row,
+    require_sealed,
+    value_missing,
+)
+from sealpoint.seal.tag import is_sealed
+from sealpoint.seal.tokens import Tokens, is_cached
+
+_REBIND: Final = (
+    "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
+)
+_SEAL: Final = (
+    f"{_REBIND}; a value that is not sealed at all needs --allow-plaintext there,"
+    " and here plaintext='allow' in the serializer"
+)
+# What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions
+Put = tuple[Document, dict[str, Any], dict[str, Any]]
+
+
+value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
+_write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
+_document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
+_header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
+_SENTINEL: Final = {"channel": SENTINEL, "version": SENTINEL_VERSION}
+_sentinel_row: Final = RowTemplate(dict(VALUE.kind) | _SENTINEL, ("thread_id", "checkpoint_ns")).row
+
+MAX_SENTINELS: Final = 1024
+
+
+class Serializer(Protocol):
+    """What the core asks of a serializer that seals, which is `sealpoint.serde.EncryptedSerializer`."""
+
+    @property
+    def cipher(self) -> Any:
+        """Has the attribute ``ring`` if it is a `RingCipher`."""
+
+    def seal(self, obj: Any, *, row: Any = None, head: bytes = b"") -> tuple[str, bytes]:
+        """Serialize a value, and seal ``head`` and its bytes, bound to a row."""
+
+    def open(self, tag: str, blob: bytes, *, row: Any = None) -> Opened:
+        """Open a value at its row, without deserializing it."""
+
+    def decode(self, inner: str, data: bytes) -> Any:
+        """Deserialize authenticated bytes."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Open and deserialize a value that is not bound to a row, as far as that is allowed."""
+
+
+class Codec(Protocol):
+    """Metadata as JSON, within bounds: `sealpoint.base.metadata`."""
+
+    def encode_metadata(
+        self, metadata: Mapping[str, Any], *, sealed: bool = False, keep_surrogates: bool = False
+    ) -> bytes:
+        """Return metadata as JSON; if ``sealed``, as strict JSON by `sealpoint.seal.jsontext.pack_json`."""
+
+    def decode_metadata(self, data: bytes | str | None, *, strict: bool = True) -> Any:
+        """Return the metadata of a column that no key has authenticated."""
+
+    def decode_mapping(self, data: bytes) -> Any:
+        """Return the mapping that `sealpoint.seal.carrier.dump_mapping` was given."""
+
+
+# Version of checkpoints from which on the messages of a step are among its own values
+SENDS_MOVED: Final = 4
+
+
+class Sentinels:
+    """Seals the values that make each unwrapped reader of a Postgres checkpoint fail, and keeps them.
+
+    Every put names the sentinel of its thread and namespace, and the database keeps the first. So the same
+    bytes are given to it again, as long as the ring is the same: later puts would have another key.
+    """
+
+    def __init__(self, serde: Serializer) -> None:
+        self._serde = serde
+        self._kept: tuple[object, dict[tuple[str, str], tuple[str, bytes]]] = (None, {})
+
+    def sealed(self, thread_id: str, checkpoint_ns: str) -> tuple[str, bytes]:
+        """Return the tag and the bytes of the sentinel of a thread in the database and a namespace."""
+        ring, kept = self._kept
+        current = getattr(self._serde.cipher, "ring", None)
+        if current is not ring or len(kept) >= MAX_SENTINELS:
+            kept = {}
+            self._kept = current, kept  # replaced as a whole, which needs no lock
+        found = kept.get((thread_id, checkpoint_ns))
+        if found is None:
+            row = _sentinel_row(thread_id, checkpoint_ns)
+            found = self._serde.seal(None, row=row)
+            if is_cached(thread_id, checkpoint_ns):
+                kept[thread_id, checkpoint_ns] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Seals and opens checkpoints and writes, each bound to its row. A subclass is a layout.
+
+    How a saver stores a checkpoint, and so what of it can be sealed as one value, is what layouts differ in.
+    """
+
+    layout: ClassVar[str]  # its name
+    # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so
+    # compares values in Python
+    keeps_types: ClassVar[bool] = False
+    # Whether the database itself refuses readable metadata that JSON lacks
+    refuses_nan: ClassVar[bool] = False
+
+    serde: Serializer
+    codec: Codec
+    plain: frozenset[str]  # keys of metadata that stay readable
+    indexed: frozenset[str]  # keys of metadata that are searched by token
+    tokens: Tokens
+    allow_unbound: bool
+    is_remembered: bool = False  # whether there is a thread store
+    allow_partial: bool = False  # whether a part of the writes of one call is read
+    before: Any = None  # a serializer that writes rows as before this wrapper: nothing is bound then
+
+    def head_of(self, header: Header) -> bytes:
+        """Return the bytes in front of a document."""
+        # What a command binds was stored before: nothing is removed from it.
+        metadata = self.codec.encode_metadata(
+            header["metadata"], sealed=True, keep_surrogates="rebound" in header
+        )
+        return pack_header(header, metadata)
+
+    # --- what a layout says -------------------------------------------------------------------
+
+    def seal_checkpoint(
+        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> Put:
+        """Return what to store for a checkpoint with this header."""
+        raise NotImplementedError
+
+    def open_header(self, found: Found, spot: Spot) -> Opened | None:
+        """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
+        raise NotImplementedError
+
+    def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> Any | None:
+        """Return the metadata of a header, compared with the row; ``None`` if it is elsewhere."""
+        require_same_row(header, readable, parent, self.tokens)
+        return header["metadata"]
+
+    def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the document and the metadata, from what was sealed after a header."""
+        return decoded, header["metadata"]
+
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        """Return a checkpoint with its values; ``sends`` are the writes to its parent, for `needs_sends`."""
+        return document
+
+    def values(
+        self,
+        document: Any,
+        header: Header | None,
+        found: Found,
+        spot: Spot,
+        channels: Collection[str] | None,
+    ) -> dict[str, Any]:
+        """Return values by channel: of some channels or of all, and perhaps of more."""
+        require_document(document, spot.checkpoint_id)
+        return document["channel_values"]  # type: ignore[no-any-return]
+
+    def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
+        """Whether messages of the step are among the writes to the parent, as in old checkpoints."""
+        return False
+
+    def carrier(self) -> Carrier:
+        """Return the serializer for the copy of the saver."""
+        before = None if self.before is None else self.before.dumps_typed
+        return Carrier(before, self.codec.decode_mapping if self.keeps_types else None)
+
+    # --- sealing ------------------------------------------------------------------------------
+
+    def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata that is stored readable: plain keys, and tokens."""
+        plain = self.plain
+        refused = self.refuses_nan
+        frame = {
+            key: value
+            for key, value in metadata.items()
+            if key in plain and has_strict_form(value, otherwise=refused)  # others are only sealed
+        }
+        for key in self.indexed.intersection(metadata):
+            value = metadata[key]
+            if self.keeps_types and isinstance(value, str):
+                value = value.encode("utf-8", "replace").decode()  # as the serializer writes text
+            if token := self.tokens.token(key, value):
+                frame[token] = 1
+        return frame
+
+    def seal_writes(
+        self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
+    ) -> list[tuple[str, Sealable]]:
+        """Return what to store for the writes of a call, each as in `Write`, in their order."""
+        of, found = partial(Sealable.of, now=self.keeps_types), []
+        for claims, task_id, channel, value in writes:
+            row = _write_row(*spot, task_id, channel)
+            head = pack_claims(claims or Claims("", 0))
+            found.append((channel, of(partial(self.serde.seal, value, row=row, head=head))))
+        return found
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def open_bound(self, sealed: Sealed, row: PackedRow) -> Opened | None:
+        """Open a value at its row; ``None`` if it is not bound to one, and that is allowed."""
+        if is_bound(sealed.tag):
+            return self.serde.open(sealed.tag, sealed.blob, row=row)
+        self.require_unbound(sealed.tag)
+        return None
+
+    def require_unbound(self, tag: object) -> None:
+        """Check that unbound values are allowed."""
+        if not self.allow_unbound:
+            if is_sealed(tag):
+                raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint=_REBIND)
+            if tag is None:
+                raise PlaintextError("the row is not sealed as a whole", hint=_SEAL)
+            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed to its row", hint=_SEAL)
+
+    def open_writes(self, spot: Spot, writes: Iterable[tuple[str, str, Any]]) -> Sequence[StoredWrite]:
+        """Open writes to a checkpoint, and check that none of a call is missing.
+
+        Returns:
+            Those that are bound in the order of `writes_sort_key`; with others, all in that of the saver.
+        """
+        found = list[StoredWrite]()
+        for task_id, channel, sealed in writes:
+            try:
+                opened = self.open_bound(require_sealed(sealed), _write_row(*spot, task_id, channel))
+                if opened is None:
+                    found.append(StoredWrite(None, task_id, channel, sealed.tag, sealed.blob))
+                else:
+                    claims, data = split_write(channel, opened.data)
+                    found.append(StoredWrite(claims, task_id, channel, opened.inner, data))
+            except SealpointError as error:
+                located(error, "writes", spot, task_id=task_id, channel=channel)
+                raise
+        places = [
+            (each.claims.task_path, each.task_id, each.claims.idx, each) for each in found if each.claims
+        ]
+        if len({*map(itemgetter(1, 2), places)}) != len(places):
+            raise RowError("a write of a task is stored twice")
+        if not self.allow_partial:
+            require_whole(found)
+        return [*map(itemgetter(3), sorted(places))] if len(places) == len(found) else found
+
+
+class Whole(Rows):
+    """The serializer of the saver gets the whole checkpoint: it is sealed as one value, with its metadata."""
+
+    __slots__ = ()
+    layout: ClassVar[str] = "whole"
+
+    def seal_checkpoint(
+        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> Put:
+        """Seal the whole checkpoint."""
+        row = _document_row(*spot)
+        document = Document(checkpoint)
+        document.dump = partial(self.serde.seal, dict(checkpoint), row=row, head=self.head_of(header))
+        document["channel_values"] = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
+        return document, self.readable(header["metadata"]), dict(new_versions)
+
+    def open_header(self, found: Found, spot: Spot) -> Opened | None:
+        """Open the whole checkpoint."""
+        sealed: Any = found.checkpoint
+        if type(sealed) is not Sealed:
+            raise SealingError("the saver returned a checkpoint that its serializer did not give it")
+        return self.open_bound(sealed, _document_row(*spot))
+
+
+class _Apart(Rows):
+    """Values are in rows of their own; the rest is sealed in the metadata."""
+
+    __slots__ = ()
+    # Types of the values that the saver does not pass to its serializer
+    inline_types: ClassVar[tuple[type, ...]] = ()
+
+    def seal_checkpoint(
+        self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> Put:
+        changed, versions = dict(new_versions), dict(checkpoint["channel_versions"])
+        metadata, stored, inline = header["metadata"], dict[str, Any](), dict[str, Any]()
+        for name, value in checkpoint["channel_values"].items():
+            if isinstance(value, self.inline_types):
+                inline[name], stored[name] = value, ""
+            elif name in versions:  # else the saver would not find it again
+                row = value_row(*spot[:2], name, str(changed.get(name, versions[name])))
+                dump = partial(self.serde.seal, value, row=row)
+                sealable = Sealable.of(dump, now=self.keeps_types and name in changed)
+                stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
+        header["channels"] = list(stored)
+        rest = {name: part for name, part in checkpoint.items() if name != "channel_values"}
+        document = self._complete(header, rest, inline)
+        if sentinel := self._sentinel(spot):
+            stored[SENTINEL] = sentinel
+            versions[SENTINEL] = changed[SENTINEL] = SENTINEL_VERSION
+        frame = self.seal_frame(spot, header, document, metadata)
+        seen = Document((name, checkpoint[name]) for name in ("v", "id") if name in checkpoint)
+        seen |= {"channel_values": stored, "channel_versions": versions}
+        seen.dump = lambda: (OPEN, dump_mapping({"channel_versions": versions}))
+        return seen, frame, changed
+
+    def seal_frame(
+        self, spot: Spot, header: Header, document: Any, metadata: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the metadata of a row: what stays readable, and the sealed part."""
+        tag, blob = self.serde.seal(document, row=_header_row(*spot), head=self.head_of(header))
+        frame = self.readable(metadata)
+        frame[KEY] = make_frame(tag, blob)
+        return frame
+
+    def _sentinel(self, spot: Spot) -> Sealable | None:
+        return None
+
+    def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
+        header["inline"] = inline
+        return rest
+
+    def open_header(self, found: Found, spot: Spot) -> Opened | None:
+        values, versions = require_parts(found.checkpoint, spot.checkpoint_id)
+        frame: Any = found.metadata.get(KEY)
+        if frame is None:
+            require_never_sealed(spot.checkpoint_id, values, versions)
+            self.require_unbound(None)
+            return None
+        tag, value = (frame.get("type"), frame.get("value")) if isinstance(frame, dict) else (None, None)
+        blob = decode_value(value)
+        if not isinstance(tag, str) or blob is None or not is_bound(tag):
+            raise not_sealed_part(spot.checkpoint_id)
+        return self.open_bound(Sealed(tag, blob), _header_row(*spot))
+
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        return {**document, "channel_values": values()}
+
+    def values(
+        self,
+        document: Any,
+        header: Header | None,
+        found: Found,
+        spot: Spot,
+        channels: Collection[str] | None,
+    ) -> dict[str, Any]:
+        """Open the values that a header names; of a checkpoint that is not bound, all that are there."""
+        stored, versions = found.checkpoint["channel_values"], document["channel_versions"]
+        # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
+        names: Collection[str] = [name for name, value in stored.items() if type(value) is not list]
+        inline: Mapping[str, Any] = {name: stored[name] for name in names if type(stored[name]) is not Sealed}
+        if header is not None:
+            names, inline = header.get("channels", ()), header.get("inline", {})
+        values = dict[str, Any]()
+        for name in names if channels is None else set(names).intersection(channels):
+            if name in inline:
+                values[name] = inline[name]
+                continue
+            version = str(versions[name])
+            try:
+                if name not in stored:
+                    raise value_missing(name)
+                sealed = require_sealed(stored[name])
+                opened = self.open_bound(sealed, value_row(*spot[:2], name, version))
+                if opened is None:
+                    values[name] = self.serde.loads_typed((sealed.tag, sealed.blob))
+                else:
+                    values[name] = self.serde.decode(opened.inner, opened.data)
+            except SealpointError as error:
+                located(error, "values", spot, channel=name, version=version)
+                raise
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Inline(_Apart):
+    """Text, numbers, booleans and None stand in a JSON column, all other values in rows of their own."""
+
+    layout: ClassVar[str] = "inline"
+    inline_types: ClassVar[tuple[type, ...]] = INLINE
+    refuses_nan: ClassVar[bool] = True
+    _sentinels: Sentinels = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sentinels", Sentinels(self.serde))
+
+    def _sentinel(self, spot: Spot) -> Sealable:
+        return Sealable(partial(self._sentinels.sealed, *spot[:2]))
+
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        """Put the values and the messages of the step into a document."""
+        document = _Apart.complete(self, document, values, sends)
+        if messages := [write.value for write in sends if write.channel == TASKS]:
+            document["channel_values"][TASKS] = messages
+            last = max(document["channel_versions"].values(), default=None)
+            document["channel_versions"] = {**document["channel_versions"], TASKS: last}
+        return document
+
+    def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
+        """Whether the sealed version says so: PostgresSaver asks the readable one, which proves nothing."""
+        return bool(decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
+
+
+class Values(_Apart):
+    """Each value is in an entry of its own, and the serializer gets metadata too."""
+
+    __slots__ = ()
+    layout: ClassVar[str] = "values"
+    keeps_types: ClassVar[bool] = True
+
+    def _complete(self, header: Header, rest: dict[str, Any], inline: dict[str, Any]) -> Any:
+        metadata, header["metadata"] = header["metadata"], {}
+        dump_mapping({**self.readable(metadata), "": rest["channel_versions"]})  # raises before any is stored
+        return [rest, metadata]
+
+    def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> None:
+        """Return nothing: it is sealed with the document."""
+        require_same_row(header, {}, parent, self.tokens)
+
+    def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Split what was sealed, and compare the metadata with what is readable."""
+        document, metadata = decoded
+        kept = {key: value for key, value in metadata.items() if key in readable}
+        in_json = metadata | json.loads(dump_mapping(kept))
+        require_same_metadata(readable, in_json, self.tokens)
+        return document, metadata

@@ -1,0 +1,180 @@
+"""Ring: the keys that a process may use, and whether a ring follows from the ring in use.
+
+At most one key seals; the others only open. A ring that is older than the ring in use, or another one, is
+refused: see `require_later`.
+
+Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
+Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
+process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
+What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hmac import compare_digest
+from typing import TypeVar
+
+from sealpoint.errors import NoActiveKeyError, RingRollbackError, UnknownKeyError, require_is
+from sealpoint.seal.keys import (
+    LEGACY,
+    Key,
+    Material,
+    NeverPickled,
+    active_id,
+    expand,
+    require_consistent,
+    require_length,
+)
+
+R = TypeVar("R", bound="Ring")
+
+
+class Ring(NeverPickled):
+    """The keys that a process may use: at most one seals, the others only open. Immutable.
+
+    Attributes:
+        keys: All keys, in the order of the ring.
+        index: Material of the key for blind indexes, which never rotates; ``None`` if the ring has none.
+    """
+
+    __slots__ = ("_by_id", "index", "keys")
+
+    def __init__(self, keys: Iterable[Key], *, index: bytes | Material | None = None) -> None:
+        """Make a ring; `KeyRing` names the arguments and the errors."""
+        self.keys = tuple(keys)
+        for key in self.keys:
+            require_is(key, Key, "one of the keys", "create Key(ID, MATERIAL, STATE), or KeyRing.load(PATH)")
+        require_consistent(self.keys)
+        self._by_id = {key.id: key for key in self.keys}
+        if index is not None and not isinstance(index, Material):
+            index = Material(require_length(index, None, "index key"))
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key.id} {key.state.value}' for key in self.keys)})"
+
+    @property
+    def active_id(self) -> str | None:
+        """Id of the active key, if there is one."""
+        return active_id(self.keys)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all keys, in ring order."""
+        return tuple(key.id for key in self.keys)
+
+    def get_key(self, key_id: str) -> Key | None:
+        """Return the key called ``key_id``, whatever its state, or ``None``."""
+        return self._by_id.get(key_id)
+
+    def require_active(self) -> Key:
+        """Return the active key.
+
+        Raises:
+            NoActiveKeyError: If none is active.
+        """
+        key = self._by_id.get(self.active_id or "")
+        if key is not None:
+            return key
+        raise NoActiveKeyError(f"no key of the ring is active (held: {', '.join(self.ids) or 'none'})")
+
+    def require_key(self, key_id: str) -> Key:
+        """Return the key called ``key_id`` if values under it may be opened.
+
+        Raises:
+            UnknownKeyError: If the ring does not have it.
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        key = self._by_id.get(key_id)
+        # LangGraph's rows name no key: a tag with the id of the legacy key would use it with another suite.
+        if key is None or key.suite == LEGACY:
+            raise UnknownKeyError(key_id, self.ids)
+        return key.require_open()
+
+    def require_legacy(self) -> Key:
+        """Return the key of LangGraph's own rows.
+
+        Raises:
+            UnknownKeyError: If no key of the ring is for the suite ``aes``.
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        for key in self.keys:
+            if key.suite == LEGACY:
+                return key.require_open()
+        hint = (
+            'add an entry with suite = "aes", state = "decrypt-only" and LANGGRAPH_AES_KEY for its material'
+        )
+        raise UnknownKeyError(LEGACY, self.ids, hint=hint)
+
+    @property
+    def materials(self) -> tuple[Material, ...]:
+        """The material of all keys that have any, including the index key, loaded or not."""
+        found = (*(key.lazy_material for key in self.keys), self.index)
+        return tuple(material for material in found if material is not None)
+
+    def index_key(self, purpose: str) -> bytes:
+        """Derive 32 bytes for a blind index from the index key, which never rotates.
+
+        Args:
+            purpose: What the index is for: two purposes have two keys.
+
+        Raises:
+            UnknownKeyError: If the ring has no index entry.
+            KeyRingError: Another of its subclasses, if the index key's material is not available.
+        """
+        if self.index is None:
+            raise UnknownKeyError("index", self.ids, hint="add an index key: sealpoint keys generate --index")
+        return expand(self.index.get(), f"index {purpose}")
+
+
+def marks(ring: Ring) -> dict[str, bytes]:
+    """Return 32 bytes for each key with loaded material, which identify the material and do not reveal it.
+
+    The caller keeps the marks of disabled keys, whose material is not loaded.
+    """
+    loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
+    # All 32 bytes: other material with the same check value of 4 bytes can be found by search.
+    return {key.id: expand(key.material, "check") for key in loaded}
+
+
+def require_later(old: Ring, new: R, seen: Mapping[str, bytes] | None = None) -> R:
+    """Return ``new`` if it follows from ``old`` by transitions and new keys.
+
+    Several transitions may happen between two checks of a file, so every state that can be reached in any
+    number of steps is accepted. Any other state means an older file, or another ring.
+    """
+    for key in old.keys:
+        require_later_key(key, new.get_key(key.id))
+    before = marks(old) if seen is None else seen
+    for key_id, mark in marks(new).items():
+        if not compare_digest(before.get(key_id, mark), mark):
+            raise RingRollbackError(f"key {key_id!r} has other material than before")
+    # An index key that is not loaded yet is assumed to be the same.
+    if old.index is not None and (
+        new.index is None
+        or (
+            old.index.is_loaded
+            and new.index.is_loaded
+            and not compare_digest(old.index.get(), new.index.get())
+        )
+    ):
+        raise RingRollbackError("the index key is missing or has changed")
+    return new
+
+
+def require_later_key(old: Key, new: Key | None) -> None:
+    """Refuse a key that does not follow from the one with its id in the ring in use."""
+    if new is None:
+        raise RingRollbackError(
+            f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
+        )
+    if new.suite != old.suite:
+        raise RingRollbackError(f"key {old.id!r} is for another suite than before")
+    if not old.state.reaches(new.state):
+        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
+    # A compromised key may be disabled and then open again, but it is never trusted again.
+    if old.is_compromised and not new.is_compromised and new.state.opens:
+        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was compromised before")

@@ -1,0 +1,188 @@
+"""Type tags: which suite and which key sealed a value, as text in the `type` column.
+
+    msgpack + cobblestone256 .row @ k26b
+    inner     suite          flags  key id
+
+A tag can be read without a key. It is authenticated with the value, so a value with an edited tag does not
+open. Rows under LANGGRAPH_AES_KEY end in a bare ``+aes`` and name no key.
+
+Kinds: what a serializer calls its bytes, in LangGraph's words.
+
+null       no bytes               None
+bytes      the bytes
+bytearray  the bytes
+msgpack    see `sealpoint.serde.codes`
+json       UTF-8                  rows from before msgpack, see `sealpoint.serde.legacy_json`
+pickle                            runs what its writer put there
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeGuard
+
+from sealpoint.errors import TagError, excerpt
+from sealpoint.seal.keys import KEY_ID, LEGACY
+from sealpoint.seal.suites import SUITES
+
+MAX_CHARS: Final = 64
+# In the order that a tag has them: `BOUND_MARK` relies on ``row`` as the last.
+COMPRESSED: Final = "zst"  # the value was compressed, see `sealpoint.crypto.compression`
+FLAGS: Final = (COMPRESSED, "row")
+
+# Part of the tag of every sealed value, in earlier and later releases too, and of no other type.
+SEALED_MARK: Final = "+"
+
+# The end of each tag under LANGGRAPH_AES_KEY.
+LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
+
+# What the tag of a value that is bound to its row, and of no other, holds behind `SEALED_MARK`.
+BOUND_MARK: Final = ".row@"
+
+# Printable ASCII without '+', which separates the type from the suite.
+_INNER = re.compile(r"[!-*,-~]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A parsed type tag.
+
+    Attributes:
+        inner: What the wrapped serializer called its bytes, e.g. ``msgpack``. Empty only
+            in the name that `RingCipher.encrypt` returns, which has no type to bind.
+        suite: Name of the sealing suite, e.g. ``cobblestone256``.
+        flags: ``zst`` if the value was compressed, ``row`` if it is bound to its row; in this order.
+        key_id: Public name of the key, safe to log; ``None`` for LangGraph's own rows.
+
+    Example:
+        >>> from sealpoint import Tag
+        >>> tag = Tag.parse("msgpack+cobblestone256.row@k1")
+        >>> tag.flags, tag.key_id
+        (('row',), 'k1')
+    """
+
+    inner: str
+    suite: str
+    flags: tuple[str, ...] = ()
+    key_id: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Tag:
+        """Read a tag from a `type` column.
+
+        Args:
+            text: What the column contains.
+
+        Raises:
+            TagError: If it is not a string of at most 64 ASCII characters in the form above, its suite is not
+                known, or a flag is not known, given twice or out of order.
+        """
+        if not isinstance(text, str) or len(text) > MAX_CHARS or text.count("+") != 1:
+            raise TagError(f"{excerpt(text)} is not at most {MAX_CHARS} characters with one '+'")
+        inner, _, name = text.partition("+")
+        if inner and not _INNER.fullmatch(inner):
+            raise TagError(f"{excerpt(text)} names no type before its '+'")
+        if name == LEGACY:
+            return cls(inner, LEGACY)
+        front, separator, key_id = name.partition("@")
+        suite, *flags = front.split(".")
+        if suite not in SUITES:
+            hint = "another program or a newer release of sealpoint may have written the row"
+            raise TagError(f"{excerpt(text)} names no known suite", hint=hint)
+        if not separator or not KEY_ID.fullmatch(key_id):
+            raise TagError(f"{excerpt(text)} names no key after '@'")
+        if [flag for flag in FLAGS if flag in flags] != flags:
+            raise TagError(f"{excerpt(text)} has flags that are not known or not in order")
+        return cls(inner, suite, tuple(flags), key_id)
+
+    def format(self) -> str:
+        """Return the text of the tag for the `type` column.
+
+        Raises:
+            TagError: If `parse` would not return this tag for the text.
+        """
+        mode = "".join(f".{flag}" for flag in self.flags)
+        key = "" if self.key_id is None else f"@{self.key_id}"
+        text = f"{self.inner}+{self.suite}{mode}{key}"
+        if Tag.parse(text) != self:
+            raise TagError(f"{excerpt(text)} does not read back as the tag it was made from")
+        return text
+
+
+class Kind(StrEnum):
+    """How a value is protected, according to its `type` column."""
+
+    SEALED = "sealed"
+    LEGACY = "legacy"
+    PLAINTEXT = "plaintext"
+    UNKNOWN = "unknown"
+
+
+def classify(tag: object) -> tuple[Kind, Tag | None]:
+    """Return the kind of a value, and the parts of its tag; of ``plaintext`` only `Tag.inner` has a meaning.
+
+    A tag that this release cannot parse, or that is not text, is ``unknown``.
+    """
+    if not isinstance(tag, str) or not tag or tag.startswith(SEALED_MARK):
+        return Kind.UNKNOWN, None
+    try:
+        if not is_sealed(tag):
+            return Kind.PLAINTEXT, Tag.parse(f"{tag}{LEGACY_END}")  # checks the inner type
+        parsed = Tag.parse(tag)
+    except TagError:
+        return Kind.UNKNOWN, None
+    return (Kind.LEGACY if parsed.suite == LEGACY else Kind.SEALED), parsed
+
+
+# The functions below look at single characters only: they also accept tags that `Tag.parse` refuses, and
+# the row stores do the same in SQL.
+
+
+def is_sealed(tag: object) -> TypeGuard[str]:
+    """Whether the text of a `type` column belongs to a sealed value."""
+    return isinstance(tag, str) and SEALED_MARK in tag
+
+
+def is_legacy(tag: object) -> bool:
+    """Whether a value is under LANGGRAPH_AES_KEY."""
+    return isinstance(tag, str) and tag.endswith(LEGACY_END)
+
+
+def key_end(key_id: str) -> str:
+    """Return the end of each tag that names a key."""
+    # Includes the '@', because an id may be the end of another.
+    return f"@{key_id}"
+
+
+def is_under(tag: object, key_id: str | None) -> bool:
+    """Whether a value is sealed under a key; ``None`` is LANGGRAPH_AES_KEY."""
+    return is_sealed(tag) and tag.endswith(LEGACY_END if key_id is None else key_end(key_id))
+
+
+def is_marked_bound(tag: object) -> bool:
+    """Whether a value is bound to its row, if its tag is valid."""
+    return isinstance(tag, str) and BOUND_MARK in tag.partition(SEALED_MARK)[2]
+
+
+def key_id_of(tag: object) -> str | None:
+    """Return the id of the key that a tag names; ``None`` if it names none."""
+    _, found, key_id = tag.rpartition("@") if is_sealed(tag) else ("", "", "")
+    return key_id if found else None
+
+
+NULL: Final = "null"
+BYTES: Final = "bytes"
+BYTEARRAY: Final = "bytearray"
+MSGPACK: Final = "msgpack"
+JSON: Final = "json"
+PICKLE: Final = "pickle"
+
+# The kinds that may be read without running anything.
+READABLE: Final = frozenset((NULL, BYTES, BYTEARRAY, MSGPACK, JSON))
+
+KINDS: Final = READABLE | {PICKLE}
+
+# Pickles and messages name it by its former module.
+Tag.__module__ = "sealpoint.crypto.tag"
