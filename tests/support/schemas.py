@@ -20,6 +20,7 @@ from sealpoint.admin.evidence.erasure import State
 from sealpoint.admin.evidence.report.document import QUESTIONS, WORDS
 from sealpoint.admin.evidence.report.sources import ORDER
 from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.tags import Kind
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
     MATERIAL_GONE,
@@ -28,7 +29,6 @@ from sealpoint.keys.entry import (
     RELATION_CHECK,
 )
 from sealpoint.seal.keys import KeyState
-from sealpoint.seal.tag import Kind
 
 BY_HAND: Final = (
     "",

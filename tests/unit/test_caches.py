@@ -13,9 +13,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.store.sqlite import SqliteStore
 
-from sealpoint.crypto import RingCipher
-from sealpoint.langgraph import EncryptedSerializer, InMemorySaver, SealedSaver, SealedStore
-from sealpoint.seal.layouts import Sentinels
+from sealpoint.langgraph import InMemorySaver, SealedSaver, SealedStore
 from sealpoint.seal.tokens import MAX_CACHED_CHARS, Tokens, cached
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.graphs.savers import RING, SEALED
@@ -64,13 +62,6 @@ def test_tokens_and_pseudonyms() -> None:
     assert kept(lambda name: tokens.token(name, 1)) < LONG
     assert kept(tokens.pseudonym) < LONG
     assert tokens.pseudonym("a" * LONG) == tokens.pseudonym("a" * LONG) != tokens.pseudonym("b" * LONG)
-
-
-def test_sentinels() -> None:
-    sentinels = Sentinels(EncryptedSerializer(RingCipher(RING)))
-    assert kept(lambda name: sentinels.sealed(name, "")) < LONG
-    assert kept(lambda name: sentinels.sealed("t", name)) < LONG
-    assert sentinels.sealed("t", "") is sentinels.sealed("t", "")
 
 
 @pytest.mark.parametrize("options", [{}, {"indexed_metadata": ["user"]}, {"pseudonyms": True}])

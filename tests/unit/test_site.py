@@ -26,7 +26,7 @@ from tests.support.site import INDEX, ROOT, project_links, sidebar
 SVG: Final = {"svg": "http://www.w3.org/2000/svg"}
 # What the picture on docs/concepts.md leaves out: other savers and servers, and what the others stand on.
 NOT_SHOWN: Final = {
-    *("__main__", "memory", "agentserver", "metrics", "sqlite", "replay", "guards", "base", "tokens"),
+    *("__main__", "memory", "agentserver", "metrics", "sqlite", "replay", "guards", "base", "seal"),
     *("merkle", "threadpool", "postgres", "errors", "forks", "locks", "ondemand", "urls", "utc"),
 }
 OUTWARD: Final = re.compile(

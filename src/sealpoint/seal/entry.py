@@ -78,7 +78,7 @@ class Entry:
             if type(sealed) is Sealed and sealed.beside is not None:
                 parent, stored = sealed.beside
                 strict = type(sealed.tag) is str and BOUND_MARK in sealed.tag
-                found = found._replace(metadata=rows.codec.decode_metadata(stored, strict=strict))
+                found = found._replace(metadata=rows.decode_metadata(stored, strict=strict))
             self.found = found
             require_names(found, spot, parent)
             opened = rows.open_header(found, spot)

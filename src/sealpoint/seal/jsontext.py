@@ -131,15 +131,6 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def are_same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(are_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
-
-
 def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DEPTH - 1) -> bool:
     """Whether a value of metadata may be readable in a sealed row: in strict JSON of at most 64 levels.
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from cryptography.hazmat.primitives.hashes import SHA256, SHA512
 from cryptography.hazmat.primitives.hmac import HMAC
@@ -327,28 +327,12 @@ def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> M
     return Material(require_length(material, suite, f"key {key_id!r}"))
 
 
-class Listed(Protocol):
-    """A key as a ring lists it: a `Key`, or the entry of a ring file."""
-
-    @property
-    def id(self) -> str:
-        """Its public name."""
-
-    @property
-    def state(self) -> KeyState:
-        """What may be done with it."""
-
-    @property
-    def suite(self) -> str | None:
-        """``"aes"`` for LANGGRAPH_AES_KEY."""
+def active_id(keys: Iterable[Any]) -> str | None:
+    """Return the id of the active key of a ring or of the entries of its file, if there is one."""
+    return next((str(key.id) for key in keys if key.state is KeyState.ACTIVE), None)
 
 
-def active_id(keys: Iterable[Listed]) -> str | None:
-    """Return the id of the active key, if there is one."""
-    return next((key.id for key in keys if key.state is KeyState.ACTIVE), None)
-
-
-def require_consistent(keys: Sequence[Listed], where: str = "a ring") -> None:
+def require_consistent(keys: Sequence[Any], where: str = "a ring") -> None:
     """Refuse keys that cannot be in one ring. ``where`` names the ring in the message."""
     ids = [key.id for key in keys]
     if len(set(ids)) < len(ids):

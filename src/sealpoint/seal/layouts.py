@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, Final, Protocol
@@ -42,7 +42,7 @@ from sealpoint.seal.rows import (
     value_missing,
 )
 from sealpoint.seal.tag import is_sealed
-from sealpoint.seal.tokens import Tokens, is_cached
+from sealpoint.seal.tokens import Tokens
 
 _REBIND: Final = (
     "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
@@ -62,15 +62,9 @@ _header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
 _SENTINEL: Final = {"channel": SENTINEL, "version": SENTINEL_VERSION}
 _sentinel_row: Final = RowTemplate(dict(VALUE.kind) | _SENTINEL, ("thread_id", "checkpoint_ns")).row
 
-MAX_SENTINELS: Final = 1024
-
 
 class Serializer(Protocol):
     """What the core asks of a serializer that seals, which is `sealpoint.serde.EncryptedSerializer`."""
-
-    @property
-    def cipher(self) -> Any:
-        """Has the attribute ``ring`` if it is a `RingCipher`."""
 
     def seal(self, obj: Any, *, row: Any = None, head: bytes = b"") -> tuple[str, bytes]:
         """Serialize a value, and seal ``head`` and its bytes, bound to a row."""
@@ -85,50 +79,16 @@ class Serializer(Protocol):
         """Open and deserialize a value that is not bound to a row, as far as that is allowed."""
 
 
-class Codec(Protocol):
-    """Metadata as JSON, within bounds: `sealpoint.base.metadata`."""
-
-    def encode_metadata(
-        self, metadata: Mapping[str, Any], *, sealed: bool = False, keep_surrogates: bool = False
-    ) -> bytes:
-        """Return metadata as JSON; if ``sealed``, as strict JSON by `sealpoint.seal.jsontext.pack_json`."""
-
-    def decode_metadata(self, data: bytes | str | None, *, strict: bool = True) -> Any:
-        """Return the metadata of a column that no key has authenticated."""
-
-    def decode_mapping(self, data: bytes) -> Any:
-        """Return the mapping that `sealpoint.seal.carrier.dump_mapping` was given."""
-
-
 # Version of checkpoints from which on the messages of a step are among its own values
 SENDS_MOVED: Final = 4
 
 
-class Sentinels:
-    """Seals the values that make each unwrapped reader of a Postgres checkpoint fail, and keeps them.
+def seal_sentinel(serde: Serializer, thread_id: str, checkpoint_ns: str) -> tuple[str, bytes]:
+    """Seal the value that makes each unwrapped reader of a Postgres checkpoint fail: return tag and bytes.
 
-    Every put names the sentinel of its thread and namespace, and the database keeps the first. So the same
-    bytes are given to it again, as long as the ring is the same: later puts would have another key.
+    Every put of a thread in the database and a namespace stores one, and the database keeps the first.
     """
-
-    def __init__(self, serde: Serializer) -> None:
-        self._serde = serde
-        self._kept: tuple[object, dict[tuple[str, str], tuple[str, bytes]]] = (None, {})
-
-    def sealed(self, thread_id: str, checkpoint_ns: str) -> tuple[str, bytes]:
-        """Return the tag and the bytes of the sentinel of a thread in the database and a namespace."""
-        ring, kept = self._kept
-        current = getattr(self._serde.cipher, "ring", None)
-        if current is not ring or len(kept) >= MAX_SENTINELS:
-            kept = {}
-            self._kept = current, kept  # replaced as a whole, which needs no lock
-        found = kept.get((thread_id, checkpoint_ns))
-        if found is None:
-            row = _sentinel_row(thread_id, checkpoint_ns)
-            found = self._serde.seal(None, row=row)
-            if is_cached(thread_id, checkpoint_ns):
-                kept[thread_id, checkpoint_ns] = found
-        return found
+    return serde.seal(None, row=_sentinel_row(thread_id, checkpoint_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +106,10 @@ class Rows:
     refuses_nan: ClassVar[bool] = False
 
     serde: Serializer
-    codec: Codec
+    # JSON of metadata, within bounds: functions of `sealpoint.base.metadata`
+    encode_metadata: Callable[..., bytes]
+    decode_metadata: Callable[..., Any]
+    decode_mapping: Callable[[bytes], Any]
     plain: frozenset[str]  # keys of metadata that stay readable
     indexed: frozenset[str]  # keys of metadata that are searched by token
     tokens: Tokens
@@ -158,9 +121,7 @@ class Rows:
     def head_of(self, header: Header) -> bytes:
         """Return the bytes in front of a document."""
         # What a command binds was stored before: nothing is removed from it.
-        metadata = self.codec.encode_metadata(
-            header["metadata"], sealed=True, keep_surrogates="rebound" in header
-        )
+        metadata = self.encode_metadata(header["metadata"], sealed=True, keep_surrogates="rebound" in header)
         return pack_header(header, metadata)
 
     # --- what a layout says -------------------------------------------------------------------
@@ -207,7 +168,7 @@ class Rows:
     def carrier(self) -> Carrier:
         """Return the serializer for the copy of the saver."""
         before = None if self.before is None else self.before.dumps_typed
-        return Carrier(before, self.codec.decode_mapping if self.keeps_types else None)
+        return Carrier(before, self.decode_mapping if self.keeps_types else None)
 
     # --- sealing ------------------------------------------------------------------------------
 
@@ -409,20 +370,16 @@ class _Apart(Rows):
         return values
 
 
-@dataclass(frozen=True, slots=True)
 class Inline(_Apart):
     """Text, numbers, booleans and None stand in a JSON column, all other values in rows of their own."""
 
+    __slots__ = ()
     layout: ClassVar[str] = "inline"
     inline_types: ClassVar[tuple[type, ...]] = INLINE
     refuses_nan: ClassVar[bool] = True
-    _sentinels: Sentinels = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_sentinels", Sentinels(self.serde))
 
     def _sentinel(self, spot: Spot) -> Sealable:
-        return Sealable(partial(self._sentinels.sealed, *spot[:2]))
+        return Sealable(partial(seal_sentinel, self.serde, *spot[:2]))
 
     def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
         """Put the values and the messages of the step into a document."""

@@ -26,7 +26,7 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as encode_text
@@ -240,13 +240,6 @@ class Parts(NamedTuple):
     is_bound: bool = True
     name: ItemName | None = None  # of a bound item, if pseudonyms stand for it
 
-    @property
-    def sealed_with(self) -> dict[str, Any] | None:
-        """What is sealed in front of the bytes of the serializer, as JSON."""
-        if self.claims is not None:
-            return self.claims.columns | ({"call": self.claims.call_id.hex()} if self.claims.call else {})
-        return self.name._asdict() if self.name else dict(self.header) if self.header else None
-
 
 def is_bound(tag: object) -> bool:
     """Whether a value is bound to its row."""
@@ -300,36 +293,9 @@ def require_never_sealed(checkpoint_id: object, *parts: Any) -> None:
         raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks its sealed part")
 
 
-def channels_apart(header: Header) -> Iterator[str]:
-    """Yield the channels of a bound checkpoint whose values are in rows of their own."""
-    inline = header.get("inline", {})
-    return (channel for channel in header.get("channels", ()) if channel not in inline)
-
-
-def versions_apart(
-    header: Header, document: Mapping[str, Any], readable: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Yield the channel and version of each value in a row of its own that a bound checkpoint needs."""
-    versions = {**document["channel_versions"], SENTINEL: SENTINEL_VERSION}
-    for channel in (SENTINEL, *channels_apart(header)):
-        version = str(versions.get(channel))
-        if str(readable.get(channel)) != version:
-            raise RowError(f"the row has another version for channel {excerpt(channel)} than was sealed")
-        yield channel, version
-
-
 def value_missing(channel: object) -> RowError:
     """Return the error for a checkpoint without one of its values."""
     return RowError(f"the value of channel {excerpt(channel)} is missing")
-
-
-def restore_values(header: Header, readable: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a Postgres saver has in ``channel_values`` of a row: inline values, and marks of snapshots.
-
-    Snapshots of delta channels are in rows of their own; that they are is readable.
-    """
-    marks = {channel: True for channel in channels_apart(header) if readable.get(channel) is True}
-    return {**header.get("inline", {}), **marks}
 
 
 def require_sealed(value: Any) -> Sealed:

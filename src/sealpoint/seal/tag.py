@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypeGuard
 
 from sealpoint.errors import TagError, excerpt
@@ -111,33 +110,7 @@ class Tag:
         return text
 
 
-class Kind(StrEnum):
-    """How a value is protected, according to its `type` column."""
-
-    SEALED = "sealed"
-    LEGACY = "legacy"
-    PLAINTEXT = "plaintext"
-    UNKNOWN = "unknown"
-
-
-def classify(tag: object) -> tuple[Kind, Tag | None]:
-    """Return the kind of a value, and the parts of its tag; of ``plaintext`` only `Tag.inner` has a meaning.
-
-    A tag that this release cannot parse, or that is not text, is ``unknown``.
-    """
-    if not isinstance(tag, str) or not tag or tag.startswith(SEALED_MARK):
-        return Kind.UNKNOWN, None
-    try:
-        if not is_sealed(tag):
-            return Kind.PLAINTEXT, Tag.parse(f"{tag}{LEGACY_END}")  # checks the inner type
-        parsed = Tag.parse(tag)
-    except TagError:
-        return Kind.UNKNOWN, None
-    return (Kind.LEGACY if parsed.suite == LEGACY else Kind.SEALED), parsed
-
-
-# The functions below look at single characters only: they also accept tags that `Tag.parse` refuses, and
-# the row stores do the same in SQL.
+# These two look at single characters only: they also accept tags that `Tag.parse` refuses.
 
 
 def is_sealed(tag: object) -> TypeGuard[str]:
@@ -150,28 +123,6 @@ def is_legacy(tag: object) -> bool:
     return isinstance(tag, str) and tag.endswith(LEGACY_END)
 
 
-def key_end(key_id: str) -> str:
-    """Return the end of each tag that names a key."""
-    # Includes the '@', because an id may be the end of another.
-    return f"@{key_id}"
-
-
-def is_under(tag: object, key_id: str | None) -> bool:
-    """Whether a value is sealed under a key; ``None`` is LANGGRAPH_AES_KEY."""
-    return is_sealed(tag) and tag.endswith(LEGACY_END if key_id is None else key_end(key_id))
-
-
-def is_marked_bound(tag: object) -> bool:
-    """Whether a value is bound to its row, if its tag is valid."""
-    return isinstance(tag, str) and BOUND_MARK in tag.partition(SEALED_MARK)[2]
-
-
-def key_id_of(tag: object) -> str | None:
-    """Return the id of the key that a tag names; ``None`` if it names none."""
-    _, found, key_id = tag.rpartition("@") if is_sealed(tag) else ("", "", "")
-    return key_id if found else None
-
-
 NULL: Final = "null"
 BYTES: Final = "bytes"
 BYTEARRAY: Final = "bytearray"
@@ -181,8 +132,6 @@ PICKLE: Final = "pickle"
 
 # The kinds that may be read without running anything.
 READABLE: Final = frozenset((NULL, BYTES, BYTEARRAY, MSGPACK, JSON))
-
-KINDS: Final = READABLE | {PICKLE}
 
 # Pickles and messages name it by its former module.
 Tag.__module__ = "sealpoint.crypto.tag"

@@ -18,8 +18,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, TypeVar
 
-from sealpoint.seal.ring import Ring
 from sealpoint.seal.keys import KeyedHash, NeverPickled
+from sealpoint.seal.ring import Ring
 
 Result = TypeVar("Result")
 

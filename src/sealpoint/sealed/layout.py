@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from sealpoint.base.metadata import decode_mapping, decode_metadata, encode_metadata
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError, SealingError, require_is
 from sealpoint.seal.layouts import Inline, Rows, Values, Whole
 from sealpoint.serde import EncryptedSerializer
+
+# How the core reads and writes metadata as JSON.
+CODEC: Final[Mapping[str, Any]] = {
+    "encode_metadata": encode_metadata,
+    "decode_metadata": decode_metadata,
+    "decode_mapping": decode_mapping,
+}
 
 _NAMES: Final[dict[str, type[Rows]]] = {each.layout: each for each in (Whole, Inline, Values)}
 _CLASSES: Final[dict[str, type[Rows]]] = {

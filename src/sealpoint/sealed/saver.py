@@ -18,7 +18,6 @@ from sealpoint.base import (
     DeltaChannelHistory,
     RunnableConfig,
 )
-from sealpoint.base import metadata as codec
 from sealpoint.base.metadata import names_of
 from sealpoint.errors import ConfigError, PlaintextError, SealpointError, excerpt
 from sealpoint.forks import reset_in_child
@@ -29,7 +28,7 @@ from sealpoint.seal.tag import is_sealed
 from sealpoint.seal.tokens import Tokens
 from sealpoint.sealed.drivers import decoding_late, saver_row
 from sealpoint.sealed.heads import Heads, Policy
-from sealpoint.sealed.layout import layout_of, require_ring
+from sealpoint.sealed.layout import CODEC, layout_of, require_ring
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.steps import watch
 from sealpoint.sealed.tables import Wrapping, tables_of
@@ -158,7 +157,7 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
         tokens = Tokens(lambda: require_ring(self._parts.serde))
         rows = layout_of(saver, layout, serde)(
             serde=serde,
-            codec=codec,
+            **CODEC,
             plain=plain | frozenset(PLAIN),
             indexed=indexed,
             tokens=tokens,

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Final
 
-from sealpoint.seal.jsontext import are_same, has_strict_form
+from sealpoint.seal.jsontext import has_strict_form
 from sealpoint.seal.layouts import Rows
 from sealpoint.seal.tokens import EXACT, in_json
+from sealpoint.serde.jsontext import are_same
 
 _FLOATS: Final = 2**63  # from here on, SQLite reads integers of JSON as floats
 

@@ -142,4 +142,13 @@ def parse_item(stored: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
     return found
 
 
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(are_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 _LENIENT: Final[Any] = json.JSONDecoder()

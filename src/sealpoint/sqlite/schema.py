@@ -17,9 +17,9 @@ from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
 from sealpoint.guards import statements
 from sealpoint.guards.statements import REQUIRE_CHECK
 from sealpoint.guards.tables import EXPIRY
-from sealpoint.seal.jsontext import MAX_DEPTH, are_same
+from sealpoint.seal.jsontext import MAX_DEPTH
 from sealpoint.seal.places import require_unicode
-from sealpoint.serde.jsontext import parse
+from sealpoint.serde.jsontext import are_same, parse
 
 _CACHED_STATEMENTS: Final = 128  # as many as a connection keeps
 

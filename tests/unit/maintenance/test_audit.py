@@ -21,9 +21,9 @@ from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance import audit as module
 from sealpoint.admin.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, shape
 from sealpoint.admin.maintenance.status import MAX_TYPES, Share, status
+from sealpoint.admin.results.tags import Kind
 from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.keys.entry import RingEntry
-from sealpoint.seal.tag import Kind
 from tests.support.databases.foreign import GOLDEN, SECRET, insert, rows_of, write
 
 MANY = [InlineValue(chr(97 + n // 26) + chr(97 + n % 26), "string", 2) for n in range(500)]

@@ -37,11 +37,11 @@ from sealpoint.admin.keys import edit
 from sealpoint.admin.maintenance import inspect as contents
 from sealpoint.admin.maintenance.status import UNKNOWN_STATE
 from sealpoint.admin.maintenance.status import status as take_shares
+from sealpoint.admin.results.tags import Kind
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import RingFileMissingError, TablesMissingError, UnknownKeyError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import find_ring_file
-from sealpoint.seal.tag import Kind
 
 # What agents write today: their serializer, its import, and what `rebind` is to accept. Where a kind is
 # found, those below it may be inserted, and are refused. See docs/migration.md.

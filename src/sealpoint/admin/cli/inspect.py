@@ -54,10 +54,11 @@ from sealpoint.admin.maintenance.state import State, read_state
 from sealpoint.admin.results.events import Failure, Failures, failure_reasons
 from sealpoint.admin.results.exits import Exit
 from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.tags import Kind, is_marked_bound
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import BlockedTypeError, RingFileMissingError, UnknownKeyError, excerpt
 from sealpoint.keys.ring import KeyRing
-from sealpoint.seal.tag import PICKLE, Kind, is_marked_bound, is_sealed
+from sealpoint.seal.tag import PICKLE, is_sealed
 from sealpoint.serde.catalogue import Allowlist
 from sealpoint.serde.limits import DEFAULT_LIMITS
 

@@ -40,10 +40,10 @@ from sealpoint.admin.maintenance.job import Action, End, Job, Outcome, Phase, Re
 from sealpoint.admin.results.events import Event
 from sealpoint.admin.results.jobs import BATCH, MAX_LOCK_SECONDS, Batch, Check, Options
 from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.tags import Kind
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import SealpointError, excerpt
 from sealpoint.seal.suites import SUITES
-from sealpoint.seal.tag import Kind
 from sealpoint.serde.limits import OWN_LIMITS, Limits
 
 if TYPE_CHECKING:

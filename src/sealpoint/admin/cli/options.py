@@ -24,6 +24,7 @@ from sealpoint.admin.databases.kinds import find_kind, kind_of
 from sealpoint.admin.keys.change import describe_ring
 from sealpoint.admin.maintenance.leftovers import MAGIC, find_leftovers
 from sealpoint.admin.results.shards import Shard
+from sealpoint.admin.results.tags import Kind
 from sealpoint.errors import (
     ConfigError,
     DatabaseCorruptError,
@@ -40,7 +41,7 @@ from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.seal.keys import KeyState, check_value
-from sealpoint.seal.tag import JSON, Kind
+from sealpoint.seal.tag import JSON
 from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, Limits
 from sealpoint.urls import has_password, is_url
 

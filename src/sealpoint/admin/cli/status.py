@@ -35,8 +35,8 @@ from sealpoint.admin.maintenance import audit as audits
 from sealpoint.admin.maintenance.status import MAX_TYPES, Share
 from sealpoint.admin.maintenance.status import status as take_shares
 from sealpoint.admin.results.reasons import Reason
+from sealpoint.admin.results.tags import Kind
 from sealpoint.errors import ConfigError, SealpointError, UnknownKeyError, excerpt
-from sealpoint.seal.tag import Kind
 
 _SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
 

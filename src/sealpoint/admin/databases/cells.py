@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from sealpoint.admin.results.tags import is_marked_bound, is_under, key_end
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import (
@@ -31,10 +32,7 @@ from sealpoint.seal.tag import (
     MSGPACK,
     PICKLE,
     is_legacy,
-    is_marked_bound,
     is_sealed,
-    is_under,
-    key_end,
 )
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.base import read_plain

@@ -16,12 +16,13 @@ from sealpoint.admin.databases.rows import CACHE, VECTORS, Residue, RowStore, Ve
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.status import Share, status
 from sealpoint.admin.results.reasons import Reason, applying
+from sealpoint.admin.results.tags import Kind
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import MetadataError, SealpointError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.seal.places import KEY, read_frame
 from sealpoint.seal.rows import PLAIN
-from sealpoint.seal.tag import JSON, Kind
+from sealpoint.seal.tag import JSON
 from sealpoint.seal.tokens import TOKEN
 from sealpoint.serde.jsontext import parse_item
 

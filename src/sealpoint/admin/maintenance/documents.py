@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sealpoint.base.metadata import MAX_ELEMENTS
-from sealpoint.errors import RowError
+from sealpoint.errors import RowError, excerpt
 from sealpoint.seal.jsontext import MAX_DEPTH
-from sealpoint.seal.rows import Header, require_document, require_parts, restore_values, versions_apart
+from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION, Header, require_document, require_parts
 from sealpoint.serde.jsontext import parse
 
 _NO_JSON: Final = "Postgres stores neither NUL characters and lone surrogates nor NaN and infinity as JSON"
@@ -53,3 +54,30 @@ def as_json(what: str, value: Any) -> str:
         hint = "remove the checkpoint, or store its thread without the value, and run the command again"
         raise RowError(f"the {what} has no form in JSON that Postgres stores", hint=f"{_NO_JSON}; {hint}")
     return text
+
+
+def channels_apart(header: Header) -> Iterator[str]:
+    """Yield the channels of a bound checkpoint whose values are in rows of their own."""
+    inline = header.get("inline", {})
+    return (channel for channel in header.get("channels", ()) if channel not in inline)
+
+
+def versions_apart(
+    header: Header, document: Mapping[str, Any], readable: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the channel and version of each value in a row of its own that a bound checkpoint needs."""
+    versions = {**document["channel_versions"], SENTINEL: SENTINEL_VERSION}
+    for channel in (SENTINEL, *channels_apart(header)):
+        version = str(versions.get(channel))
+        if str(readable.get(channel)) != version:
+            raise RowError(f"the row has another version for channel {excerpt(channel)} than was sealed")
+        yield channel, version
+
+
+def restore_values(header: Header, readable: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a Postgres saver has in ``channel_values`` of a row: inline values, and marks of snapshots.
+
+    Snapshots of delta channels are in rows of their own; that they are is readable.
+    """
+    marks = {channel: True for channel in channels_apart(header) if readable.get(channel) is True}
+    return {**header.get("inline", {}), **marks}

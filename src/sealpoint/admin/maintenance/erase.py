@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import VECTORS, OwnedRow, RowStore
 from sealpoint.admin.maintenance.names import stored_ids, stored_prefixes, time_of
+from sealpoint.admin.results import tags
 from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS, MAX_LOCK_SECONDS, Stop
 from sealpoint.errors import RowError
 from sealpoint.keys.ring import KeyRing
-from sealpoint.seal import tag as tags
 from sealpoint.seal.heads import Head, Kind
 from sealpoint.seal.places import Spot
 from sealpoint.threads.store import ThreadStore

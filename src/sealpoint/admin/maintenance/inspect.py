@@ -29,12 +29,13 @@ from sealpoint.admin.maintenance.names import owner_of, stored_ids
 from sealpoint.admin.maintenance.verify import walk
 from sealpoint.admin.results.events import Event, Failure
 from sealpoint.admin.results.jobs import BATCH, Batch
+from sealpoint.admin.results.tags import KINDS, Kind, classify
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.keys.ring import KeyRing
 from sealpoint.seal.items import pseudonym_of
 from sealpoint.seal.rows import ItemName, Parts
-from sealpoint.seal.tag import KINDS, Kind, classify, is_sealed
+from sealpoint.seal.tag import is_sealed
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert
@@ -129,7 +130,14 @@ def _shown(cell: Cell, opener: Opener, read: Callable[[Cell, Parts], Any]) -> Re
         shown = plain(read(cell, parts))
     except SealpointError as error:
         return failure(cell, error)
-    return Readable(cell.where.column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
+    return Readable(cell.where.column.label, cell.where.names, cell.tag, shown, plain(_sealed_with(parts)))
+
+
+def _sealed_with(parts: Parts) -> dict[str, Any] | None:
+    """Return what is sealed in front of the bytes of the serializer, as JSON."""
+    if (claims := parts.claims) is not None:
+        return claims.columns | ({"call": claims.call_id.hex()} if claims.call else {})
+    return parts.name._asdict() if parts.name else dict(parts.header) if parts.header else None
 
 
 def plain(value: Any) -> Any:

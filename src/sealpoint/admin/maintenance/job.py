@@ -23,11 +23,12 @@ from sealpoint.admin.maintenance.verify import verify
 from sealpoint.admin.maintenance.workers import Assignment, Pace, Work, rotate_as, rotating, run_in_processes
 from sealpoint.admin.results.events import Event, Events, Failures, Progress
 from sealpoint.admin.results.jobs import Check, Options, Stop
+from sealpoint.admin.results.tags import Kind
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import LockedError, MaintenanceError, ScrubError, SealpointError, StoppedError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.seal.keys import LEGACY
-from sealpoint.seal.tag import PICKLE, Kind
+from sealpoint.seal.tag import PICKLE
 
 if TYPE_CHECKING:  # else imported for a file
     from sealpoint.admin.databases.sqlite.rows import SqliteRows

@@ -17,7 +17,7 @@ from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection, requ
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
 from sealpoint.admin.databases.rows import UNSEALED_ROW, Replacement, RowStore
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
-from sealpoint.admin.maintenance.documents import as_json, parse_json, restore
+from sealpoint.admin.maintenance.documents import as_json, channels_apart, parse_json, restore
 from sealpoint.admin.maintenance.items import format_item, in_json, name_of, read_item
 from sealpoint.admin.maintenance.job import Action, Job, action_of
 from sealpoint.admin.maintenance.rotate import BeforeChange, Run
@@ -26,14 +26,14 @@ from sealpoint.admin.maintenance.verify import require_beside
 from sealpoint.admin.maintenance.workers import Assignment
 from sealpoint.admin.results.events import Events
 from sealpoint.admin.results.jobs import Options
-from sealpoint.base import metadata as codec
+from sealpoint.admin.results.tags import Kind
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import ConfigError, MetadataError, RowError, excerpt
 from sealpoint.seal.calls import Claims, pack_claims, require_same_kind
 from sealpoint.seal.cipher import Opened
 from sealpoint.seal.items import Items, require_unframed
-from sealpoint.seal.layouts import Inline, Sentinels, Whole
+from sealpoint.seal.layouts import Inline, Whole, seal_sentinel
 from sealpoint.seal.places import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Spot
 from sealpoint.seal.rows import (
     PLAIN,
@@ -41,14 +41,13 @@ from sealpoint.seal.rows import (
     SENTINEL_VERSION,
     Header,
     Parts,
-    channels_apart,
     require_document,
     require_never_sealed,
     require_same_row,
     value_missing,
 )
-from sealpoint.seal.tag import Kind
 from sealpoint.seal.tokens import PSEUDONYM, Tokens
+from sealpoint.sealed.layout import CODEC
 from sealpoint.serde.encode import refusing_surrogates
 from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.jsontext import parse_item
@@ -102,8 +101,9 @@ class Binder:
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext, limits=limits)
         serde, tokens = EncryptedSerializer(cipher), Tokens(lambda: cipher.ring)
-        self._rows = Inline(serde, codec, plain, visible.indexed, tokens, allow_unbound=True)
-        self._whole = Whole(serde, codec, plain, visible.indexed, tokens, allow_unbound=True)  # on SQLite
+        options: Any = {"plain": plain, "indexed": visible.indexed, "tokens": tokens, "allow_unbound": True}
+        self._rows = Inline(serde, **CODEC, **options)
+        self._whole = Whole(serde, **CODEC, **options)  # on SQLite
         self._items = Items(serde, *fields, tokens)
         self._format = partial(format_item, allow_nul=allow_nul)
 
@@ -362,7 +362,7 @@ def remembered() -> ConfigError:
 
 def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
     """Return a function that makes the sentinel of a thread and namespace."""
-    return Sentinels(EncryptedSerializer(cipher)).sealed
+    return partial(seal_sentinel, EncryptedSerializer(cipher))
 
 
 def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, writable: bool) -> WholeRowStore:

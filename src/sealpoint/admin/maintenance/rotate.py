@@ -20,11 +20,11 @@ from sealpoint.admin.databases.cells import Cell, Column, Opener, Selection
 from sealpoint.admin.databases.rows import Change, Rewritten, RowStore, TagCount, failure
 from sealpoint.admin.results.events import Event, Events, Failure, Failures, Progress, foreign_keys
 from sealpoint.admin.results.jobs import BATCH, FIRST_ROWS, MAX_LOCK_SECONDS, Batch
+from sealpoint.admin.results.tags import Kind, classify
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.seal.keys import Key
-from sealpoint.seal.tag import Kind, classify
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 # How many values of a column are tried for each key.

@@ -19,12 +19,13 @@ from typing import Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell
 from sealpoint.admin.databases.sqlite.rows import Find, SqliteRows
+from sealpoint.admin.results.tags import key_id_of
 from sealpoint.errors import ScrubError
 from sealpoint.keys.ring import KeyRing
 from sealpoint.seal.keys import KeyState
 from sealpoint.seal.places import encode_value
 from sealpoint.seal.suites import SUITES
-from sealpoint.seal.tag import FLAGS, is_sealed, key_id_of
+from sealpoint.seal.tag import FLAGS, is_sealed
 
 # 24 bytes of ciphertext do not repeat by chance. Each fragment costs a search through the whole file.
 FRAGMENT_BYTES: Final = 24

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.rows import RowStore, TagCount
+from sealpoint.admin.results.tags import Kind, classify
 from sealpoint.errors import SealpointError, excerpt
 from sealpoint.keys.entry import RingEntry
 from sealpoint.seal.keys import LEGACY
-from sealpoint.seal.tag import PICKLE, READABLE, Kind, Tag, classify
+from sealpoint.seal.tag import PICKLE, READABLE, Tag
 
 # Tags are not trusted here: a forged database may name any number of keys and types.
 MAX_KEYS: Final = 100

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sealpoint.admin.keys import destroy, edit
+from sealpoint.admin.results.tags import is_under
 from sealpoint.errors import HeldError, KeyInUseError, MaintenanceError
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK, RingEntry
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.seal.keys import LEGACY, Key, KeyState
-from sealpoint.seal.tag import is_under
 
 if TYPE_CHECKING:
     from sealpoint.admin.databases.rows import RowStore, TagCount

@@ -24,6 +24,7 @@ from sealpoint.admin.databases.cells import (
 )
 from sealpoint.admin.databases.rows import Need, RowStore, failure, pages
 from sealpoint.admin.maintenance.calls import WriteCheck
+from sealpoint.admin.maintenance.documents import versions_apart
 from sealpoint.admin.maintenance.items import read_item
 from sealpoint.admin.maintenance.names import DATED_ID
 from sealpoint.admin.results.events import Event, Failure, Progress
@@ -35,7 +36,7 @@ from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
 from sealpoint.seal.cipher import Opened
 from sealpoint.seal.places import CHECKPOINT, WRITE
-from sealpoint.seal.rows import Header, Parts, require_document, value_missing, versions_apart
+from sealpoint.seal.rows import Header, Parts, require_document, value_missing
 from sealpoint.seal.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.base import is_opaque

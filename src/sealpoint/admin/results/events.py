@@ -70,7 +70,7 @@ class Failures:
         if len(self.kept) < MAX_KEPT:
             place = {name: _cut(value) for name, value in failed.place.items()}
             self.kept.append(Failure(failed.table, place, _cut(failed.tag), bare(failed.error)))
-        from sealpoint.seal.tag import classify
+        from sealpoint.admin.results.tags import classify
 
         _, tag = classify(failed.tag)
         if tag and tag.key_id and isinstance(failed.error, IntegrityError):

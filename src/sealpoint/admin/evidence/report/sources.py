@@ -25,11 +25,11 @@ from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.admin.results.events import Failure, Failures, Progress
 from sealpoint.admin.results.reasons import AnyReason, Reason, answer
 from sealpoint.admin.results.result import Result
+from sealpoint.admin.results.tags import Kind
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import DatabaseCorruptError, KeyRingError, RowError, SealpointError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.seal.keys import LEGACY, KeyedHash
-from sealpoint.seal.tag import Kind
 from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import as_utc, format_utc, now
 
