@@ -6,7 +6,7 @@
 .DELETE_ON_ERROR:
 # Without its caches each worker and each process that a test starts compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz dist sbom release-check lock clean attacks matrix savers site loaded commands schemas
+.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz dist sbom release-check lock clean attacks matrix savers site loaded commands claims schemas
 
 VENV := .venv
 DEMO_VENV := .venv-demo
@@ -50,6 +50,7 @@ help:
 	@echo "make loaded       print how many lines agents and commands load, and how large the package is"
 	@echo "make site         build the documentation into build/site"
 	@echo "make commands     write docs/commands.md from what --help prints"
+	@echo "make claims       write docs/claims.md from the marks on tests"
 	@echo "make schemas      write into the JSON Schemas what they repeat of the code"
 	@echo "make lint         check style, types and layers"
 	@echo "make format       format the code with ruff"
@@ -162,6 +163,9 @@ loaded: $(VENV)/filled
 
 commands: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.commands
+
+claims: $(VENV)/filled
+	$(VENV)/bin/python -m tests.support.claims
 
 schemas: $(VENV)/filled
 	$(VENV)/bin/python -m tests.support.schemas

@@ -119,6 +119,7 @@ def test_what_is_refused_does_not_come_back(core: Core) -> None:
     assert "PlaintextError" in core.call("DecryptBlob", b"checkpoint")
 
 
+@pytest.mark.claim("l3")
 def test_what_the_server_decides_itself(core: Core) -> None:
     """As the page says: without the key that marks an object as encrypted, no handler is called."""
     plain, _ = core.call("DecryptJSON", b'{"patient":"forged"}', "thread", "metadata")

@@ -48,6 +48,7 @@ def attacks() -> list[dict[str, Any]]:
     return run("attacks", EVERY)
 
 
+@pytest.mark.claim("f7")
 def test_nothing_is_executed_crashed_or_silent(attacks: list[dict[str, Any]]) -> None:
     failures = outcomes(attacks, "executed", "crashed", "silent")
     assert not failures, "\n".join(failures)

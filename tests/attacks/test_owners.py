@@ -219,6 +219,7 @@ def attack(
     return code
 
 
+@pytest.mark.claim("f8")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_of_the_owner_runs_and_no_answer_is_wrong(
     url: str, owner: Owner, operator: Operator, command: str

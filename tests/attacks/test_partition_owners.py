@@ -162,6 +162,7 @@ def operator(
         yield Operator(url, tmp_path, capsys, connection)
 
 
+@pytest.mark.claim("f8")
 @pytest.mark.costly
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_answer_is_wrong(parted: tuple[str, str], owner: Owner, operator: Operator, command: str) -> None:

@@ -209,6 +209,7 @@ WRONG: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.claim("u8")
 @pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["", "json"])
 def test_wrong_usage_changes_nothing(
@@ -680,6 +681,7 @@ def url_of(dsn: str) -> str:
 # --- what is never shown, and what the pages say ------------------------------------------------
 
 
+@pytest.mark.claim("u12")
 def test_key_material_is_never_shown(run: Run, path: Path, keys: Path, tmp_path: Path) -> None:
     """In none of the ways that these commands end, and in no encoding."""
     calls: list[list[object]] = [

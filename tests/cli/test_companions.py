@@ -236,6 +236,7 @@ SAVERS: Final = [
 ]
 
 
+@pytest.mark.claim("f2")
 @pytest.mark.broad
 @pytest.mark.parametrize(
     ("command", "file"),
@@ -269,6 +270,7 @@ def test_a_thread_store_refuses_what_lies_beside_it(
     assert victim.read_text() == "as it was"
 
 
+@pytest.mark.claim("f2")
 @pytest.mark.broad
 @pytest.mark.parametrize("use", SAVERS)
 @pytest.mark.parametrize("plant", PLANTS, ids=" ".join)

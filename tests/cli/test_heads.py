@@ -338,6 +338,7 @@ def test_adopt_wants_a_reason(run: Run, on_file: Scene, reason: str) -> None:
 # --- pins -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("h21")
 def test_both_put_back_together_are_noticed(run: Run, on_file: Scene, tmp_path: Path) -> None:
     """Without the pin they agree with each other."""
     for name in ("app.db", "threads.db"):

@@ -84,6 +84,7 @@ def put(path: Path, keys: Path, key: str, value: dict[str, Any], **named: Any) -
         store.put(namespace, stored_key, items.seal(name, value))
 
 
+@pytest.mark.claim("i8")
 def test_the_whole_migration(run: Run, path: Path, keys: Path) -> None:
     """`verify` says no while an item is not sealed, and ok at the end; then back."""
     before = stored(path)
@@ -118,6 +119,7 @@ def test_the_plan_names_items(run: Run, path: Path) -> None:
     assert "SealedStore" in text.err
 
 
+@pytest.mark.claim("i9")
 def test_rotate_leaves_items_that_are_not_sealed(run: Run, path: Path, keys: Path) -> None:
     """Also if plaintext is allowed: the bare store could not read them. They are counted, with what to do."""
     put(path, keys, "sealed", VALUE)
@@ -180,6 +182,7 @@ EDITS = {
 }
 
 
+@pytest.mark.claim("i7")
 @pytest.mark.parametrize("case", EDITS)
 def test_verify_names_an_item_that_was_edited(run: Run, path: Path, keys: Path, case: str) -> None:
     run("rebind", path, "--apply", *PLAIN, "--plain-field", "dose", "--index-field", "user")
@@ -240,6 +243,7 @@ def test_verify_opens_what_is_deeper_than_bytes_that_nothing_authenticates(
     assert run("verify", path, *PLAIN, "--json").document["failed"] == 0
 
 
+@pytest.mark.claim("i10")
 def test_an_item_keeps_its_key(run: Run, path: Path, keys: Path) -> None:
     """Neither disabled nor destroyed is the key that an item needs."""
     run("rebind", path, "--apply", *PLAIN)
@@ -296,6 +300,7 @@ def test_a_field_that_stays_readable_is_no_old_value(run: Run, path: Path, keys:
 # --- read -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("l1")
 @pytest.mark.usefixtures("keys")
 def test_audit_reads_items_caches_and_embeddings(run: Run, path: Path) -> None:
     cache: SqliteCache[Any] = SqliteCache(path=str(path))

@@ -168,6 +168,7 @@ def test_show_says_what_may_be_done(run: Run, ring: Path) -> None:
     )
 
 
+@pytest.mark.claim("u12")
 def test_material_is_never_shown(run: Run, ring: Path) -> None:
     """Not by any command, in no form."""
     run("keys", "generate", "k2")
@@ -318,6 +319,7 @@ def test_generate_says_which_file_goes_first(run: Run, ring: Path) -> None:
     )
 
 
+@pytest.mark.claim("k9")
 def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
     file = database(tmp_path, ring)
     for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1", "--yes")):

@@ -107,6 +107,7 @@ COMMANDS: dict[str, Callable[[Path], list[object]]] = {
 }
 
 
+@pytest.mark.claim("u15")
 def test_every_command_names_what_a_killed_decrypt_left(run: Run, path: Path, tmp_path: Path) -> None:
     """With advice that can be pasted, and that removes it; a link leads to it as well."""
     elsewhere = tmp_path / "elsewhere"

@@ -575,6 +575,7 @@ def every_call(path: Path, keys: Path) -> list[list[object]]:
     return [*calls, *([*call, "--json"] for call in calls), ["types", path, "--keys", keys, "--emit"]]
 
 
+@pytest.mark.claim("u13")
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_nothing_of_a_value_is_shown(
     tmp_path: Path, keys: Path, is_sealed: bool, capsys: pytest.CaptureFixture[str]

@@ -52,6 +52,7 @@ def empty(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.claim("u5")
 @pytest.mark.usefixtures("keys")
 def test_accepted_plaintext_proves_nothing(run: Run, plain: Path, path: Path) -> None:
     ended = run("verify", plain, "--allow-plaintext", "--json")
@@ -64,6 +65,7 @@ def test_accepted_plaintext_proves_nothing(run: Run, plain: Path, path: Path) ->
     assert whole.document["opened"] == [{"key": "k1", "values": VALUES}]
 
 
+@pytest.mark.claim("l2")
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize("table", ["cache", "store_vectors", "Store_Vectors"])
 def test_tables_of_langgraph_that_are_not_read_are_a_finding(run: Run, path: Path, table: str) -> None:
@@ -120,6 +122,7 @@ def test_a_finding_does_not_hide_behind_many_tables(run: Run, path: Path) -> Non
     assert (len(scope["not_read"]), scope["others"]) == (MAX_TABLES, 6)
 
 
+@pytest.mark.claim("u5")
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize(
     ("words", "code"),
@@ -192,6 +195,7 @@ def test_values_that_come_after_the_plan_are_counted(
     assert ended.document[reason.removesuffix("-allowed")] == VALUES
 
 
+@pytest.mark.claim("u16")
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize(
     "harm",
@@ -336,6 +340,7 @@ def test_metadata_of_frameworks_is_known_and_other_keys_can_be_allowed(run: Run,
     }
 
 
+@pytest.mark.claim("k10")
 @pytest.mark.parametrize("source", ["file", "env"])
 def test_destroying_without_looking_is_recorded(
     run: Run, ring: Path, monkeypatch: pytest.MonkeyPatch, source: str

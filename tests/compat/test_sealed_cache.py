@@ -296,6 +296,7 @@ EDITS: Final[dict[str, tuple[Edit, type[SealpointError]]]] = {
 }
 
 
+@pytest.mark.claim("i3")
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("policy", ["refuse", "allow"])
 def test_an_edited_value_is_refused(raw: Raw, edit: str, policy: Any) -> None:
@@ -313,6 +314,7 @@ def test_an_edited_value_is_refused(raw: Raw, edit: str, policy: Any) -> None:
     assert cipher.stats().plaintext == 0
 
 
+@pytest.mark.claim("i5")
 @pytest.mark.parametrize("other", NAMES[1:])
 def test_a_moved_value_is_refused(raw: Raw, cache: SealedCache[Any], other: FullKey) -> None:
     put(cache, NAMES[0])
@@ -340,6 +342,7 @@ def test_no_name_opens_the_value_of_another(one: FullKey, other: FullKey) -> Non
             cache.get([other])
 
 
+@pytest.mark.claim("i6")
 def test_without_the_wrapper_a_moved_value_is_accepted(raw: Raw) -> None:
     """What it adds to LangGraph's argument ``serde``."""
     raw.cache.serde = make_serde()

@@ -87,6 +87,7 @@ def open_by_sealed_saver(path: Path) -> None:
 OPENING: Final = [open_by_command, open_by_saver, open_by_sealed_saver]
 
 
+@pytest.mark.claim("f3")
 @pytest.mark.costly
 @pytest.mark.parametrize("place", ["alone", "main", "attached"])
 def test_a_file_opens_after_a_crash(tmp_path: Path, place: str) -> None:

@@ -277,6 +277,7 @@ def read(saver: Any, length: int = PUTS) -> None:
     assert len([*saver.list(at(THREAD))]) == length
 
 
+@pytest.mark.claim("h11")
 @pytest.mark.parametrize(
     ("trouble", "error", "reads_too"),
     [("down", ThreadStoreDownError, True), ("full", ThreadStoreFullError, False)],
@@ -400,6 +401,7 @@ def as_another_user() -> Iterator[None]:
         os.seteuid(0)
 
 
+@pytest.mark.claim("h13")
 def test_a_store_of_yesterday(place: Any) -> None:
     _, store = filled(place)
     restore = place.yesterday(store)
@@ -418,6 +420,7 @@ def test_a_store_of_yesterday(place: Any) -> None:
     assert {*lenient.warnings} == {"ThreadStoreBehindError"}
 
 
+@pytest.mark.claim("h13")
 def test_a_store_of_another_database(place: Any) -> None:
     filled(place)
     other = place.store("other")

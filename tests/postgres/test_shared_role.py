@@ -207,6 +207,7 @@ SINCE_16: Final = {
 BEFORE_16: Final = {"a role that makes others": ("ALTER ROLE {agent} CREATEROLE", "CREATEROLE")}
 
 
+@pytest.mark.claim("h14")
 @pytest.mark.parametrize("right", SHARED | SINCE_16 | BEFORE_16)
 def test_a_right_to_write_the_store_is_refused(
     roles: Roles, threads: PostgresThreadStore, right: str
@@ -263,6 +264,7 @@ def test_every_way_to_connect_is_asked(roles: Roles, threads: PostgresThreadStor
     assert asyncio.run(read()) is None
 
 
+@pytest.mark.claim("h14")
 @pytest.mark.parametrize(
     "statement",
     ["SET ROLE {agent}", "SET SESSION AUTHORIZATION {agent}", "SET ROLE {agent}; SET ROLE {other}"],
@@ -343,6 +345,7 @@ def test_a_store_that_cannot_be_asked(roles: Roles, monkeypatch: pytest.MonkeyPa
             saver.get_tuple(at(ALICE))
 
 
+@pytest.mark.claim("h10")
 def test_the_owner_of_the_tables_cannot_record_a_deletion(roles: Roles, threads: PostgresThreadStore) -> None:
     """A trigger of another role, which has no right to the store, ran in the agent's session, which had.
 

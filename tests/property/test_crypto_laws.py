@@ -49,6 +49,7 @@ def test_round_trip(ring: KeyRing, suite: str, inner: str, value: bytes, row: Ro
     assert cipher.open(tag, blob, row=row).typed == (inner, value)
 
 
+@pytest.mark.claim("b1")
 @given(suites, values, st.integers(min_value=0))
 def test_any_flipped_bit_is_refused(suite: str, value: bytes, bit: int) -> None:
     cipher = cipher_of(MATERIAL, suite)
@@ -96,6 +97,7 @@ def test_any_extension_is_refused(suite: str, value: bytes, more: bytes) -> None
             cipher.open(tag, longer)
 
 
+@pytest.mark.claim("b1")
 @given(st.binary(max_size=200))
 def test_made_up_bytes_are_refused(blob: bytes) -> None:
     ring = KeyRing(
@@ -109,6 +111,7 @@ def test_made_up_bytes_are_refused(blob: bytes) -> None:
             RingCipher(ring).open(tag, blob)
 
 
+@pytest.mark.claim("b2")
 @given(st.data(), suites, rows)
 def test_any_edited_tag_is_refused(data: st.DataObject, suite: str, row: Row | None) -> None:
     """One character exchanged, dropped or added; the ring has the material under every short id."""
@@ -132,6 +135,7 @@ def test_any_tag_opens_nothing_and_raises_only_our_errors(
         RingCipher(ring).open(tag, blob, row=row)
 
 
+@pytest.mark.claim("d3")
 @given(suites, materials, materials, values, rows)
 def test_another_ring_with_the_same_id_is_refused(
     suite: str, one: bytes, two: bytes, value: bytes, row: Row | None
@@ -159,6 +163,7 @@ def test_contexts_differ_where_tags_or_rows_do(
     assert (context(tag, row) == context(other_tag, other_row)) == same
 
 
+@pytest.mark.claim("d1")
 @given(suites, suites, inners, values, rows)
 def test_resealing_keeps_the_value_and_leaves_the_old_key_behind(
     before: str, after: str, inner: str, value: bytes, row: Row | None
@@ -218,6 +223,7 @@ def test_any_later_ring_of_a_history_is_taken_over(history: list[KeyRing], data:
     assert require_later(history[at], history[-1]) is history[-1]
 
 
+@pytest.mark.claim("k5")
 @given(histories())
 @example(COMPROMISE)
 def test_no_ring_from_before_a_state_that_does_not_end(history: list[KeyRing]) -> None:

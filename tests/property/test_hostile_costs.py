@@ -197,6 +197,7 @@ READS: Final[dict[str, Callable[[bytes], Any]]] = {
 }
 
 
+@pytest.mark.claim("f12")
 @pytest.mark.parametrize("code", [0, 7])
 @pytest.mark.parametrize("way", READS)
 def test_extensions_within_each_other_are_summed(way: str, code: int) -> None:
@@ -324,6 +325,7 @@ def spelled_otherwise(value: Any) -> Any:
     return value
 
 
+@pytest.mark.claim("f16")
 @settings(max_examples=by_extent(100, 400))
 @given(
     _records.map(lambda parts: named(*parts)) | _arrays.map(lambda payload: ormsgpack.Ext(6, pack(payload)))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_memory_is_linear(text: str) -> None:
         assert peak_of(partial(attempt, read, data)) < BYTES_PER_BYTE * len(data) + 20_000
 
 
+@pytest.mark.claim("f17")
 @settings(deadline=None)
 @given(repeated)
 def test_steps_are_linear(text: str) -> None:

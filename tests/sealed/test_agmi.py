@@ -124,6 +124,7 @@ def adapters(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
         yield LangGraphPostgresAdapter(dsn), OnPostgres(dsn)
 
 
+@pytest.mark.claim("s22")
 def test_six_edits_are_refused_and_three_deletions_are_not(adapters: tuple[Any, Any]) -> None:
     """Each refusal names a cause: none is an error of code that met something unforeseen."""
     bare, sealed = map(run, adapters)
@@ -151,6 +152,7 @@ def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield ON_POSTGRES[request.param](dsn, make_threads) if dsn else ON_SQLITE[request.param](make_threads)
 
 
+@pytest.mark.claim("h20")
 @pytest.mark.broad(every=2)
 def test_with_a_thread_store_all_nine_are_refused(adapter: Any) -> None:
     """The three that binding accepts: the database lacks what the store remembers."""

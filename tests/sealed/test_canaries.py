@@ -80,6 +80,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
         yield made
 
 
+@pytest.mark.claim("s1")
 def test_the_search_finds_everything_that_a_bare_saver_stores(made: Made, request: Any) -> None:
     canaries = Canaries()
     found = search(made(BARE, canaries), canaries)
@@ -92,6 +93,7 @@ NAMES: Final = {"channel name", "node name", "run id"}
 """What is visible with every option: channels, nodes, and keys that statements of the savers use."""
 
 
+@pytest.mark.claim("s1")
 @pytest.mark.broad
 @pytest.mark.parametrize(
     ("form", "visible"),

@@ -45,6 +45,7 @@ def log_of(db: Database) -> list[str]:
     return log
 
 
+@pytest.mark.claim("s13")
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_each_task_deleted(db: Database, durability: str) -> None:
     """With all that it has stored; the nodes do not run again."""
@@ -77,6 +78,7 @@ def history(db: Database) -> list[Any]:
     return [value for _, _, value in found["log"]["writes"]]
 
 
+@pytest.mark.claim("s13")
 def test_a_first_result_in_the_place_of_the_second(db: Database) -> None:
     """Both are lawful, and the child was made of the second."""
     first = put(db.saver(), 1)
@@ -92,6 +94,7 @@ def test_a_first_result_in_the_place_of_the_second(db: Database) -> None:
         history(db)
 
 
+@pytest.mark.claim("s15")
 def test_later_writes_are_no_part_of_a_child(db: Database) -> None:
     """Those of another run or child, or deleted before and put back; answers and errors may change."""
     first = put(db.saver(), 1)

@@ -34,6 +34,7 @@ def rows_of(db: Raw, thread: str) -> dict[str, list[Row]]:
     return {table: db.rows(table, thread_id=db.threads[thread]) for table in KEYS if table in db.tables}
 
 
+@pytest.mark.claim("s8")
 def test_the_newest_checkpoint_deleted(scene: Scene) -> None:
     """The one before it is the latest then."""
     delete(scene.raw, "checkpoints", of(ALICE, ROOT, C3))
@@ -42,6 +43,7 @@ def test_the_newest_checkpoint_deleted(scene: Scene) -> None:
     assert [each.config["configurable"]["checkpoint_id"] for each in saver.list(at(ALICE))] == [C2, C1]
 
 
+@pytest.mark.claim("s9")
 def test_an_inner_checkpoint_deleted(scene: Scene) -> None:
     """It is not listed, but a delta history that leads over it is refused."""
     delete(scene.raw, "checkpoints", of(ALICE, ROOT, C2))
@@ -52,6 +54,7 @@ def test_an_inner_checkpoint_deleted(scene: Scene) -> None:
         delta(saver, LAST)
 
 
+@pytest.mark.claim("s18")
 def test_pending_writes_deleted(scene: Scene) -> None:
     """All of a checkpoint that has no child."""
     delete(scene.raw, "writes", of(ALICE, ROOT, C3))
@@ -59,6 +62,7 @@ def test_pending_writes_deleted(scene: Scene) -> None:
     assert read == {**scene.truth.tuples[LAST], "writes": ["list"]}
 
 
+@pytest.mark.claim("s14")
 def test_one_task_deleted(scene: Scene) -> None:
     """The whole of what it has stored: as if it had not run."""
     delete(scene.raw, "writes", of(ALICE, ROOT, C3, task_id="task-1"))
@@ -66,6 +70,7 @@ def test_one_task_deleted(scene: Scene) -> None:
     assert len(read["writes"]) == len(scene.truth.tuples[LAST]["writes"]) - 3
 
 
+@pytest.mark.claim("s7")
 def test_the_parent_set_to_null(scene: Scene) -> None:
     """As pruning does it: the checkpoint has no parent then, and delta histories end at it."""
     row = scene.raw.row(
@@ -77,6 +82,7 @@ def test_the_parent_set_to_null(scene: Scene) -> None:
     assert not delta(saver, LAST)["log"]["writes"]
 
 
+@pytest.mark.claim("s10")
 def test_an_older_value_of_the_same_row(scene: Scene) -> None:
     """A checkpoint that is put again under its id, and then the first one put back."""
     before = rows_of(scene.raw, ALICE)
@@ -88,6 +94,7 @@ def test_an_older_value_of_the_same_row(scene: Scene) -> None:
     assert content(scene.saver().get_tuple(at(ALICE)))["metadata"] == scene.truth.tuples[LAST]["metadata"]
 
 
+@pytest.mark.claim("s11")
 def test_a_deleted_thread_put_back(scene: Scene) -> None:
     before = rows_of(scene.raw, ALICE)
     scene.saver().delete_thread(ALICE)
@@ -98,6 +105,7 @@ def test_a_deleted_thread_put_back(scene: Scene) -> None:
     assert content(scene.saver().get_tuple(at(ALICE))) == scene.truth.tuples[LAST]
 
 
+@pytest.mark.claim("s6")
 def test_a_plain_key_edited_hides_a_row_from_a_search(scene: Scene) -> None:
     """A search finds less then. That the row was changed is noticed when it is read."""
     row = scene.raw.row(
@@ -113,6 +121,7 @@ def test_a_plain_key_edited_hides_a_row_from_a_search(scene: Scene) -> None:
         saver.get_tuple(at(ALICE))
 
 
+@pytest.mark.claim("s25")
 def test_one_refused_row_is_refused_in_a_listing_of_all_threads(scene: Scene) -> None:
     delete(scene.raw, "writes", of(BOB))
     row = scene.raw.row("checkpoints", thread_id=scene.raw.threads[BOB], checkpoint_ns=ROOT, checkpoint_id=C1)

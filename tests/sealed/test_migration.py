@@ -99,6 +99,7 @@ SOME: Final = [script for script in SCRIPTS if script != "delta 210"]
 PAIRS: Final = [(each, name) for each in BEGINNINGS for name in (NAMES if each == "plain" else MAIN)]
 
 
+@pytest.mark.claim("m1")
 @pytest.mark.broad
 @pytest.mark.parametrize("script", SOME)
 @pytest.mark.parametrize(("begun", "name"), PAIRS)
@@ -331,6 +332,7 @@ ORDERS: Final = {
 }
 
 
+@pytest.mark.claim("m5")
 @pytest.mark.broad
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 @pytest.mark.parametrize("order", ORDERS)
@@ -472,12 +474,14 @@ def notes(town: Town, step: int) -> Any:
         return graph.get_state(THREAD).values["notes"]
 
 
+@pytest.mark.claim("m2")
 def test_until_the_last_step_an_unsealed_row_takes_the_place_of_a_bound_one(forged: Town) -> None:
     assert [notes(forged, step) for step in (1, 2)] == [["forged"]] * 2
     with pytest.raises(PlaintextError):
         notes(forged, 3)
 
 
+@pytest.mark.claim("m4")
 def test_rebind_makes_a_forged_row_authentic(forged: Town) -> None:
     """Without the option for unsealed rows it is left, and the last step refuses it."""
     rebound(forged.place, CIPHER)
@@ -487,6 +491,7 @@ def test_rebind_makes_a_forged_row_authentic(forged: Town) -> None:
     assert notes(forged, 3) == ["forged"]
 
 
+@pytest.mark.claim("m3")
 @pytest.mark.parametrize("step", [1, 2])
 def test_an_unsealed_row_names_only_allowed_types(place: Any, step: int) -> None:
     beginning = BEGINNINGS["plain"]

@@ -73,6 +73,7 @@ def tokens_of(bare: Any) -> list[str]:
     return [*found]
 
 
+@pytest.mark.claim("s4")
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_key_that_was_not_sealed_is_refused(open_: Open, name: str, how: str) -> None:
@@ -96,6 +97,7 @@ def test_an_edited_key_is_refused(open_: Open, name: str, change: dict[str, Any]
         saver.get_tuple(at("t"))
 
 
+@pytest.mark.claim("s5")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_foreign_token_is_refused_with_the_index_key(open_: Open, name: str) -> None:
     """Also by a saver that indexes nothing, if its ring has the key; without it, it has no effect."""

@@ -97,6 +97,7 @@ def refused(scene: Scene, reads: dict[str, Read], want: str) -> None:
         assert (caught.value.thread_id, caught.value.want) == (ALICE, want), how
 
 
+@pytest.mark.claim("h2")
 def test_the_newest_checkpoint_deleted(scene: Scene) -> None:
     delete(scene.raw, "checkpoints", of(ALICE, ROOT, C3))
     one: dict[str, Read] = {
@@ -110,12 +111,14 @@ def test_the_newest_checkpoint_deleted(scene: Scene) -> None:
     assert content(scene.saver().get_tuple(at(BOB))) == scene.truth.tuples[Place(BOB, ROOT, C3)]
 
 
+@pytest.mark.claim("h3")
 def test_an_inner_checkpoint_deleted(scene: Scene) -> None:
     delete(scene.raw, "checkpoints", of(ALICE, ROOT, C2))
     refused(scene, LISTINGS | {"delta history": lambda saver: delta(saver, LAST)}, C2)
     assert content(scene.saver().get_tuple(at(ALICE))) == scene.truth.tuples[LAST]
 
 
+@pytest.mark.claim("h4")
 def test_a_thread_deleted(scene: Scene) -> None:
     for table in rows_of(scene.raw, scene.raw.threads[ALICE]):
         delete(scene.raw, table, {"thread_id": ALICE})
@@ -132,6 +135,7 @@ def test_a_namespace_deleted(scene: Scene) -> None:
     assert content(scene.saver().get_tuple(at(ALICE))) == scene.truth.tuples[LAST]
 
 
+@pytest.mark.claim("h1")
 def test_the_parent_set_to_null(scene: Scene) -> None:
     """As pruning does it, but the parent was not deleted: delta histories would end there."""
     row = scene.raw.row(
@@ -150,6 +154,7 @@ def test_the_parent_set_to_null(scene: Scene) -> None:
             read(scene.saver())
 
 
+@pytest.mark.claim("h8")
 def test_special_writes_deleted(scene: Scene) -> None:
     """The store remembers that there must be some; of results it does not."""
     for gone in (of(ALICE, ROOT, C3), of(ALICE, ROOT, C3, task_id="task-2")):
@@ -166,7 +171,7 @@ def test_special_writes_deleted(scene: Scene) -> None:
 
 
 def test_a_result_at_the_tip_is_not_covered(scene: Scene) -> None:
-    """Without all of it a node runs again; SECURITY.md says so."""
+    """Without all of it a node runs again; docs/threat-model.md says so."""
     delete(scene.raw, "writes", of(ALICE, ROOT, C3, task_id="task-1"))
     read = content(scene.saver().get_tuple(at(ALICE)))
     assert len(read["writes"]) == len(scene.truth.tuples[LAST]["writes"]) - 3
@@ -219,6 +224,7 @@ def nothing_of_alice(saver: Any) -> None:
     assert ids(saver, None, limit=1) == ids(saver, at(BOB), limit=1)
 
 
+@pytest.mark.claim("h6")
 def test_a_deleted_thread_put_back_counts_as_absent(own: Scene) -> None:
     """With its authentic bytes; and the thread can begin again."""
     before = rows_of(own.raw, own.raw.threads[ALICE])
@@ -284,6 +290,7 @@ def test_a_refused_deletion_of_runs_changes_nothing(tmp_path: Path, monkeypatch:
             saver.get_tuple(at(ALICE))
 
 
+@pytest.mark.claim("h5")
 def test_the_whole_database_put_back(own: Scene) -> None:
     """Both threads have gone on since."""
     before = {thread: rows_of(own.raw, own.raw.threads[thread]) for thread in (ALICE, BOB)}

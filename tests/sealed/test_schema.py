@@ -195,6 +195,7 @@ def open_at() -> Iterator[Callable[..., Sync]]:
         yield open_at
 
 
+@pytest.mark.claim("s20")
 @pytest.mark.costly
 @pytest.mark.broad
 @pytest.mark.parametrize("name", ON_SQLITE)
@@ -470,6 +471,7 @@ def stored(url: str) -> list[Any]:
         return connection.execute("SELECT t::text FROM checkpoints AS t ORDER BY 1").fetchall()
 
 
+@pytest.mark.claim("s20")
 @pytest.mark.parametrize("words", POSTGRES)
 def test_altered_tables_are_refused(url: str, open_at: Callable[..., Sync], words: str) -> None:
     execute(url, POSTGRES[words])

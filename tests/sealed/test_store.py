@@ -152,6 +152,7 @@ def test_a_value_is_not_shared_with_the_caller(bare: Sync) -> None:
     assert store.get(NS, "k").value == store.search(NS)[0].value == kept
 
 
+@pytest.mark.claim("i1")
 def test_the_database_holds_names_and_nothing_else(place: Any) -> None:
     for form, visible in (("sealed", True), ("fields", True), ("all options", False)):
         where = place("sqlite")

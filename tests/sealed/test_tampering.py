@@ -119,6 +119,7 @@ def wrong(scene: Scene, table: dict[str, Act]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.claim("s2")
 @pytest.mark.parametrize("database", DATABASES)
 def test_nothing_forged_moved_or_older_is_accepted(scenes: Any, database: str) -> None:
     """Each reading returns the true content or raises an error of sealpoint's."""
@@ -128,6 +129,7 @@ def test_nothing_forged_moved_or_older_is_accepted(scenes: Any, database: str) -
     assert wrong(scenes(database, "sealed"), table) == {}
 
 
+@pytest.mark.claim("s3")
 @pytest.mark.parametrize("database", DATABASES)
 def test_nothing_is_accepted_with_all_options(scenes: Any, database: str) -> None:
     table = every(4 * SOME[database], kinds(database, "all options"))

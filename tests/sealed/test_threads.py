@@ -89,6 +89,7 @@ def test_a_copy_goes_on_as_the_original(open_: Open, name: str, script: str) -> 
 BARE_READERS: Final = [name for name in SAVERS if "pool" not in name and "pipeline" not in name]
 
 
+@pytest.mark.claim("s24")
 @pytest.mark.broad
 @pytest.mark.parametrize("values", [{"text": "a", "n": 1}, {"items": [1]}, {}])
 @pytest.mark.parametrize("reader", [BARE, ALONE])

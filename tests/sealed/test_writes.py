@@ -138,6 +138,7 @@ HELD: Final[dict[str, dict[str, tuple[Any, tuple[str, ...]]]]] = {
 """What is noticed, by which reads. Everything else is not: docs/threads.md lists it."""
 
 
+@pytest.mark.claim("s21")
 @pytest.mark.parametrize("name", ACTS)
 def test_edits_of_writes(db: Database, layers: str, name: str) -> None:
     older = fill(db)
@@ -180,6 +181,7 @@ def step(db: Database, given: Any, graph: Callable[[], Any] = asks) -> Any:
     return graph().compile(checkpointer=db.saver()).invoke(given, THREAD, durability="sync")
 
 
+@pytest.mark.claim("s19", "h9")
 def test_an_older_answer_put_back(db: Database, layers: str) -> None:
     """The user said no to the second question."""
     step(db, {})
@@ -198,6 +200,7 @@ def test_an_older_answer_put_back(db: Database, layers: str) -> None:
         step(db, Command(resume="yes"))
 
 
+@pytest.mark.claim("s19", "h9")
 def test_an_older_question_put_back(db: Database, layers: str) -> None:
     """The user would be asked about 5, and approve 50,000."""
     step(db, {})
@@ -235,6 +238,7 @@ def splits() -> Any:
     return graph
 
 
+@pytest.mark.claim("s12")
 def test_half_a_result(db: Database) -> None:
     step(db, {}, splits)
     db.delete(rows(db, channel="flagged"))
@@ -244,6 +248,7 @@ def test_half_a_result(db: Database) -> None:
         step(db, Command(resume="yes"), splits)
 
 
+@pytest.mark.claim("s16")
 def test_halves_of_two_results(db: Database) -> None:
     """The first was deleted, the node ran again, and one row of it is put back."""
     tip = put(db, 1)
@@ -267,6 +272,7 @@ def test_two_calls_of_a_task(db: Database) -> None:
     assert (found["a"], found["b"]) == (1, 2)
 
 
+@pytest.mark.claim("s17")
 @pytest.mark.parametrize("update", [{"answers": ["never pay"]}, None], ids=["update", "goto"])
 def test_what_the_user_stored_while_a_node_waits(db: Database, layers: str, update: Any) -> None:
     """No node stored it, so that none runs again."""
@@ -286,6 +292,7 @@ def test_what_the_user_stored_while_a_node_waits(db: Database, layers: str, upda
         db.saver().get_tuple(at("copy"))
 
 
+@pytest.mark.claim("h7")
 def test_a_whole_result(db: Database) -> None:
     """A limit of every layer: the node runs again, as if it had been interrupted."""
     step(db, {}, splits)

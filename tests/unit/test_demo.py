@@ -90,6 +90,7 @@ def cells(output: str, name: str) -> list[str]:
     return line_of(output, name).removeprefix(name).split()
 
 
+@pytest.mark.claim("a1")
 @pytest.mark.costly
 def test_secret_is_found_only_without_sealpoint(run: Run) -> None:
     for what in story.SEALED:

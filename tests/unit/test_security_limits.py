@@ -1,6 +1,6 @@
-"""What sealing alone does not hold, shown: SECURITY.md says each of these, and names the test.
+"""What sealing alone does not hold, shown: each is a claim without modules in tests/support/claims.toml.
 
-A test here that turns red is good news, and SECURITY.md must then say so.
+A test here that turns red is good news, and the claim must then say so.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def column(file: Path, statement: str) -> list[object]:
         return [row[0] for row in connection.execute(statement)]
 
 
+@pytest.mark.claim("a5")
 def test_no_key_is_in_the_file(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1", "2")
     stored = b"".join(path.read_bytes() for path in file.parent.iterdir())
@@ -57,11 +58,13 @@ def test_no_key_is_in_the_file(saver: SqliteSaver, file: Path) -> None:
         assert form not in stored
 
 
+@pytest.mark.claim("a3")
 def test_types_and_key_ids_show(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1")
     assert column(file, "SELECT type FROM writes") == ["msgpack+cobblestone256@k1"]
 
 
+@pytest.mark.claim("a4")
 def test_ids_channels_and_metadata_show(saver: SqliteSaver, file: Path) -> None:
     config = saver.put(at("patient-7"), make("1"), {"source": "input", "step": 4}, {})
     saver.put_writes(config, [("diagnosis", "secret")], "task")
@@ -70,12 +73,14 @@ def test_ids_channels_and_metadata_show(saver: SqliteSaver, file: Path) -> None:
     assert column(file, "SELECT json_extract(CAST(metadata AS TEXT), '$.step') FROM checkpoints") == [4]
 
 
+@pytest.mark.claim("a2")
 def test_lengths_show(saver: SqliteSaver, file: Path) -> None:
     config = saver.put(at(), make("1"), {}, {})
     saver.put_writes(config, [("a", b"yes"), ("b", b"no")], "task")
     assert column(file, "SELECT length(value) - 72 FROM writes ORDER BY channel") == [3, 2]
 
 
+@pytest.mark.claim("a2")
 def test_lengths_of_compressed_values_show_more() -> None:
     """Who can put text next to a secret learns from the length whether it is equal."""
     serde = EncryptedSerializer.from_key(bytes(32), compress="zstd")
@@ -87,6 +92,7 @@ def test_lengths_of_compressed_values_show_more() -> None:
     assert length("the password is 7f3c91aa52") < length("the password is 05d2e8b7c1")
 
 
+@pytest.mark.claim("b4")
 def test_forged_metadata_is_believed(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1")
     strike(file, "UPDATE checkpoints SET metadata = ?, parent_checkpoint_id = ?", '{"step": 99}', "0")
@@ -96,6 +102,7 @@ def test_forged_metadata_is_believed(saver: SqliteSaver, file: Path) -> None:
     assert found.parent_config == at("t", "0")
 
 
+@pytest.mark.claim("b3")
 def test_a_value_moved_to_another_row_opens(saver: SqliteSaver, file: Path) -> None:
     """No saver binds rows yet: one write in the place of another, under the same tag."""
     for thread, answer in (("alice", "granted"), ("bob", "refused")):
@@ -108,6 +115,7 @@ def test_a_value_moved_to_another_row_opens(saver: SqliteSaver, file: Path) -> N
     assert found.pending_writes == [("task", "answer", "granted")]
 
 
+@pytest.mark.claim("b3")
 def test_a_thread_copied_under_another_name_opens(saver: SqliteSaver, file: Path) -> None:
     """A checkpoint holds its own id, but not its thread."""
     saver.put(at("alice"), make("1", secret="hers"), {}, {})
@@ -117,6 +125,7 @@ def test_a_thread_copied_under_another_name_opens(saver: SqliteSaver, file: Path
     assert found.checkpoint["channel_values"] == {"secret": "hers"}
 
 
+@pytest.mark.claim("b6", "c2")
 def test_an_older_value_of_a_row_opens(saver: SqliteSaver, file: Path) -> None:
     saver.put(at(), make("1", balance=100), {}, {})
     (older,) = column(file, "SELECT checkpoint FROM checkpoints")
@@ -127,6 +136,7 @@ def test_an_older_value_of_a_row_opens(saver: SqliteSaver, file: Path) -> None:
     assert found.checkpoint["channel_values"] == {"balance": 100}
 
 
+@pytest.mark.claim("b6")
 def test_a_deleted_row_is_not_missed(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1", "2")
     strike(file, "DELETE FROM checkpoints WHERE checkpoint_id = '2'")
@@ -135,6 +145,7 @@ def test_a_deleted_row_is_not_missed(saver: SqliteSaver, file: Path) -> None:
     assert found.checkpoint["id"] == "1"
 
 
+@pytest.mark.claim("a6")
 def test_a_reader_of_the_file_keeps_no_writer_out(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1")
     with closing(sqlite3.connect(file)) as reader:
@@ -144,6 +155,7 @@ def test_a_reader_of_the_file_keeps_no_writer_out(saver: SqliteSaver, file: Path
     assert column(file, "SELECT count(*) FROM checkpoints") == [3]
 
 
+@pytest.mark.claim("d2")
 def test_an_old_key_forges_until_it_is_disabled() -> None:
     """Whoever holds a key that still opens can write under its id; disabling it ends that."""
     thief = RingCipher(KeyRing([Key("old", OLD, KeyState.ACTIVE)]))
@@ -158,6 +170,7 @@ def test_an_old_key_forges_until_it_is_disabled() -> None:
         reader(KeyState.DISABLED).loads_typed(forged)
 
 
+@pytest.mark.claim("e1")
 def test_code_in_the_process_has_keys_and_values() -> None:
     serde = EncryptedSerializer.from_key(NEW)
     assert isinstance(serde.cipher, RingCipher)
@@ -174,6 +187,7 @@ def store(file: Path) -> Iterator[SealedStore]:
         yield SealedStore(store, serde=EncryptedSerializer.from_key(NEW))
 
 
+@pytest.mark.claim("i11")
 def test_an_older_value_of_an_item_opens(store: SealedStore, file: Path) -> None:
     """So does one of another database under the same ring, and an item that was deleted is not missed."""
     store.put(("a",), "x", {"is_member": True})
@@ -194,6 +208,7 @@ def test_an_older_value_of_an_item_opens(store: SealedStore, file: Path) -> None
     assert store.get(("a",), "x") is None
 
 
+@pytest.mark.claim("i12")
 @pytest.mark.filterwarnings("ignore:The default datetime adapter:DeprecationWarning")
 def test_times_of_items_are_believed(store: SealedStore, file: Path) -> None:
     store.put(("a",), "x", {"n": 1}, ttl=60)

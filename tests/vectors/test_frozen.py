@@ -99,6 +99,7 @@ def test_index_key(entry: dict[str, Any]) -> None:
 VALUES = [*entries("sealed"), *entries("compressed")]
 
 
+@pytest.mark.claim("v1")
 @pytest.mark.parametrize("entry", VALUES, ids=lambda entry: entry["tag"])
 def test_sealed_value_opens(entry: dict[str, Any]) -> None:
     cipher = RingCipher(KeyRing([key_of(entry)]))

@@ -29,6 +29,7 @@ STATE: Final = {"text": "yes", "amount": 2.0, "items": [{"é": b"\0\xff"}]}
 releases = pytest.mark.parametrize("release", RELEASES)
 
 
+@pytest.mark.claim("v1")
 @releases
 def test_nothing_was_edited_or_removed(release: str) -> None:
     """The lines are as `sha256sum` writes them in the folder. None of a release ever changes."""
@@ -117,6 +118,7 @@ def test_commands_pass_all_of_it(whole: Path, capsys: pytest.CaptureFixture[str]
     assert [erasure["threads"] for erasure in results[-1]["erasures"]] == [1]
 
 
+@pytest.mark.claim("v1")
 @every_whole
 def test_agents_read_all_of_it(whole: Path) -> None:
     """Also under pseudonyms; indexed metadata and items are found by their tokens."""

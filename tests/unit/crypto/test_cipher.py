@@ -58,6 +58,7 @@ def test_disabled_key_is_refused() -> None:
             after.open(*sealed, row=row)
 
 
+@pytest.mark.claim("c1")
 def test_destroyed_key_is_refused_and_the_error_says_when() -> None:
     gone = Key("old", b"", KeyState.DESTROYED, destroyed=datetime(2026, 5, 1, 9, tzinfo=UTC))
     with pytest.raises(KeyDestroyedError, match=r"'old' was destroyed at 2026-05-01T09:00:00Z"):
@@ -70,6 +71,7 @@ def test_unknown_key_is_refused_and_the_error_names_what_is_held() -> None:
     assert (caught.value.key_id, caught.value.held) == ("old", ("new",))
 
 
+@pytest.mark.claim("b5")
 @pytest.mark.parametrize("suite", SUITES)
 def test_no_other_key_of_the_ring_is_tried(suite: str) -> None:
     """The material is there under another id; only the named key counts."""

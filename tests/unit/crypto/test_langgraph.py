@@ -83,6 +83,7 @@ def test_langgraphs_rows_of_other_modes_are_refused(options: dict[str, Any]) -> 
         legacy_cipher(NEW).open(tag, blob)
 
 
+@pytest.mark.claim("u2")
 def test_types_that_langgraphs_rows_may_name() -> None:
     """Their type is not authenticated: a relabelled row must not reach an unpickler.
 

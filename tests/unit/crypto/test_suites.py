@@ -85,6 +85,7 @@ def test_a_failed_opening_leaves_nothing_in_a_frame(name: str, at: int) -> None:
         error = error.__context__
 
 
+@pytest.mark.claim("a1")
 @pytest.mark.parametrize("name", SUITES)
 def test_sealing_twice_gives_different_bytes(name: str) -> None:
     """Salt and the nonce's second half are drawn anew for every value."""
@@ -159,6 +160,7 @@ def test_messages_share_a_prefix_and_no_nonce() -> None:
     assert len({blob[NONCE] for blob in blobs}) == len(blobs)
 
 
+@pytest.mark.claim("k11")
 def test_a_prefix_lasts_for_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with threads."""
     assert Xaes256Gcm.MAX_MESSAGES == 2**24

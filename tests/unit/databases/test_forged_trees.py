@@ -107,6 +107,7 @@ READS: dict[str, Callable[[SqliteRows], object]] = {
 }
 
 
+@pytest.mark.claim("f6")
 @pytest.mark.parametrize("read", READS)
 def test_no_row_is_passed_by(path: Path, read: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is one left under its old key, or counted twice."""

@@ -53,6 +53,7 @@ def flip(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.claim("u17")
 @pytest.mark.parametrize("act", EDITS)
 @given(st.integers(0, 1 << 64))
 def test_any_edit_is_noticed(shared: Path, act: str, at: int) -> None:
@@ -121,6 +122,7 @@ def test_pins_that_the_ledger_continues(folder: Path, tmp_path: Path) -> None:
     assert check(tmp_path / "copy", head(folder)).reasons == {Reason.LEDGER_DIFFERS}
 
 
+@pytest.mark.claim("u17")
 @pytest.mark.parametrize("more", [1, 2, 3])
 def test_fork_is_noticed(folder: Path, tmp_path: Path, more: int) -> None:
     """A pin of one is not a prefix of the other; of several pins, one that differs is enough."""

@@ -100,6 +100,7 @@ def test_process_with_many_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.claim("k4")
 def test_command_of_a_ring(tmp_path: Path) -> None:
     text = ring_text(source=f"{{ command = ['printf', '%s', '{NEW.hex()}'] }}")
     assert KeyRing.load(write_ring(tmp_path, text)).require_active().material == NEW

@@ -299,6 +299,7 @@ def test_refusal_says_how_rows_come_away_from_under_a_key(
 # --- what becomes of material -----------------------------------------------------------------
 
 
+@pytest.mark.claim("k8")
 def test_destroying_removes_the_key_file(ring: Path) -> None:
     stage_key(ring, "k2")
     file = edit.key_file(ring, "k2")

@@ -34,6 +34,7 @@ def test_one_holds_and_others_are_told(path: Path, monkeypatch: pytest.MonkeyPat
     assert {*path.parent.iterdir()} == {path, link}
 
 
+@pytest.mark.claim("u11")
 def test_a_hold_keeps_other_processes_away_and_dies_with_its_own(path: Path) -> None:
     ready, go = os.pipe()
     pid = os.fork()
@@ -71,6 +72,7 @@ def test_a_hold_on_a_file_that_was_taken_away_is_none(path: Path, monkeypatch: p
             pass
 
 
+@pytest.mark.claim("u10")
 def test_no_link_is_followed(path: Path) -> None:
     """Somebody may have put one there to have a file made elsewhere. Nor is a missing folder made."""
     target = path.with_name("target")

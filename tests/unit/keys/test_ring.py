@@ -103,12 +103,14 @@ def test_subkeys_all_differ() -> None:
     assert {len(key) for key in derived} == {32}
 
 
+@pytest.mark.claim("d3")
 def test_index_key_does_not_rotate_with_the_others() -> None:
     before = KeyRing([Key("k1", NEW, KeyState.ACTIVE)], index=OTHER)
     after = KeyRing([Key("k2", OLD, KeyState.ACTIVE)], index=OTHER)
     assert before.index_key("thread_id") == after.index_key("thread_id")
 
 
+@pytest.mark.claim("e2")
 @pytest.mark.parametrize(
     "take",
     [

@@ -98,6 +98,7 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.claim("k3")
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_ring_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     """Who writes it could name another key, or a command."""

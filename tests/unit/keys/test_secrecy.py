@@ -114,6 +114,7 @@ def holders() -> list[object]:
     return [ring.require_active(), ring, cipher, ring.keys]
 
 
+@pytest.mark.claim("e2")
 @pytest.mark.parametrize("holder", holders(), ids=lambda holder: type(holder).__name__)
 def test_holders(holder: object, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)

@@ -58,6 +58,7 @@ def test_what_is_no_material(text: bytes, hint: str) -> None:
     assert hint in caught.value.hint
 
 
+@pytest.mark.claim("k1")
 @pytest.mark.parametrize("mode", [0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o777])
 def test_file_with_open_permissions(tmp_path: Path, mode: int) -> None:
     for private in (0o600, 0o400):
@@ -118,6 +119,7 @@ def test_rule_for_another_account(
     assert outcome == ("ok" if allowed else "FilePermissionsError")
 
 
+@pytest.mark.claim("k2")
 @pytest.mark.parametrize("target", ["/etc/hostname", "../k", "..data/k", "link"])
 @pytest.mark.parametrize("source", ["file", "credential"])
 def test_link_that_leads_out_of_its_folder(

@@ -83,6 +83,7 @@ def test_call_that_lacks_a_key_reads_a_changed_file_at_once(
     assert sealing_id(subject) == ("k2" if after is PROMOTED else "k1")
 
 
+@pytest.mark.claim("k4")
 def test_promoted_key_seals_at_the_next_look(file: Path, clock: list[float]) -> None:
     """No more than one look in a few seconds, and no less once there is something to do."""
     subject = RingCipher(KeyRing.load(file))
@@ -165,6 +166,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.claim("k5")
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_file_keeps_the_ring_and_says_so_once(
     file: Path, name: str, clock: list[float], caplog: pytest.LogCaptureFixture
@@ -245,6 +247,7 @@ def ring_of(state: KeyState, material: bytes = OLD) -> KeyRing:
     return KeyRing([Key("k1", b"" if state is KeyState.DESTROYED else material, state)])
 
 
+@pytest.mark.claim("k6")
 @pytest.mark.parametrize(("before", "after"), list(product(KeyState, KeyState)))
 def test_states_that_follow_each_other(before: KeyState, after: KeyState) -> None:
     """All pairs, with any number of moves between two looks."""

@@ -78,6 +78,7 @@ def modes_beside(out: Path) -> list[int]:
     return modes
 
 
+@pytest.mark.claim("u14")
 @pytest.mark.parametrize("mask", [0, 0o077])
 def test_the_copy_is_its_owners_alone_at_every_moment(path: Path, out: Path, mask: int) -> None:
     old = os.umask(mask)
@@ -186,6 +187,7 @@ def theirs(tmp_path: Path) -> Path:
     return theirs
 
 
+@pytest.mark.claim("f4")
 def test_a_folder_that_is_replaced_meanwhile_gets_nothing(path: Path, out: Path, theirs: Path) -> None:
     run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
     next(run)

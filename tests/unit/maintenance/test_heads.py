@@ -296,6 +296,7 @@ def replace_rows(scene: Scene, channel: str, rows: list[Any]) -> None:
         connection.commit()
 
 
+@pytest.mark.claim("h16")
 def test_a_special_write_that_was_not_recorded(scene: Scene) -> None:
     """Its process ended before: it is newer than the last event."""
     answer(scene, "yes")
@@ -306,6 +307,7 @@ def test_a_special_write_that_was_not_recorded(scene: Scene) -> None:
     assert [type(each.error) for each in scene.compare()[0]] == [RolledBackError]  # one finding is enough
 
 
+@pytest.mark.claim("h1")
 def test_a_parent_set_to_null(scene: Scene) -> None:
     """As pruning does it, but the parent was not deleted. Savers refuse it, and so does `adopt`."""
     scene.put("t", "1", "2")

@@ -34,6 +34,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.claim("u4")
 @pytest.mark.parametrize(
     ("cipher", "options"),
     [

@@ -41,6 +41,7 @@ from tests.support.databases.sealed import (
 # --- what is refused, and what is left ------------------------------------------------------------
 
 
+@pytest.mark.claim("u1")
 @pytest.mark.parametrize("kind", ["plain", "eax", "gcm"])
 def test_what_we_did_not_seal_is_left_unless_it_is_asked_for(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x.db"
@@ -58,6 +59,7 @@ def test_what_we_did_not_seal_is_left_unless_it_is_asked_for(tmp_path: Path, kin
         assert outstanding(store, "k1") == []
 
 
+@pytest.mark.claim("u3")
 @pytest.mark.parametrize(
     ("tag", "blob", "error"),
     [
@@ -131,6 +133,7 @@ def test_a_value_may_have_any_size(path: Path, size: int) -> None:
 # --- several at once ------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("u9")
 @pytest.mark.parametrize(("one", "other"), [("k2", "k2"), ("k2", "k3")], ids=["one aim", "two aims"])
 def test_two_that_hold_nothing_lose_nothing(path: Path, one: str, other: str) -> None:
     """Their batches take turns, each on pages that the other has changed since they were read."""

@@ -31,6 +31,7 @@ def content(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
 
 
+@pytest.mark.claim("u7")
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_nothing_old_is_left(path: Path, mode: str) -> None:
     """Neither the fragments that are searched for, nor any other part of any old value."""
@@ -50,6 +51,7 @@ def test_nothing_old_is_left(path: Path, mode: str) -> None:
     assert checked(path) == "ok"
 
 
+@pytest.mark.claim("u6")
 def test_a_reader_kept_old_values_in_the_file_until_the_scrub(path: Path) -> None:
     """The log could not be taken over while it read; another connection keeps the log from vanishing."""
     traces = Traces()
@@ -65,6 +67,7 @@ def test_a_reader_kept_old_values_in_the_file_until_the_scrub(path: Path) -> Non
         assert not any(fragment in after for sample in traces.samples for fragment in sample.fragments)
 
 
+@pytest.mark.claim("u7")
 def test_the_search_finds_what_is_there(path: Path) -> None:
     """What was not rotated is found by its fragments, and by its tags once no row carries them."""
     traces = Traces()

@@ -33,6 +33,7 @@ def test_what_opens_is_no_failure(path: Path) -> None:
     assert check(path, "k2", "k1", "langgraph") == []
 
 
+@pytest.mark.claim("u16")
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 @pytest.mark.parametrize("bound", [False, True], ids=["free", "bound"])
 def test_whatever_was_done_to_a_value_is_found(

@@ -30,6 +30,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.claim("s23")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value], lambda value: {"a": value}])
 def test_no_other_serializer_takes_a_value(way: str, wrap: Callable[[Any], Any]) -> None:
@@ -37,6 +38,7 @@ def test_no_other_serializer_takes_a_value(way: str, wrap: Callable[[Any], Any])
         WAYS[way](wrap(VALUE))
 
 
+@pytest.mark.claim("s23")
 @pytest.mark.parametrize("way", WAYS)
 def test_no_other_serializer_takes_a_document(way: str) -> None:
     """It holds a guard in place of its values."""

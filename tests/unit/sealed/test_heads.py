@@ -127,6 +127,7 @@ def ours() -> Iterator[Scene]:
 # --- nothing is missing --------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("h15")
 def test_a_row_without_a_head_is_accepted(scene: Scene) -> None:
     """As after a crash between the two; the next put is recorded as always."""
     put(scene.saver, 0)
@@ -137,6 +138,7 @@ def test_a_row_without_a_head_is_accepted(scene: Scene) -> None:
     assert numbers(scene.saver) == [2, 1, 0]
 
 
+@pytest.mark.claim("h5")
 def test_a_checkpoint_may_be_stored_again(scene: Scene) -> None:
     """With other content, before its head is recorded and afterwards; the first content is put back then."""
     checkpoint_id = put(scene.saver, 0)["configurable"]["checkpoint_id"]
@@ -220,6 +222,7 @@ def test_an_interrupted_deletion_is_read_as_it_was_or_will_be(ours: Scene) -> No
 # --- the store -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("h12")
 def test_warn_goes_on_and_counts(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     saver = scene.wrap(heads="warn")
     ids = fill(saver)

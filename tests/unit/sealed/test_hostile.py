@@ -209,6 +209,7 @@ def test_prune_does_not_record_the_latest_as_deleted(scene: Scene) -> None:
     assert {head.spot.checkpoint_id for head in scene.store.heads() if head.kind is Kind.PUT} >= {ids[-1]}
 
 
+@pytest.mark.claim("h18")
 def test_the_latest_is_missed_after_an_interrupted_prune(scene: Scene) -> None:
     """Others may have gone, and are read as absent."""
     ids = fill(scene.saver)
@@ -264,7 +265,7 @@ def test_a_deleted_row_that_is_put_back_is_no_later_one(scene: Scene) -> None:
             read()
 
 
-# --- limits; SECURITY.md lists them --------------------------------------------------------------------
+# --- limits; docs/claims.md lists them --------------------------------------------------------------------
 
 
 def test_more_contents_of_one_checkpoint_than_are_remembered(scene: Scene) -> None:
@@ -277,6 +278,7 @@ def test_more_contents_of_one_checkpoint_than_are_remembered(scene: Scene) -> No
     assert latest(scene.saver) == 0
 
 
+@pytest.mark.claim("h19")
 def test_a_namespace_of_a_subgraph_dropped_while_its_thread_is_pruned(scene: Scene) -> None:
     """Some savers delete it themselves: only the latest of the root must be kept."""
     fill(scene.saver)
@@ -287,6 +289,7 @@ def test_a_namespace_of_a_subgraph_dropped_while_its_thread_is_pruned(scene: Sce
     assert latest(scene.saver) == STEPS - 1
 
 
+@pytest.mark.claim("h17")
 def test_a_row_put_back_while_its_thread_is_pruned(scene: Scene) -> None:
     """Savers keep more than the latest for delta channels, so it counts as kept. The latest is the same."""
     fill(scene.saver)

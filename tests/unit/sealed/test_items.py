@@ -102,6 +102,7 @@ EDITS: Final[dict[str, tuple[Edit, type[SealpointError]]]] = {
 }
 
 
+@pytest.mark.claim("i2")
 @pytest.mark.parametrize("edit", EDITS)
 def test_what_was_edited_is_refused(edit: str) -> None:
     change, error = EDITS[edit]
@@ -112,6 +113,7 @@ def test_what_was_edited_is_refused(edit: str) -> None:
         items().open(NAME, sealed)
 
 
+@pytest.mark.claim("i4")
 @pytest.mark.parametrize(
     "place",
     [

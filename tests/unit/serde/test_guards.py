@@ -167,6 +167,7 @@ def row(target: str, code: int, argument: Any) -> tuple[str, bytes]:
     return record(code, module, kind, argument, *METHODS.get(code, []))
 
 
+@pytest.mark.claim("f15")
 @pytest.mark.parametrize(
     ("reason", "target", "code", "argument"),
     [(*start, argument) for *start, arguments in REFUSED for argument in arguments],

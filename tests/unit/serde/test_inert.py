@@ -295,6 +295,7 @@ print(len(rows), *sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.claim("f19")
 def test_nothing_is_imported(tmp_path: Path) -> None:
     """In a fresh process that has a module to be lured into, and every sample besides."""
     (tmp_path / "canary.py").write_text(f"open({str(tmp_path / 'sang')!r}, 'w').close()\nclass Bird: pass\n")

@@ -31,6 +31,7 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "sealpoint_trap"
 
 
+@pytest.mark.claim("f9")
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("on_blocked", ["raise", "raw"])
 def test_a_blocked_module_is_not_imported(trap: str, code: int, on_blocked: Any) -> None:

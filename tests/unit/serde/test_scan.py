@@ -44,6 +44,7 @@ def refused(data: bytes, error: type[DecodeError] = DecodeError, limits: Limits 
 # --- headers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("f13")
 @pytest.mark.parametrize("head", HEADERS, ids=hex)
 def test_a_token_ends_where_the_decoder_ends_it(head: int) -> None:
     """What stands after it is read as the next element, by both."""
@@ -72,6 +73,7 @@ def test_a_key_ends_where_the_decoder_ends_it(head: int) -> None:
 # --- bounds --------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("f12")
 @pytest.mark.parametrize("limit", [1, 5, 64])
 @pytest.mark.parametrize("kind", ["array", "array16", "map", "map16", "extension", "mixed"])
 def test_depth_counts_containers_and_extensions(kind: str, limit: int) -> None:
@@ -142,6 +144,7 @@ GROUPS += [*([key] for key in EMPTIES), *LENGTHS]
 KEYS = {key: number for number, group in enumerate(GROUPS) for key in group}
 
 
+@pytest.mark.claim("f13")
 @pytest.mark.parametrize("one", KEYS)
 def test_keys_that_are_one_in_a_dict_are_refused(one: str) -> None:
     """Beside every other key: exactly where the decoder's dict has one entry less."""
@@ -260,6 +263,7 @@ print(sorted({kind for kind, depth in read if depth > 64}))
 """
 
 
+@pytest.mark.claim("f14")
 @pytest.mark.parametrize("kibibytes", [128, 144, 160, 192])
 def test_all_of_it_holds_in_a_thread_with_a_small_stack(kibibytes: int) -> None:
     """As some platforms and servers give, at the full depth that is permitted and beyond."""

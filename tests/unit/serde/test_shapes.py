@@ -156,6 +156,7 @@ CONVERTED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.claim("f15")
 @pytest.mark.parametrize(
     ("target", "fields"), CONVERTED, ids=lambda part: ascii(part).partition(" at 0x")[0][:60]
 )

@@ -87,6 +87,7 @@ BEYOND = {
 HARMLESS = ("a long range in a pattern",)
 
 
+@pytest.mark.claim("f20")
 @pytest.mark.parametrize("name", BEYOND)
 def test_a_sealed_value_is_not_checked(name: str) -> None:
     """What a holder of the key has sealed opens as it always did, whatever the limits are."""
@@ -95,6 +96,7 @@ def test_a_sealed_value_is_not_checked(name: str) -> None:
     assert repr(sealed) == repr(lax.loads_sealed("msgpack", BEYOND[name]))
 
 
+@pytest.mark.claim("f11")
 @pytest.mark.parametrize("way", UNBOUND)
 @pytest.mark.parametrize("name", [name for name in BEYOND if name not in HARMLESS])
 def test_any_other_value_is_checked(name: str, way: str) -> None:
@@ -128,6 +130,7 @@ def test_a_pickle_is_read_only_inside_a_seal_that_binds_its_type(way: str) -> No
     assert reached == ["pickle"]
 
 
+@pytest.mark.claim("f17")
 @pytest.mark.parametrize(
     ("beyond", "within"),
     [
@@ -193,6 +196,7 @@ FORGED = {
 }
 
 
+@pytest.mark.claim("f10")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_row_starts_no_process(

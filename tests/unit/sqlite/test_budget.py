@@ -71,6 +71,7 @@ for read in (lambda: sum(1 for _ in saver.list(None)), lambda: bool(saver.get_tu
 """
 
 
+@pytest.mark.claim("f18")
 @pytest.mark.parametrize(
     "assignment",
     [

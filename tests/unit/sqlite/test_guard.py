@@ -45,6 +45,7 @@ LISTINGS: dict[str, Callable[[SqliteSaver], object]] = {
 }
 
 
+@pytest.mark.claim("f5")
 @pytest.mark.parametrize("name", LISTINGS)
 def test_a_tree_whose_pages_are_shared_ends_a_saver(tmp_path: Path, name: str) -> None:
     """40 to the power of 8 leaves in a few kilobytes."""
@@ -123,6 +124,7 @@ def test_a_file_that_grows_gets_a_larger_budget(tmp_path: Path, monkeypatch: pyt
 # --- indexes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("f6")
 @pytest.mark.parametrize("name", ["more", PK])
 def test_a_forged_index_hides_no_row_from_maintenance(tmp_path: Path, name: str) -> None:
     """An index is emptied: a count that is answered from it says 0."""

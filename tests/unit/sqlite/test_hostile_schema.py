@@ -53,6 +53,7 @@ EDITS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+@pytest.mark.claim("f1")
 @pytest.mark.parametrize("edits", EDITS.values(), ids=EDITS)
 @pytest.mark.parametrize("factory", [str, bytes], ids=["text", "bytes"])
 def test_a_schema_that_hides_something_is_refused(
@@ -98,6 +99,7 @@ LATER: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.claim("f1")
 @pytest.mark.parametrize("edits", LATER.values(), ids=LATER)
 def test_a_schema_that_changes_under_an_open_saver_is_refused(tmp_path: Path, edits: tuple[str, ...]) -> None:
     """Reads and writes look at its version in their own transactions."""

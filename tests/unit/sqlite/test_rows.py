@@ -61,6 +61,7 @@ def test_a_row_holds_the_checkpoint_of_its_id(saver: SqliteSaver, value: object,
     read_every_way(saver, RowError, reason)
 
 
+@pytest.mark.claim("b2")
 def test_a_checkpoint_moved_to_another_id_is_refused(saver: SqliteSaver) -> None:
     saver.put(at(), make("0"), {}, {})
     forge(saver, "checkpoints", checkpoint_id="1")
@@ -151,6 +152,7 @@ def test_a_circle_of_parents_ends_in_an_error(saver: SqliteSaver, parents: dict[
     assert dump(saver.conn) == before
 
 
+@pytest.mark.claim("b1")
 def test_a_plaintext_row_is_refused_under_encryption(saver: SqliteSaver) -> None:
     put_chain(saver, "1")
     sealed = SqliteSaver(saver.conn, serde=EncryptedSerializer.from_key(bytes(range(32))))

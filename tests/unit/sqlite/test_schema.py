@@ -15,6 +15,7 @@ from tests.support.databases.checkpoints import at, dump, make, put_chain
 from tests.support.databases.schemas import CHECKPOINTS, LOG, OLDER_WRITES, REFUSED, TRIGGER, WRITES
 
 
+@pytest.mark.claim("f1")
 @pytest.mark.parametrize("statements", REFUSED.values(), ids=REFUSED)
 def test_an_altered_table_is_refused(connection: sqlite3.Connection, statements: list[str]) -> None:
     """Before anything is read from it or written to it, and again at the next try."""

@@ -289,6 +289,7 @@ def test_models_are_read_once_for_each_path(monkeypatch: pytest.MonkeyPatch, tmp
             Wrapper(ARN).describe()
 
 
+@pytest.mark.claim("k7")
 def test_first_call_of_a_process_logs_no_key() -> None:
     """Before it no module of botocore is imported, and none of its loggers exists."""
     code = (
