@@ -46,7 +46,6 @@ from sealpoint.sealed.rows import (
     pack_header,
     require_never_sealed,
     require_same_kind,
-    require_same_row,
     value_missing,
 )
 from sealpoint.serde.encrypted import EncryptedSerializer
@@ -222,10 +221,9 @@ class Binder:
         return Replacement(None, None, parent, stored, _to_json("checkpoint", restored))
 
     def _opened(self, cell: Cell) -> Parts:
-        parts, beside = self._opener.parts(cell), cell.where.beside
+        parts = self._opener.parts(cell)
         if parts.header is not None:
-            readable = decode_metadata(beside["metadata"])
-            require_same_row(parts.header, readable, beside["parent"], self._rows.tokens)
+            cell.require_same(parts.header, self._rows.tokens)
         return parts
 
 

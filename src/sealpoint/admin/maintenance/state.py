@@ -25,7 +25,7 @@ from sealpoint.crypto.cipher import Opened, RingCipher
 from sealpoint.crypto.tag import PICKLE
 from sealpoint.errors import RowError, SealpointError, UnknownTypeError
 from sealpoint.sealed.entry import MARK
-from sealpoint.sealed.rows import SENTINEL, is_bound, require_never_sealed, require_same_row, value_missing
+from sealpoint.sealed.rows import SENTINEL, is_bound, require_never_sealed, value_missing
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.tokens import Tokens
@@ -120,7 +120,7 @@ class _Reader:
             parts = self.opener.parts(cell)
             document, header = _document(parts.opened, self.opener.limits), parts.header
         if header:
-            require_same_row(header, state.metadata, beside["parent"], self._tokens)
+            cell.require_same(header, self._tokens)
             state.metadata = header["metadata"]
         if is_apart and header:
             document, apart = restore(header, document, beside["document"], checkpoint_id)
