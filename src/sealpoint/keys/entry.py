@@ -151,7 +151,9 @@ class RingEntry:
 # A date or a line is declared in `RingEntry` alone: what reads, checks and shows entries takes these.
 DATES: Final = tuple(each.name for each in fields(RingEntry) if each.type == "datetime | None")
 LINES: Final = tuple(each.name for each in fields(RingEntry) if "is_line" in each.metadata)
-KEY_FIELDS: Final = frozenset(each.name for each in fields(RingEntry)) - {"location", "wrapper", "version"}
+KEY_FIELDS: Final = frozenset(
+    {"id", "state", "suite", "check", "source", "material", "waived", *LINES, *DATES}
+)
 
 
 def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
