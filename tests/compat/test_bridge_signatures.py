@@ -6,6 +6,7 @@ import inspect
 from typing import Any, Final
 
 import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver as Base
 from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as TheirEncrypted
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as TheirSerializer
@@ -13,6 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 
 from sealpoint import langgraph, memory, sqlite
+from sealpoint.base import BaseCheckpointSaver
 from sealpoint.sqlite import aio
 from tests.compat.test_signatures import compare_classes
 
@@ -86,6 +88,20 @@ def test_the_bridge_adds_nothing_of_its_own(ours: Any) -> None:
     for name in dir(ours):
         if not name.startswith("__"):
             assert inspect.getattr_static(bridged, name) is inspect.getattr_static(ours, name), name
+
+
+INHERITED: Final = {"get", "aget", "with_allowlist"}
+"""Methods of all savers that call others."""
+
+
+def test_sealed_saver_has_each_method_itself() -> None:
+    """A release of LangGraph with another one makes this fail: without it, the method is refused."""
+    methods = {name for name, value in vars(Base).items() if name[0] != "_" and inspect.isfunction(value)}
+    bases = {Base, BaseCheckpointSaver}
+    owners = {
+        name: next(cls for cls in langgraph.SealedSaver.__mro__ if name in vars(cls)) for name in methods
+    }
+    assert {name for name, owner in owners.items() if owner in bases} == INHERITED
 
 
 CLASSES = [name for name in langgraph.__all__ if isinstance(getattr(langgraph, name), type)]

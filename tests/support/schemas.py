@@ -1,8 +1,9 @@
 """``make schemas``: writes into the JSON Schemas what they repeat of the code, and of themselves.
 
-Types and descriptions are written by hand. Written here are the names that the code has, the members that an
-object must have, which are all that it may have except in `BY_HAND`, the members of each command, and what
-``ok`` and ``verdict`` say of ``reasons``. A test fails if a file would be written otherwise.
+Types and descriptions are written by hand. Written here are the names that the code has, the dates and lines
+of a key, the members that an object must have, which are all that it may have except in `BY_HAND` and
+`SOMETIMES`, the members of each command, and what ``ok`` and ``verdict`` say of ``reasons``. A test fails if
+a file would be written otherwise.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from sealpoint.admin.results.reasons import Reason
 from sealpoint.admin.results.tags import Kind
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
+    DATES,
+    LINES,
     MATERIAL_GONE,
     MATERIAL_LEFT,
     MATERIAL_REMOVED,
@@ -33,12 +36,20 @@ from sealpoint.seal.keys import KeyState
 BY_HAND: Final = (
     "",
     "/properties/ring/anyOf/0",
-    "/$defs/key",
     "/$defs/inspect/allOf/1",
     "/$defs/rotate/allOf/1",
     "/$defs/rebind/allOf/1",
 )
 """Objects with members that some of them lack."""
+
+SOMETIMES: Final = {"/$defs/key": {"problem"}}
+"""Members that some objects lack, where the others are all there."""
+
+KEYS: Final = {
+    "result-1.json": [("/$defs/key", LINES), ("/$defs/key", DATES)],
+    "report-1.json": [("/$defs/key", LINES), ("/$defs/key/properties/times", DATES)],
+}
+"""Where members have the names of fields of the ring file."""
 
 KINDS: Final = [SqliteRows.kind, PostgresRows.kind]
 MATERIAL: Final = [MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE]
@@ -78,9 +89,12 @@ def render(name: str) -> str:
     found = dict(_objects(schema))
     for place, names in ENUMS[name].items():
         found[place]["enum"] = names
+    for place, fields in KEYS[name]:
+        found[place]["properties"] = dict(_members_like(found[place]["properties"], fields))
     for place, each in found.items():
         if place not in BY_HAND and "required" in each and "properties" in each:
-            each["required"] = list(each["properties"])
+            lacked = SOMETIMES.get(place, ())
+            each["required"] = [member for member in each["properties"] if member not in lacked]
     schema["allOf"] = _laws("ok", True, False, {"enum": _refuting(schema["properties"]["reasons"]["items"])})
     if name == "result-1.json":
         commands = schema["properties"]["command"]
@@ -102,6 +116,16 @@ def _objects(schema: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]
     for name, part in parts:
         if isinstance(part, dict | list):
             yield from _objects(part, f"{place}/{name}")
+
+
+def _members_like(members: dict[str, Any], names: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield members with all of the names, each new one as the first that is there is."""
+    first = next(name for name in members if name in names)
+    for name, member in members.items():
+        if name == first:
+            yield from ((each, members.get(each, member)) for each in names)
+        elif name not in names:
+            yield name, member
 
 
 def _in_order(old: Collection[str], now: Collection[str]) -> list[str]:

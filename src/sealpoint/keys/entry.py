@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -63,12 +63,6 @@ MATERIAL_GONE: Final = "gone-before"
 # that each database has rows under some key of the ring.
 DATABASE_CHECK: Final = "database-check"
 RELATION_CHECK: Final = "relation-check"
-
-DATES: Final = ("created", "activated", "retired", "disabled", "compromised", "destroyed", "expires")
-LINES: Final = ("owner",)  # fields of one line of text
-KEY_FIELDS: Final = frozenset(
-    {"id", "state", "suite", "check", "source", "material", "waived", *LINES, *DATES}
-)
 
 _OUTCOMES: Final = (MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE)
 _CHECKS: Final = (DATABASE_CHECK, RELATION_CHECK)
@@ -118,7 +112,7 @@ class RingEntry:
     version: str | None = None
     material: str | None = None
     waived: tuple[str, ...] = ()
-    owner: str | None = None
+    owner: str | None = field(default=None, metadata={"is_line": True})
     created: datetime | None = None
     activated: datetime | None = None
     retired: datetime | None = None
@@ -163,6 +157,14 @@ class RingEntry:
         raise KeyTransitionError(f"cannot {command} {self.id!r}: it {what}", hint=hint)
 
 
+# A date or a line is declared in `RingEntry` alone: what reads, checks and shows entries takes these.
+DATES: Final = tuple(each.name for each in fields(RingEntry) if each.type == "datetime | None")
+LINES: Final = tuple(each.name for each in fields(RingEntry) if "is_line" in each.metadata)
+KEY_FIELDS: Final = frozenset(
+    {"id", "state", "suite", "check", "source", "material", "waived", *LINES, *DATES}
+)
+
+
 def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
     """Return the entry called ``key_id``."""
     held = {entry.id: entry for entry in entries}
@@ -192,10 +194,10 @@ def read_entry(
     if "compromised" in table and state not in (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED):
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
-    fields = {field: table.get(field) for field in ("suite", "check", "material", *LINES, *DATES)}
+    found = {name: table.get(name) for name in ("suite", "check", "material", *LINES, *DATES)}
     source, origin = _read_source(table, state, wrappers, where)
     waived = tuple(table.get("waived", ()))
-    return RingEntry(table["id"], state, waived=waived, **origin, **fields), source
+    return RingEntry(table["id"], state, waived=waived, **origin, **found), source
 
 
 def _read_source(

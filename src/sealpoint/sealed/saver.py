@@ -31,17 +31,15 @@ from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import CODEC, layout_of, require_ring
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.steps import watch
-from sealpoint.sealed.tables import Wrapping, tables_of
-from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
+from sealpoint.sealed.tables import tables_of
+from sealpoint.sealed.writing import Deleting, Maintenance, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 
 logger: Final = logging.getLogger("sealpoint.sealed")
 
 
-_OPTIONAL: Final = tuple(
-    f"{prefix}{name}" for name in ("delete_thread", "delete_for_runs", "prune") for prefix in ("", "a")
-)
+_OPTIONAL: Final = tuple(name for name in vars(Deleting) if not name.startswith("_"))
 
 
 @cache
@@ -61,7 +59,7 @@ def _lacks(saver: Any, name: str) -> bool:
 UnboundPolicy = Literal["refuse", "allow"]
 
 
-class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
+class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
     """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
 
     The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
@@ -319,31 +317,6 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
         """
         self._run(put_writes(self._parts, config, writes, task_id, task_path))
 
-    # --- deleting and copying -----------------------------------------------------------------
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints and writes of a thread."""
-        self._run(delete_thread(self._parts, thread_id))
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
-        self._run(delete_for_runs(self._parts, run_ids))
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete older checkpoints, as the wrapped saver does."""
-        self._run(prune(self._parts, _listed(thread_ids), strategy))
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints and writes of a thread to another, each sealed again for its place.
-
-        The rows of the thread are in memory meanwhile.
-
-        Raises:
-            SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
-                oldest first, are copied then.
-        """
-        self._run(copy_thread(self._parts, source_thread_id, target_thread_id))
-
     # --- async ---------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -391,28 +364,6 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
     ) -> None:
         """Async version of `put_writes`."""
         await self._arun(put_writes(self._parts, config, writes, task_id, task_path))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async version of `delete_thread`."""
-        await self._arun(delete_thread(self._parts, thread_id))
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async version of `delete_for_runs`."""
-        await self._arun(delete_for_runs(self._parts, run_ids))
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Async version of `prune`."""
-        await self._arun(prune(self._parts, _listed(thread_ids), strategy))
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async version of `copy_thread`."""
-        await self._arun(copy_thread(self._parts, source_thread_id, target_thread_id))
-
-
-def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
-    if isinstance(thread_ids, str):
-        raise TypeError("thread_ids is one string, not a sequence of thread ids")
-    return thread_ids
 
 
 def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows: Rows) -> None:

@@ -41,6 +41,7 @@ from sealpoint.seal.rows import MARK, Header, digest_of
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
 from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
+from sealpoint.sealed.tables import Wrapping
 
 _KEEP_LATEST: Final = "keep_latest"
 _DELETE: Final = "delete"
@@ -426,3 +427,58 @@ def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[
     ]
     yield from heads.append(gone + kept)
     return kept
+
+
+class Deleting(Wrapping):
+    """The methods of `SealedSaver` that a saver may lack: it chooses itself which rows it deletes."""
+
+    _parts: Parts
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints and writes of a thread."""
+        self._run(delete_thread(self._parts, thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async version of `delete_thread`."""
+        await self._arun(delete_thread(self._parts, thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
+        self._run(delete_for_runs(self._parts, run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async version of `delete_for_runs`."""
+        await self._arun(delete_for_runs(self._parts, run_ids))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = _KEEP_LATEST) -> None:
+        """Delete older checkpoints, as the wrapped saver does."""
+        self._run(prune(self._parts, _listed(thread_ids), strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = _KEEP_LATEST) -> None:
+        """Async version of `prune`."""
+        await self._arun(prune(self._parts, _listed(thread_ids), strategy))
+
+
+class Maintenance(Deleting):
+    """All methods of `SealedSaver` that delete and copy."""
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints and writes of a thread to another, each sealed again for its place.
+
+        The rows of the thread are in memory meanwhile.
+
+        Raises:
+            SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
+                oldest first, are copied then.
+        """
+        self._run(copy_thread(self._parts, source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async version of `copy_thread`."""
+        await self._arun(copy_thread(self._parts, source_thread_id, target_thread_id))
+
+
+def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids is one string, not a sequence of thread ids")
+    return thread_ids

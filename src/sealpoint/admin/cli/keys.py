@@ -490,10 +490,9 @@ def _show_table(document: Document) -> None:
 
 def key_object(entry: RingEntry) -> dict[str, Any]:
     """Return all that a ring says about a key. Its times are in the form of ISO 8601, in UTC."""
-    fields = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
     shown = {
         name: as_utc(value).isoformat() if isinstance(value, datetime) else value
-        for name, value in fields.items()
+        for name, value in dataclasses.asdict(entry).items()
     }
     return {
         **shown,

@@ -203,9 +203,13 @@ class Cell(NamedTuple):
         return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
 
     def require_same(self, header: Header, tokens: Tokens) -> None:
-        """Compare a bound checkpoint, of a `Column.widened`, with what is readable next to it."""
+        """Compare a bound checkpoint with what is readable next to it: see `Column.widened`.
+
+        A store of whole rows reads that, too, and names the column of the parent otherwise.
+        """
         beside = self.where.beside
-        require_same_row(header, decode_metadata(beside["metadata"]), beside["parent_checkpoint_id"], tokens)
+        parent = beside["parent" if "parent" in beside else "parent_checkpoint_id"]
+        require_same_row(header, decode_metadata(beside["metadata"]), parent, tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,9 @@ from sealpoint.sqlite import schema
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
 _TIMES: Final = ("created_at", "updated_at", "expires_at", "ttl_minutes")
 _MORE_COLUMNS: Final = {
-    CHECKPOINTS: ("parent_checkpoint_id", "metadata"),
+    CHECKPOINTS: CHECKPOINTS.widened.beside,
     WRITES: ("task_path",),
-    ITEMS: ("fields", *_TIMES),
+    ITEMS: (*ITEMS.widened.beside, *_TIMES),
 }
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {
     **dict.fromkeys(_TIMES, (str, int, float, type(None))),

@@ -43,7 +43,6 @@ from sealpoint.seal.rows import (
     Parts,
     require_document,
     require_never_sealed,
-    require_same_row,
     value_missing,
 )
 from sealpoint.seal.tokens import PSEUDONYM, Tokens
@@ -223,10 +222,9 @@ class Binder:
         return Replacement(None, None, parent, stored, _to_json("checkpoint", restored))
 
     def _opened(self, cell: Cell) -> Parts:
-        parts, beside = self._opener.parts(cell), cell.where.beside
+        parts = self._opener.parts(cell)
         if parts.header is not None:
-            readable = decode_metadata(beside["metadata"])
-            require_same_row(parts.header, readable, beside["parent"], self._rows.tokens)
+            cell.require_same(parts.header, self._rows.tokens)
         return parts
 
 

@@ -29,7 +29,6 @@ from sealpoint.seal.rows import (
     is_bound,
     require_document,
     require_never_sealed,
-    require_same_row,
     value_missing,
 )
 from sealpoint.seal.tag import PICKLE
@@ -127,7 +126,7 @@ class _Reader:
             parts = self.opener.parts(cell)
             document, header = _document(parts.opened, self.opener.limits), parts.header
         if header:
-            require_same_row(header, state.metadata, beside["parent"], self._tokens)
+            cell.require_same(header, self._tokens)
             state.metadata = header["metadata"]
         if is_apart and header:
             document, apart = restore(header, document, beside["document"], checkpoint_id)

@@ -37,6 +37,7 @@ from sealpoint.errors import MissingExtraError
 from sealpoint.keys.entry import (
     DATABASE_CHECK,
     DATES,
+    LINES,
     MATERIAL_GONE,
     MATERIAL_REMOVED,
     RELATION_CHECK,
@@ -270,7 +271,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
     for entry in report.entries or ():
         name = LEGACY if entry.suite == LEGACY else entry.id
         shares = [share for part in report.parts for share in part.shares if key_of(share) == name]
-        times = {field: getattr(entry, field) for field in DATES}
+        times, lines = ({name: getattr(entry, name) for name in names} for names in (DATES, LINES))
         period = report.period
         yield {
             "id": entry.id,
@@ -278,7 +279,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
             "algorithms": _algorithms(entry, shares),
             # The material of LANGGRAPH_AES_KEY is checked by LangGraph, and may be shorter.
             "bits": None if name == LEGACY else KEY_BYTES * 8,
-            "owner": entry.owner and entry.owner[:MAX_NAME_CHARS],
+            **{name: text and text[:MAX_NAME_CHARS] for name, text in lines.items()},
             "source": entry.source,
             "material": entry.material,
             "waived": list(entry.waived),
@@ -478,7 +479,11 @@ def render_page(document: dict[str, Any]) -> str:
     """
     text = text_of(document)
     return load_template().render(
-        report=document, text=text, digest=hashlib.sha256(text.encode("ascii")).hexdigest()
+        report=document,
+        text=text,
+        digest=hashlib.sha256(text.encode("ascii")).hexdigest(),
+        dates=[name for name in DATES if name != "expires"],  # which has a column of another table
+        lines=LINES,
     )
 
 
