@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 # What `Place(...)` does, without the call of its Python constructor.
-_place: Final[Callable[[tuple[Any, ...]], Place]] = partial(tuple.__new__, Place)
+place_of: Final[Callable[[tuple[Any, ...]], Place]] = partial(tuple.__new__, Place)
 
 
 def require_thread_id(value: object) -> str:
@@ -77,9 +77,9 @@ def require_place(config: RunnableConfig, *needed: str) -> Place:
         # Nearly always plain ASCII text: what follows takes seven calls.
         if type(thread_id) is str and type(ns) is str and thread_id.isascii() and ns.isascii():
             if type(checkpoint_id) is str and checkpoint_id.isascii():
-                return _place(place)
+                return place_of(place)
             if checkpoint_id is None and "checkpoint_id" not in needed:
-                return _place(place)
+                return place_of(place)
     configurable = configurable_of(config)
     for name in ("thread_id", *needed):
         if name not in configurable:

@@ -129,9 +129,11 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
     The call of a task that was stored first has all places that it shares with another. A write of an earlier
     release, or one that is not bound, may be in any place that is not special.
     """
-    calls = Counter(
-        [(write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call]
-    )
+    calls = dict[tuple[str, bytes], int]()
+    for write in writes:
+        if write.claims and write.claims.call:
+            place = write.task_id, write.claims.call
+            calls[place] = calls.get(place, 0) + 1
     for (task_id, call), count in calls.items():
         _, size, special = _HEAD.unpack_from(call)
         # Usually all are there, at places of their own.

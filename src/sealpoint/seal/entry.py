@@ -67,23 +67,26 @@ class Entry:
         "thread_id",
     )
 
+    _decoded: tuple[Any, Any] | None
+    _writes: Sequence[StoredWrite] | None
+
     def __init__(self, rows: Rows, found: Found, spot: Spot) -> None:
         """Authenticate what a saver read from a row, read the header, and compare it with the row."""
         self._rows, self.spot, self.thread_id = rows, spot, spot.thread_id
+        self._decoded = self._writes = None
         parent = None
-        with self:
+        try:
             if found.parent_config is not None:
                 parent = found.parent_config["configurable"].get("checkpoint_id", "")
             sealed: Any = found.checkpoint
             if type(sealed) is Sealed and sealed.beside is not None:
                 parent, stored = sealed.beside
                 strict = type(sealed.tag) is str and BOUND_MARK in sealed.tag
-                found = found._replace(metadata=rows.decode_metadata(stored, strict=strict))
+                metadata = rows.decode_metadata(stored, strict=strict)
+                found = tuple.__new__(type(found), (*found[:2], metadata, *found[3:]))
             self.found = found
             require_names(found, spot, parent)
             opened = rows.open_header(found, spot)
-            self._decoded: tuple[Any, Any] | None = None
-            self._writes: Sequence[StoredWrite] | None = None
             split: tuple[Header | None, bytes] = (None, b"") if opened is None else split_header(opened.data)
             self._header, self._content = split
             self._inner = "" if opened is None else opened.inner
@@ -103,13 +106,13 @@ class Entry:
             self._metadata = (
                 None if self._header is None else rows.metadata_of(self._header, found.metadata, parent)
             )
+        except SealpointError as error:
+            self._name(error)
+            raise
 
-    def __enter__(self) -> None:
-        """Have errors name the row."""
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if error is not None and isinstance(error, SealpointError):
-            located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
+    def _name(self, error: SealpointError) -> None:
+        """Have an error name the row."""
+        located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
 
     @property
     def is_bound(self) -> bool:
@@ -128,20 +131,26 @@ class Entry:
 
     def document(self, sends: Sequence[Write] = ()) -> Any:
         """Return the checkpoint; ``sends`` are the writes to its parent, if the layout needs them."""
-        with self:
+        try:
             document = self._rows.complete(self._decode()[0], self.values, sends)
             require_document(document, self.spot.checkpoint_id)
+        except SealpointError as error:
+            self._name(error)
+            raise
         return document
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
         """Return values by channel: of some channels, or of all."""
-        with self:
+        try:
             return self._rows.values(self._decode()[0], self._header, self.found, self.spot, channels)
+        except SealpointError as error:
+            self._name(error)
+            raise
 
     @property
     def needs_sends(self) -> bool:
-        """Whether `document` needs the writes to the parent."""
-        return bool(self.parent) and self._rows.needs_sends(self._decode)
+        """Whether `document` needs the writes to the parent, if there is one."""
+        return self._rows.needs_sends(self._decode)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return `stored_writes` to some channels or to all, decoded."""
@@ -161,8 +170,12 @@ class Entry:
     def stored_writes(self) -> Sequence[StoredWrite]:
         """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
-            with self:
-                self._writes = self._rows.open_writes(self.spot, self.found.pending_writes or ())
+            pending = self.found.pending_writes
+            try:
+                self._writes = self._rows.open_writes(self.spot, pending) if pending else ()
+            except SealpointError as error:
+                self._name(error)
+                raise
         return self._writes
 
     def _decode(self) -> tuple[Any, Any]:
@@ -171,11 +184,14 @@ class Entry:
             return self._decoded
         document: Any = self.found.checkpoint
         metadata, rows = self.found.metadata, self._rows
-        with self:
+        try:
             if self._header is not None:
                 decoded = rows.serde.decode(self._inner, self._content)
                 document, metadata = rows.split_document(decoded, self._header, metadata)
             elif type(document) is Sealed:
                 document = rows.serde.loads_typed((document.tag, document.blob))
+        except SealpointError as error:
+            self._name(error)
+            raise
         self._decoded = document, metadata
         return self._decoded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
-from sealpoint.base.place import Place, configurable_of, optional_text, require_place
+from sealpoint.base.place import Place, configurable_of, optional_text, place_of, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
 from sealpoint.seal.calls import Write, is_named, require_made
 from sealpoint.seal.entry import Entry, stored_bytes
@@ -21,7 +21,7 @@ from sealpoint.seal.layouts import Rows
 from sealpoint.seal.places import Spot
 from sealpoint.sealed.heads import LOOKS, Heads, Known, missing
 from sealpoint.sealed.search import search_of
-from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of
+from sealpoint.sealed.steps import OWN, Call, Request, Steps, call, get_at, spot_of
 
 if TYPE_CHECKING:
     from sealpoint.sealed.pseudonyms import Pseudonyms
@@ -84,21 +84,28 @@ class Asked(NamedTuple):
         """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
         return self.place.config(self.more)
 
+    def name(self, error: SealpointError) -> None:
+        """Have an error name the thread by its own id, and what is asked for if it names no row."""
+        if isinstance(error, RowError):
+            located(error, "checkpoints", self.place)
+        if error.place.get("thread_id") == self.place.thread_id:
+            error.thread_id = self.thread_id
+
     def at(self, checkpoint_id: str, checkpoint_ns: str | None = None) -> Asked:
         """Return what asks for a checkpoint of the same thread, by default in the same namespace."""
         ns = self.place.checkpoint_ns if checkpoint_ns is None else checkpoint_ns
         return self._replace(place=Place(self.place.thread_id, ns, checkpoint_id), has_ns=True)
 
     def __enter__(self) -> None:
-        """Have errors name the thread by its own id, and what is asked for if they name no row."""
+        """Name the errors of a block."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if error is None:
-            return
-        if isinstance(error, RowError):
-            located(error, "checkpoints", self.place)
-        if isinstance(error, SealpointError) and error.place.get("thread_id") == self.place.thread_id:
-            error.thread_id = self.thread_id
+        if isinstance(error, SealpointError):
+            self.name(error)
+
+
+# `Asked(...)` without its Python constructor.
+_asked: Final[Callable[[tuple[Any, ...]], Asked]] = partial(tuple.__new__, Asked)
 
 
 def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Steps[Asked]:
@@ -113,7 +120,7 @@ def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Ste
     configurable = config["configurable"]
     more = {key: configurable[key] for key in parts.pass_through if key in configurable}
     has_ns = configurable.get("checkpoint_ns") is not None
-    return Asked(place, thread_id, has_ns, more)
+    return _asked((place, thread_id, has_ns, more))
 
 
 def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
@@ -184,13 +191,17 @@ def _get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
 
 def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
     """Return the call that authenticates a row, on a worker thread if it is large."""
-    return Call(_open, (parts.rows, found, asked), partial(stored_bytes, found))
+    return call((_open, (parts.rows, found, asked), partial(stored_bytes, found)))
 
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
     """Authenticate a row, and check that it is what was asked for: an index may lead to another."""
-    with asked or nullcontext():
+    try:
         entry = Entry(rows, found, spot_of(found))
+    except SealpointError as error:
+        if asked is not None:
+            asked.name(error)
+        raise
     column, ns, checkpoint_id = entry.spot
     if asked is not None and (
         (entry.thread_id, column) != (asked.thread_id, asked.place.thread_id)
@@ -258,9 +269,27 @@ def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry |
 def get_tuple(parts: Parts, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
     """Return what `get` returns, as a saver returns it."""
     asked = yield from asking(parts, config)
-    with asked:
-        entry = yield from get(parts, asked)
+    try:
+        if parts.heads is not None:
+            entry = yield from get(parts, asked)
+        elif (found := (yield get_at(asked.place.config(asked.more)))) is None:
+            return None
+        else:
+            asked = asked if asked.has_ns else asked._replace(has_ns=True)
+            read = yield call((_read, (parts.rows, found, asked), partial(stored_bytes, found)))
+            if type(read) is not Entry:
+                return read  # type: ignore[no-any-return]
+            entry = read
         return None if entry is None else (yield from _decoded(parts, entry, asked, {}))
+    except SealpointError as error:
+        asked.name(error)
+        raise
+
+
+def _read(rows: Rows, found: CheckpointTuple, asked: Asked) -> CheckpointTuple | Entry:
+    """Authenticate and decode a row; one that needs the writes to its parent is not decoded."""
+    entry = _open(rows, found, asked)
+    return entry if entry.parent and entry.needs_sends else _decode(entry, asked, ())
 
 
 def _decoded(
@@ -268,7 +297,7 @@ def _decoded(
 ) -> Steps[CheckpointTuple]:
     """Return a checkpoint as a saver returns it; its parent may be among ``rows``, which are read already."""
     sends: Sequence[Write] = ()
-    if entry.needs_sends and entry.parent:
+    if entry.parent and entry.needs_sends:
         parent = entry.spot._replace(checkpoint_id=entry.parent)
         found = rows.get(parent) or (yield get_at(Place(*parent).config()))
         if found is not None:
@@ -279,12 +308,12 @@ def _decoded(
 
 
 def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> CheckpointTuple:
-    place, more = Place(entry.thread_id, *entry.spot[1:]), asked and asked.more
+    place, more = place_of((entry.thread_id, *entry.spot[1:])), asked and asked.more
     decoded: CheckpointTuple = type(entry.found)(
         place.config(more),
         entry.document(sends),
         entry.metadata,
-        Place(*place[:2], entry.parent).config(more) if entry.parent else None,
+        place_of((*place[:2], entry.parent)).config(more) if entry.parent else None,
         [write[1:] for write in entry.writes()],
     )
     return decoded
@@ -452,7 +481,7 @@ class Listing:
         entry = yield from self.take(row)
         if entry is None:
             return None
-        if entry.needs_sends and not self._by_spot:
+        if entry.parent and entry.needs_sends and not self._by_spot:
             self._by_spot = {spot_of(found): found for found, _ in self._page}
         return (yield from _decoded(self._parts, entry, self._asked, self._by_spot))
 

@@ -44,7 +44,7 @@ class SqliteTables:
 
     def require(self, saver: Any) -> None:
         """See `Tables`."""
-        with getattr(saver, "lock", nullcontext()):
+        with getattr(saver, "lock", None) or nullcontext():
             self.check(_connection_of(saver))
 
     async def arequire(self, saver: Any) -> None:

@@ -71,6 +71,12 @@ class Call(NamedTuple):
     size: Callable[[], int] | None = None  # of what it opens or decodes, stored; None if it waits for a store
 
 
+# `Do(...)` and `Call(...)` without their Python constructors.
+_do: Final[Callable[[tuple[Any, ...]], Do]] = partial(tuple.__new__, Do)
+call: Final[Callable[[tuple[Any, ...]], Call]] = partial(tuple.__new__, Call)
+_spot: Final[Callable[[tuple[Any, ...]], Spot]] = partial(tuple.__new__, Spot)
+_NO_KEYWORDS: Final[dict[str, Any]] = {}
+
 AnyRequest = Request | Do | Call
 Steps = Generator[AnyRequest, Any, R]
 
@@ -78,12 +84,12 @@ Steps = Generator[AnyRequest, Any, R]
 def spot_of(found: CheckpointTuple) -> Spot:
     """Return the row that a saver names."""
     named = found.config["configurable"]
-    return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
+    return _spot((str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"]))
 
 
 def get_at(config: RunnableConfig) -> Do:
     """Return the request for the checkpoint that ``config`` names; the reply is ``None`` if there is none."""
-    return Do("get_tuple", (config,))
+    return _do(("get_tuple", (config,), _NO_KEYWORDS))
 
 
 def reply(saver: Any, request: AnyRequest) -> Any:

@@ -16,7 +16,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Final, NoReturn, Protocol
 
 from sealpoint.base.saver import arun, run
-from sealpoint.errors import ForkedError
+from sealpoint.errors import ForkedError, SealpointError
 from sealpoint.forks import inherited
 from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.steps import R, Steps, areply, reply, unwatched
@@ -76,10 +76,13 @@ class Wrapping:
 
         Its tables need no look for a row that was read just now.
         """
-        with self.serde.tally:
+        try:  # without a context: every read and write passes here
             if looks and self._tables is not None:
                 self._tables.require(self.inner)
             return run(steps, partial(reply, self.inner))
+        except SealpointError as error:
+            self.serde.tally.refuse(error)
+            raise
 
     async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
         with self.serde.tally:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from sealpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory, PendingWrite, RunnableConfig
 from sealpoint.base.checkpoint import DeltaWalk
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.base.place import Place
+from sealpoint.base.place import Place, place_of
 from sealpoint.errors import ConfigError, RowError, SealpointError, excerpt, located
 from sealpoint.guards.limits import Budget
 from sealpoint.seal.rows import require_document
@@ -53,7 +53,7 @@ class CheckpointRow(NamedTuple):
     def require_parent(self) -> str | None:
         """Return the id of the parent, if there is one."""
         parent = self.parent_checkpoint_id
-        if {*map(type, self.key)} != _TEXT or not (parent is None or type(parent) is str):
+        if {*map(type, self[:3])} != _TEXT or not (parent is None or type(parent) is str):
             raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
         if not self.checkpoint_id:  # a config that names it would mean the latest
             raise RowError("the id of a checkpoint is empty")
@@ -93,11 +93,11 @@ class CheckpointRow(NamedTuple):
             is_bound = type(self.type) is str and BOUND_MARK in self.type
             return _make_tuple(
                 (
-                    config or Place(*self.key).config(),
+                    config or place_of(self[:3]).config(),
                     self.decode(serde),
                     decode_metadata(self.metadata, strict=is_bound),
                     # An empty one is none, but not what was sealed.
-                    Place(*self[:2], parent).config() if parent or (is_bound and parent == "") else None,
+                    place_of((*self[:2], parent)).config() if parent or (is_bound and parent == "") else None,
                     writes,
                 )
             )
@@ -201,7 +201,7 @@ def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple
     if is_latest:
         checkpoint_id = row.checkpoint_id
     if first[1:4] != (thread_id, ns, checkpoint_id) or (
-        is_latest and any(write[1] != checkpoint_id for write in writes)
+        is_latest and writes and any(write[1] != checkpoint_id for write in writes)
     ):
         raise RowError("the index of the table leads to the row of another checkpoint")
     return row, writes
