@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sealpoint.crypto import KeyState
-from sealpoint.seal.keys import check_value
+from sealpoint.keys.material import check_value
 
 ENTRY = """
 [[key]]

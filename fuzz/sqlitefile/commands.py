@@ -40,7 +40,7 @@ from sealpoint.admin.databases.rows import Batch, Page
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
-from sealpoint.seal.rows import split_item
+from sealpoint.seal.items import split_item
 from sealpoint.sqlite import SqliteSaver
 
 DONE: Final = 0

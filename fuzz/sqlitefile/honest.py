@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.seal.items import Items
-from sealpoint.seal.rows import ItemName
+from sealpoint.seal.items import ItemName, Items
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.sqlite import SqliteSaver, schema

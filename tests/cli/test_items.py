@@ -19,8 +19,8 @@ from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.scrub import Traces
 from sealpoint.admin.results.exits import Exit
 from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.seal.items import ItemName
 from sealpoint.seal.places import KEY
-from sealpoint.seal.rows import ItemName
 from tests.cli.conftest import Run
 from tests.support.databases.items import items_of
 from tests.support.databases.sealed import VALUES, write

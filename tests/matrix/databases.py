@@ -19,7 +19,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.sqlite import SqliteStore
 from psycopg.types.json import Jsonb
 
-from sealpoint.seal.rows import ItemName
+from sealpoint.seal.items import ItemName
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 from tests.support.databases.bound import PRIVATE, write_file, write_schema

@@ -138,7 +138,7 @@ def test_an_older_table_gets_what_later_migrations_add(store_url: str, out: str)
 
 
 def _seal(name: tuple[str, str], value: Any) -> Any:
-    from sealpoint.seal.rows import ItemName
+    from sealpoint.seal.items import ItemName
     from tests.support.databases.items import items_of
 
     return items_of(K1).seal(ItemName(tuple(name[0].split(".")), name[1]), value)

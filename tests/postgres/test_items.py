@@ -17,8 +17,8 @@ from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
 from sealpoint.admin.databases.rows import Batch, Replacement, Table, Vectors
 from sealpoint.admin.maintenance.rotate import outstanding
 from sealpoint.errors import SchemaError, TablesMissingError
+from sealpoint.seal.items import ItemName
 from sealpoint.seal.places import KEY, make_frame
-from sealpoint.seal.rows import ItemName
 from sealpoint.threads.postgres import PostgresThreadStore
 from tests.postgres.test_rows import SELECTIONS
 from tests.postgres.test_schema import alter, schema_of

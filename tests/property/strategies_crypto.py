@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from sealpoint.crypto import Key, KeyRing, KeyState
-from sealpoint.seal.keys import check_value
+from sealpoint.keys.material import check_value
 
 SUITES = ("cobblestone256", "xaes256gcm")
 FORMS: dict[str, Callable[[bytes], bytes]] = {

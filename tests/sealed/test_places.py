@@ -35,7 +35,7 @@ from sealpoint.errors import (
     located,
 )
 from sealpoint.langgraph import SealedCache, SealedSaver, SqliteSaver
-from sealpoint.seal.rows import ItemName
+from sealpoint.seal.items import ItemName
 from tests.graphs.savers import SEALED
 from tests.sealed import stores
 from tests.sealed.savers import ALONE, HEADS, SAVERS, Sync, opened

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langgraph.store.base import Op, PutOp, SearchOp
 
 from sealpoint.langgraph import SealedStore
-from sealpoint.seal.rows import ItemName
+from sealpoint.seal.items import ItemName
 from tests.sealed.stores import FORMS, STORES, Sync, beside, opened
 from tests.sealed.test_store import serde
 from tests.support.runs.extent import by_extent

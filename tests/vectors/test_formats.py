@@ -45,7 +45,7 @@ FORMATS: Final[dict[str, set[str]]] = {
         "seal.calls: pack_claims",
     },
     "values.json made": {"seal.calls: _RECORD", "seal.calls: pack_made"},
-    "values.json item_headers": {"seal.rows: pack_item"},
+    "values.json item_headers": {"seal.items: pack_item"},
     "values.json tokens": {"index key metadata"},
     "values.json pseudonyms": {"index key thread_id", "seal.tokens: _make_pseudonym"},
     "values.json item_names": {"seal.items: label_pseudonym", "seal.items: pseudonym_of"},

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.cmac import CMAC
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, context
 from sealpoint.crypto.zstd import require_zstd
-from sealpoint.seal.keys import check_value
+from sealpoint.keys.material import check_value
 from tests.vectors.releases import read_set
 
 zstd = require_zstd()

@@ -38,17 +38,11 @@ from sealpoint.seal.calls import (
     split_claims,
 )
 from sealpoint.seal.heads import Head, Kind, Special, mac_of, parse_claim
-from sealpoint.seal.items import pseudonym_of
+from sealpoint.seal.items import ItemName, pack_item, pseudonym_of, split_item
 from sealpoint.seal.jsontext import pack_json, unpack_json
 from sealpoint.seal.keys import KeyedHash
 from sealpoint.seal.places import Spot
-from sealpoint.seal.rows import (
-    ItemName,
-    digest_of,
-    pack_item,
-    split_header,
-    split_item,
-)
+from sealpoint.seal.rows import digest_of, split_header
 from sealpoint.seal.tokens import Tokens
 from sealpoint.threads.store import Event, line_of, parse_specials
 from tests.support.databases.headers import packed_header

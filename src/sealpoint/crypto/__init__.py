@@ -15,18 +15,20 @@ from sealpoint.seal.context import PackedRow, Row, RowTemplate, context
 
 if TYPE_CHECKING:
     from sealpoint.crypto.cipher import CipherStats, RingCipher
+    from sealpoint.keys.material import check_value
     from sealpoint.keys.ring import KeyRing
     from sealpoint.seal.cipher import Opened
-    from sealpoint.seal.keys import Key, KeyState, check_value
+    from sealpoint.seal.keys import Key, KeyState
     from sealpoint.seal.tag import Tag
 else:
     __getattr__ = on_demand(
         __name__,
         {
             "crypto.cipher": "CipherStats RingCipher",
+            "keys.material": "check_value",
             "keys.ring": "KeyRing",
             "seal.cipher": "Opened",
-            "seal.keys": "Key KeyState check_value",
+            "seal.keys": "Key KeyState",
             "seal.tag": "Tag",
         },
     )

@@ -11,7 +11,8 @@ from math import inf
 from time import monotonic
 from typing import Final, TypeVar
 
-from sealpoint.crypto.zstd import require_zstd
+from sealpoint.crypto.zstd import compress as compressed
+from sealpoint.crypto.zstd import zstd_for
 from sealpoint.errors import (
     ConfigError,
     KeyDestroyedError,
@@ -221,14 +222,14 @@ class RingCipher(NeverPickled):
                 raise TagError("a value without a type name cannot be sealed")
             if self._follower is not None and monotonic() >= self._look_at:
                 self._look()
-            prepared = self._prepared
+            prepared, frame = self._prepared, compressed(data) if compress else None
             try:
-                return prepared.seal(inner, data, row, compress)
+                return prepared.seal(inner, data, row, frame)
             except _RETRY_AFTER_RELOAD:
                 newer = self._newer_than(prepared, SEALING)
                 if newer is prepared:
                     raise
-            return newer.seal(inner, data, row, compress)
+            return newer.seal(inner, data, row, frame)
         except SealpointError as error:
             self.tally.refuse(error)
             raise
@@ -312,4 +313,4 @@ class RingCipher(NeverPickled):
     def _put(self, ring: KeyRing) -> None:
         # Replaced as a whole, which needs no lock.
         counter = self.tally.counter
-        self._prepared: PreparedRing[KeyRing] = PreparedRing(ring, self.suite, counter, require_zstd)
+        self._prepared: PreparedRing[KeyRing] = PreparedRing(ring, self.suite, counter, zstd_for)

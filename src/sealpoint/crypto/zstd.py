@@ -1,11 +1,25 @@
-"""The module for zstd: imported only for a value that is compressed."""
+"""Compression of values before they are sealed, by zstd, and how much one thread may decompress.
+
+The length of a sealed value then says how well it compressed: see SECURITY.md.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from typing import Any
+from math import inf
+from typing import Any, Final, TypeVar
 
 from sealpoint.errors import MissingExtraError
+from sealpoint.seal.compression import MAX_BYTES, MIN_BYTES
+
+Result = TypeVar("Result")
+
+ZSTD: Final = "zstd"
+
+_LEVEL: Final = 3
 
 
 @cache
@@ -22,4 +36,47 @@ def require_zstd() -> Any:
             from backports import zstd
         except ImportError:
             raise MissingExtraError("backports.zstd", "zstd") from None
+    return zstd
+
+
+def compress(data: bytes) -> bytes | None:
+    """Return a value compressed; ``None`` if that does not save at least a tenth of its bytes."""
+    if not MIN_BYTES <= len(data) <= MAX_BYTES:
+        return None
+    made: bytes = require_zstd().compress(data, level=_LEVEL)
+    return made if len(made) * 10 <= len(data) * 9 else None
+
+
+class Postponed(Exception):  # noqa: N818 -- no refusal: the value is opened on another thread
+    """A value is larger than this thread may decompress."""
+
+
+class _Left(threading.local):
+    bytes: float = inf
+
+
+_left: Final = _Left()
+
+
+def decompressing_at_most(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function; raise `Postponed` before it decompresses more than ``size`` bytes."""
+    _left.bytes = size
+    try:
+        return function(*arguments)
+    finally:
+        _left.bytes = inf
+
+
+def zstd_for(frame: bytes) -> Any:
+    """Return the module for zstd.
+
+    Raises:
+        Postponed: If the frame states that it has more bytes than this thread may still decompress.
+        MissingExtraError: If there is no such module.
+    """
+    zstd = require_zstd()
+    with suppress(zstd.ZstdError):  # is refused when it is decompressed
+        _left.bytes -= zstd.get_frame_info(frame).decompressed_size or 0
+    if _left.bytes < 0:
+        raise Postponed
     return zstd

@@ -14,7 +14,7 @@ from typing import Final
 from sealpoint.errors import KeyMaterialError, KeyRingError
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.stats import FAILED, READ, tally
-from sealpoint.seal.keys import KEY_BYTES, Material
+from sealpoint.seal.keys import KEY_BYTES, Material, expand
 
 RETRY_SECONDS: Final = 30.0  # how long a failed source is not read again
 
@@ -159,3 +159,18 @@ def parse_material(text: bytes, what: str) -> bytes:
         if len(data) == KEY_BYTES:
             return data
     raise KeyMaterialError(f"{what}: expected {KEY_BYTES} bytes, or their base64 or hex; got {len(text)}")
+
+
+def check_value(key: bytes) -> str:
+    """Return eight hex digits that identify a key and reveal nothing else about it.
+
+    Args:
+        key: Its bytes.
+
+    Example:
+        >>> from sealpoint.crypto import check_value
+        >>> check_value(bytes(32))
+        '229a393f'
+    """
+    # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
+    return expand(key, "check")[:4].hex()

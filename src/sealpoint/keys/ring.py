@@ -92,6 +92,12 @@ class KeyRing(Ring):
         """The ring file it was read from; ``None`` for a ring that is created in code."""
         return None if self.origin is None else self.origin.path
 
+    @property
+    def materials(self) -> tuple[Material, ...]:
+        """The material of all keys that have any, including the index key, loaded or not."""
+        found = (*(key.lazy_material for key in self.keys), self.index)
+        return tuple(material for material in found if material is not None)
+
     def load_material(self, *, is_local: bool = False) -> KeyRing:
         """Load all material that is not loaded yet, and return the ring.
 

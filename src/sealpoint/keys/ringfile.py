@@ -42,7 +42,7 @@ from sealpoint.keys.entry import (
     require_types,
 )
 from sealpoint.keys.files import Origin, read_private
-from sealpoint.keys.material import LazyMaterial, parse_material
+from sealpoint.keys.material import LazyMaterial, check_value, parse_material
 from sealpoint.keys.sources import InlineSource, get_tables, require_fields
 from sealpoint.seal.keys import (
     LEGACY,
@@ -51,7 +51,6 @@ from sealpoint.seal.keys import (
     Material,
     NeverPickled,
     active_id,
-    check_value,
     require_consistent,
     require_key_id,
     require_length,

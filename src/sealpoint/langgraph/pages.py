@@ -9,8 +9,8 @@ from typing import Final
 
 from langgraph.store.base import Item
 
+from sealpoint.seal.items import ItemName
 from sealpoint.seal.places import KEY
-from sealpoint.seal.rows import ItemName
 
 _FIRST_PAGE: Final = 64
 

@@ -42,13 +42,12 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from sealpoint.base.metadata import names_of
 from sealpoint.crypto.cipher import UNBOUND
+from sealpoint.crypto.zstd import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError, PlaintextError, RowError, SealpointError, excerpt, located
 from sealpoint.forks import reset_in_child
 from sealpoint.langgraph.pages import Pages, Times, name_of, others, seconds_of, stored_chars, times_of
-from sealpoint.seal.compression import Postponed, decompressing_at_most
-from sealpoint.seal.items import Items, require_unframed
+from sealpoint.seal.items import ItemName, Items, require_unframed
 from sealpoint.seal.places import require_unicode
-from sealpoint.seal.rows import ItemName
 from sealpoint.seal.tokens import Tokens
 from sealpoint.sealed.conditions import Conditions, divide
 from sealpoint.sealed.drivers import decoding_late

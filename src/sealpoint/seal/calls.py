@@ -62,7 +62,7 @@ class Claims(NamedTuple):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of the row that it stands for."""
+        """The columns of the row that must be equal to it."""
         return {"task_path": self.task_path, "idx": self.idx}
 
     @property
@@ -91,7 +91,7 @@ class StoredWrite(NamedTuple):
 
     @property
     def fixed(self) -> int | None:
-        """Its index if it is a special write."""
+        """The fixed index of its channel; ``None`` for an ordinary write."""
         return WRITES_IDX_MAP.get(self.channel)
 
     @property
@@ -224,7 +224,7 @@ def task_hash(task_id: str) -> bytes:
 
 
 def pack_made(writes: Sequence[StoredWrite]) -> str:
-    """Return what a child says of writes to its parent; nothing if there are none."""
+    """Return the records of the writes to a parent, for the header of a child; empty if there are none."""
     records = [
         _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
     ]
@@ -240,7 +240,7 @@ def _standing(writes: Sequence[StoredWrite]) -> Counter[tuple[bytes, bytes]]:
 
 
 def parse_made(made: object) -> Made:
-    """Return what a child says."""
+    """Return the writes that `pack_made` recorded."""
     try:
         data = b64decode(made, validate=True) if isinstance(made, str) else b"?"
         found = dict[bytes, dict[bytes, int]]()
@@ -252,7 +252,7 @@ def parse_made(made: object) -> Made:
 
 
 def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
-    """Whether a child was made of a write; one without a call may stand for any of its task."""
+    """Whether a write is recorded; one without a call may stand for any of its task."""
     calls = made.get(task_hash(task_id), {})
     return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
 

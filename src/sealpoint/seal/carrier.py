@@ -37,11 +37,11 @@ class Sealable:
 
     @classmethod
     def of(cls, dump: Dump, *, now: bool) -> Self:
-        """Make one; if ``now`` it is sealed at once.
+        """Make one.
 
         Args:
             dump: Serializes and seals the value.
-            now: For a saver that stores each value before it asks for the next, which may be refused.
+            now: Whether to seal at once, for a saver that stores each value before it asks for the next one.
         """
         made = dump() if now else None
         return cls(dump if made is None else lambda: made)
@@ -59,7 +59,7 @@ GUARD: Final = Sealable(_refuse)
 
 
 class Document(dict[str, Any]):
-    """A checkpoint on its way into a database: what a saver needs to see of it.
+    """The part of a checkpoint that a wrapped saver needs to see, on its way into a database.
 
     Attributes:
         dump: Returns the type and the bytes to store for the checkpoint.
@@ -85,7 +85,7 @@ class Sealed:
     Attributes:
         tag: Its type tag.
         blob: Its bytes.
-        beside: The columns of the parent and of metadata, if the saver was not given them.
+        beside: Columns of the parent and of metadata, on SQLite: the saver gets neither.
     """
 
     __slots__ = ("beside", "blob", "tag")
@@ -139,7 +139,7 @@ class Carrier:
         return blob if type(blob) is Sealed else Sealed(tag, blob)
 
     def is_opaque(self, value: object) -> bool:
-        """Whether a value was returned as it is stored."""
+        """Whether `loads_typed` returned a value without opening it."""
         return type(value) is Sealed
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sealpoint.errors import ContextMissingError, UnboundValueError, UnknownTypeError, excerpt
-from sealpoint.seal.compression import Zstd, compress, decompress
+from sealpoint.seal.compression import Zstd, decompress
 from sealpoint.seal.context import PackedRow, Row, pack_row, pack_tag
 from sealpoint.seal.keys import LEGACY, Key, KeyState, NeverPickled
 from sealpoint.seal.ring import Ring
@@ -83,7 +83,7 @@ class PreparedRing(NeverPickled, Generic[R]):
             ring: The keys.
             suite: Name of the suite to seal with.
             counter: Returns the counter of a kind, such as `SEALED`, and a key id.
-            zstd: Returns the module for zstd, or raises MissingExtraError.
+            zstd: Returns the module for zstd.
         """
         self.ring, self._suite, self._counter, self._zstd = ring, suite, counter, zstd
         self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
@@ -91,17 +91,16 @@ class PreparedRing(NeverPickled, Generic[R]):
         self._suites: dict[tuple[str, str], Suite] = {}  # by key id and name of the suite
 
     def seal(
-        self, inner: str, data: bytes, row: Row | PackedRow | None, is_compressed: bool = False
+        self, inner: str, data: bytes, row: Row | PackedRow | None, frame: bytes | None = None
     ) -> tuple[str, bytes]:
-        """Seal a value: return its tag and the sealed bytes. See `RingCipher.seal`.
+        """Seal a value: return its tag and the sealed bytes. `RingCipher.seal` names the errors.
 
         Args:
             inner: Type name, which may be empty here.
             data: The bytes of the serializer.
             row: Coordinates to bind the value to, if any.
-            is_compressed: Whether to compress the value, if that saves at least a tenth of its bytes.
+            frame: ``data`` compressed by zstd, to be sealed in its place.
         """
-        frame = compress(data, self._zstd) if is_compressed else None
         if row is None and frame is None:
             tag, head, seal, counter = self._sealing(inner)
         else:

@@ -14,7 +14,7 @@ from sealpoint.errors import RowError, SealpointError, located
 from sealpoint.seal.calls import StoredWrite, Write
 from sealpoint.seal.carrier import Sealed
 from sealpoint.seal.layouts import Rows
-from sealpoint.seal.places import KEY, Spot
+from sealpoint.seal.places import Spot
 from sealpoint.seal.rows import Found, Header, digest_of, require_document, split_header
 from sealpoint.seal.tag import BOUND_MARK
 
@@ -30,23 +30,10 @@ def require_names(found: Found, spot: Spot, parent: object = None) -> None:
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
 
 
-def stored_bytes(found: Found) -> int:
-    """Return how many bytes of values were read for a checkpoint."""
-    checkpoint: Any = found.checkpoint
-    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
-    if isinstance(checkpoint, dict):
-        values += checkpoint.get("channel_values", {}).values()
-    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
-    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
-    if isinstance(frame, dict):
-        blobs.append(frame.get("value"))
-    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
-
-
 class Entry:
     """A checkpoint with its metadata and writes: authenticated, and decoded only as far as it is asked for.
 
-    What it says of its thread store (``claim``) and of the writes to its parent (``made``) may be nothing.
+    ``claim`` names its thread store, and ``made`` the writes to its parent; each may be ``None``.
     """
 
     __slots__ = (
@@ -119,10 +106,10 @@ class Entry:
         """Whether it is sealed to its row."""
         return self._header is not None
 
-    def size(self) -> int:
-        """Return how many bytes are to be decoded; of what is not opened yet, those that are stored."""
-        opened = (self._content, *(write.data for write in self._writes or ()))
-        return stored_bytes(self.found) + sum(map(len, opened))
+    @property
+    def opened_bytes(self) -> int:
+        """How many bytes were opened so far, to be decoded."""
+        return len(self._content) + sum(len(write.data) for write in self._writes or ())
 
     @property
     def metadata(self) -> Any:

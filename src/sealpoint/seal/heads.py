@@ -67,7 +67,7 @@ def parse_claim(claim: object) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-# In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such
+# Digest of a checkpoint that is not bound to its row; a store has it if the checkpoint was adopted
 UNBOUND_DIGEST: Final = bytes(32)
 
 

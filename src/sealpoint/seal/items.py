@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sealpoint.errors import (
     ConfigError,
@@ -31,9 +31,8 @@ from sealpoint.errors import (
 )
 from sealpoint.seal.context import RowTemplate
 from sealpoint.seal.jsontext import MAX_DEPTH
-from sealpoint.seal.layouts import Serializer
 from sealpoint.seal.places import ITEM, KEY, make_frame, read_frame, require_unicode
-from sealpoint.seal.rows import ItemName, is_bound, pack_item, require_same_metadata, split_item
+from sealpoint.seal.rows import Serializer, encode, is_bound, require_same_metadata, split_json, with_length
 from sealpoint.seal.tag import JSON
 from sealpoint.seal.tokens import TOKEN, Tokens
 
@@ -51,6 +50,36 @@ _FIELD: Final = (
     "plain fields hold text, finite numbers, true, false, null, lists and dicts of these: store such a form,"
     " or take the field out of plain_fields"
 )
+
+
+class ItemName(NamedTuple):
+    """The name of an item of LangGraph's Store."""
+
+    namespace: tuple[str, ...]
+    key: str
+
+
+_UNNAMED: Final = with_length(b"{}")
+
+
+def pack_item(name: ItemName | None) -> bytes:
+    """Return the bytes in front of an item's value; ``name`` only if pseudonyms stand for it."""
+    if name is None:
+        return _UNNAMED
+    return with_length("".join(encode({"name": [[*name.namespace], name.key]}, False)).encode())
+
+
+def split_item(data: bytes) -> tuple[ItemName | None, bytes]:
+    """Return the name, if pseudonyms stand for it, and the value of an authenticated item."""
+    if data.startswith(_UNNAMED):
+        return None, data[len(_UNNAMED) :]
+    header, value = split_json(data)
+    match header.get("name"):
+        case None:
+            return None, value
+        case [[*labels], str(key)] if all(isinstance(label, str) for label in labels):
+            return ItemName(tuple(labels), key), value
+    raise DecodeError("the header of a sealed item names it in another form")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +110,11 @@ class Items:
     # --- names --------------------------------------------------------------------------------
 
     def stored_label(self, label: str) -> str:
-        """Return what stands for a label of namespaces in the database."""
+        """Return a label of a namespace as the database has it: perhaps a pseudonym."""
         return label_pseudonym(label, self.tokens) if self.has_pseudonyms else label
 
     def stored_name(self, name: ItemName) -> ItemName:
-        """Return what stands for the name of an item in the database."""
+        """Return the name of an item as the database has it: perhaps pseudonyms."""
         return pseudonym_of(name, self.tokens) if self.has_pseudonyms else name
 
     # --- values -------------------------------------------------------------------------------
@@ -122,7 +151,7 @@ class Items:
     ) -> tuple[ItemName, dict[str, Any]]:
         """Return the name and the value of an item, from its name and its value in the database.
 
-        ``own`` is the name that it was asked for by, if it was. Errors have it, or what was opened.
+        ``own`` is the name by which the item was asked for, if any. Errors have it, or the opened name.
 
         Raises:
             PlaintextError: If it is not sealed, and that is not allowed.
@@ -197,12 +226,12 @@ def _copied(field: str, value: Any, levels: int = MAX_DEPTH - 1) -> Any:
 
 
 def label_pseudonym(label: str, tokens: Tokens) -> str:
-    """Return what stands for a label of namespaces with pseudonyms."""
+    """Return the pseudonym of a label of a namespace."""
     return tokens.pseudonym(f"label\0{label}")
 
 
 def pseudonym_of(name: ItemName, tokens: Tokens) -> ItemName:
-    """Return what stands for the name of an item with pseudonyms."""
+    """Return the pseudonyms of the name of an item."""
     key = "\0".join(("key", *name.namespace, name.key))
     labels = (label_pseudonym(label, tokens) for label in name.namespace)
     return ItemName(tuple(labels), tokens.pseudonym(key))

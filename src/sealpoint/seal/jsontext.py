@@ -1,7 +1,7 @@
 """The JSON of sealed headers and of inline values: strict JSON, in a form that keeps what JSON lacks.
 
-Strict: what Python's parser accepts and returns as something else than was stored is refused, such as NaN,
-infinities, numbers beyond a float and an object with a duplicate key. What JSON lacks stands in arrays:
+Strict: refused is what Python's parser accepts and changes, such as NaN, infinities, numbers beyond a float
+and an object with a duplicate key. What JSON lacks stands in arrays:
 
     [0, ...]                    an array
     ["n", "nan"]                NaN; "inf" and "-inf" are the infinities

@@ -164,21 +164,6 @@ class KeyedHash:
         return mac.finalize()
 
 
-def check_value(key: bytes) -> str:
-    """Return eight hex digits that identify a key and reveal nothing else about it.
-
-    Args:
-        key: Its bytes.
-
-    Example:
-        >>> from sealpoint.crypto import check_value
-        >>> check_value(bytes(32))
-        '229a393f'
-    """
-    # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
-    return expand(key, "check")[:4].hex()
-
-
 _LEGACY_HINT: Final = "LANGGRAPH_AES_KEY has 16, 24 or 32 characters"
 _TEXT_HINT: Final = "pass the 32 bytes themselves: bytes.fromhex(TEXT) or base64.b64decode(TEXT) of a text"
 

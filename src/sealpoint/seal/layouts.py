@@ -1,4 +1,4 @@
-"""Layouts: how a saver stores a checkpoint, and so what of it can be sealed as one value; one class each."""
+"""Layouts: which parts of a checkpoint a saver stores as one value, and so what is sealed as one value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from sealpoint.errors import (
     PlaintextError,
@@ -30,6 +30,7 @@ from sealpoint.seal.rows import (
     SENTINEL_VERSION,
     Found,
     Header,
+    Serializer,
     is_bound,
     not_sealed_part,
     pack_header,
@@ -63,22 +64,6 @@ _SENTINEL: Final = {"channel": SENTINEL, "version": SENTINEL_VERSION}
 _sentinel_row: Final = RowTemplate(dict(VALUE.kind) | _SENTINEL, ("thread_id", "checkpoint_ns")).row
 
 
-class Serializer(Protocol):
-    """What the core asks of a serializer that seals, which is `sealpoint.serde.EncryptedSerializer`."""
-
-    def seal(self, obj: Any, *, row: Any = None, head: bytes = b"") -> tuple[str, bytes]:
-        """Serialize a value, and seal ``head`` and its bytes, bound to a row."""
-
-    def open(self, tag: str, blob: bytes, *, row: Any = None) -> Opened:
-        """Open a value at its row, without deserializing it."""
-
-    def decode(self, inner: str, data: bytes) -> Any:
-        """Deserialize authenticated bytes."""
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Open and deserialize a value that is not bound to a row, as far as that is allowed."""
-
-
 # Version of checkpoints from which on the messages of a step are among its own values
 SENDS_MOVED: Final = 4
 
@@ -93,10 +78,7 @@ def seal_sentinel(serde: Serializer, thread_id: str, checkpoint_ns: str) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Seals and opens checkpoints and writes, each bound to its row. A subclass is a layout.
-
-    How a saver stores a checkpoint, and so what of it can be sealed as one value, is what layouts differ in.
-    """
+    """Seals and opens checkpoints and writes, each bound to its row. A subclass is a layout."""
 
     layout: ClassVar[str]  # its name
     # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so

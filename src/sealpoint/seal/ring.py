@@ -109,12 +109,6 @@ class Ring(NeverPickled):
         )
         raise UnknownKeyError(LEGACY, self.ids, hint=hint)
 
-    @property
-    def materials(self) -> tuple[Material, ...]:
-        """The material of all keys that have any, including the index key, loaded or not."""
-        found = (*(key.lazy_material for key in self.keys), self.index)
-        return tuple(material for material in found if material is not None)
-
     def index_key(self, purpose: str) -> bytes:
         """Derive 32 bytes for a blind index from the index key, which never rotates.
 

@@ -1,4 +1,4 @@
-"""The rule of a row: what is sealed of a checkpoint and of a write, taken apart and compared.
+"""Rows: what is sealed of a checkpoint, how it is split again, and how it is compared with its row.
 
 No I/O: sync and async savers share it, and the commands that read or change whole databases. They differ in
 what they do with a refusal, never in what they refuse. In front of the bytes of the serializer is sealed:
@@ -30,14 +30,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as encode_text
-from typing import Any, Final, NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import Any, Final, NotRequired, Protocol, TypeAlias, TypedDict
 
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
-from sealpoint.seal.calls import Claims, split_write
 from sealpoint.seal.carrier import Sealed
-from sealpoint.seal.cipher import Opened, parse_tag
+from sealpoint.seal.cipher import parse_tag
 from sealpoint.seal.jsontext import has_strict_form, pack_json, parse_short, prepared_encoder, unpack_json
-from sealpoint.seal.places import CHECKPOINT, ITEM, KEY, METADATA, WRITE, Coordinates
+from sealpoint.seal.places import KEY
 from sealpoint.seal.tag import SEALED_MARK
 from sealpoint.seal.tokens import TOKEN, Tokens
 
@@ -70,8 +69,24 @@ _LENGTH: Final = 4
 Found: TypeAlias = Any
 
 
+class Serializer(Protocol):
+    """What the core asks of a serializer that seals, which is `sealpoint.serde.EncryptedSerializer`."""
+
+    def seal(self, obj: Any, *, row: Any = None, head: bytes = b"") -> tuple[str, bytes]:
+        """Serialize a value, and seal ``head`` and its bytes, bound to a row."""
+
+    def open(self, tag: str, blob: bytes, *, row: Any = None) -> Opened:
+        """Open a value at its row, without deserializing it."""
+
+    def decode(self, inner: str, data: bytes) -> Any:
+        """Deserialize authenticated bytes."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Open and deserialize a value that is not bound to a row, as far as that is allowed."""
+
+
 class Header(TypedDict):
-    """What is sealed of a checkpoint in front of its document; see the module. None is left out."""
+    """What is sealed in front of the document of a checkpoint; see the module. ``None`` is not written."""
 
     metadata: Any
     parent: str | None
@@ -85,7 +100,7 @@ class Header(TypedDict):
 
 _SHORT: Final = frozenset(("metadata", "parent", "store", "made"))
 
-_encode: Final = prepared_encoder(
+encode: Final = prepared_encoder(
     json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 )
 
@@ -102,7 +117,7 @@ def pack_header(header: Header, metadata: bytes) -> bytes:
         if "inline" in rest:
             rest["inline"] = pack_json(rest["inline"])
         try:
-            end = f",{''.join(_encode(rest, False))[1:]}"
+            end = f",{''.join(encode(rest, False))[1:]}"
         except (TypeError, ValueError, RecursionError) as error:
             raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
     return with_length(b'{"metadata":' + metadata + (text + end).encode())
@@ -136,9 +151,9 @@ def split_json(data: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def digest_of(claim: object, inner: str, data: bytes) -> bytes:
-    """Return 32 bytes for what is sealed of a checkpoint: ``data`` with the header. Rotation keeps them.
+    """Return 32 bytes that identify what is sealed of a checkpoint. Rotation does not change them.
 
-    A claim is random for each put, and sealed with everything else. So it stands for all of it.
+    With a thread store they are the hash of the claim, which is random for each put and sealed with all else.
     """
     return sha256(claim.encode() if isinstance(claim, str) else b"%b\0%b" % (inner.encode(), data)).digest()
 
@@ -157,8 +172,8 @@ def require_same_metadata(
 ) -> None:
     """Compare the metadata that is readable in a row, or the fields of an item, with what was sealed.
 
-    A key that was sealed may be absent: which ones are readable may have been another choice. Without the
-    index key, all keys in the form of tokens are accepted.
+    A sealed key may be missing in the row: its writer may have left it readable or not. Without the index
+    key, every key in the form of a token is accepted.
     """
     found = None
     for key, value in readable.items():
@@ -195,73 +210,9 @@ def _is_same(readable: Any, sealed: Any) -> bool:
     return bool(readable == sealed)
 
 
-# --- items ----------------------------------------------------------------------------------------
-
-
-class ItemName(NamedTuple):
-    """The name of an item of LangGraph's Store."""
-
-    namespace: tuple[str, ...]
-    key: str
-
-
-_UNNAMED: Final = with_length(b"{}")
-
-
-def pack_item(name: ItemName | None) -> bytes:
-    """Return the bytes in front of an item's value; ``name`` only if pseudonyms stand for it."""
-    if name is None:
-        return _UNNAMED
-    return with_length("".join(_encode({"name": [[*name.namespace], name.key]}, False)).encode())
-
-
-def split_item(data: bytes) -> tuple[ItemName | None, bytes]:
-    """Return the name, if pseudonyms stand for it, and the value of an authenticated item."""
-    if data.startswith(_UNNAMED):
-        return None, data[len(_UNNAMED) :]
-    header, value = split_json(data)
-    match header.get("name"):
-        case None:
-            return None, value
-        case [[*labels], str(key)] if all(isinstance(label, str) for label in labels):
-            return ItemName(tuple(labels), key), value
-    raise DecodeError("the header of a sealed item names it in another form")
-
-
-# --- a row ----------------------------------------------------------------------------------------
-
-
-class Parts(NamedTuple):
-    """A value that was opened, taken apart: ``opened`` has the bytes of the serializer alone."""
-
-    opened: Opened
-    header: Header | None = None  # of a bound checkpoint
-    claims: Claims | None = None  # of a bound write
-    is_bound: bool = True
-    name: ItemName | None = None  # of a bound item, if pseudonyms stand for it
-
-
 def is_bound(tag: object) -> bool:
     """Whether a value is bound to its row."""
     return isinstance(tag, str) and SEALED_MARK in tag and "row" in parse_tag(tag).flags
-
-
-def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[str, Any]) -> Parts:
-    """Take apart what was opened at a row: its tag, and the columns of its key by name."""
-    if not is_bound(tag):
-        if kind == METADATA:
-            raise not_sealed_part(names.get("checkpoint_id"))
-        return Parts(opened, is_bound=False)
-    if kind == WRITE:
-        claims, data = split_write(names["channel"], opened.data)
-        return Parts(opened._replace(data=data), claims=claims)
-    if kind in (CHECKPOINT, METADATA):
-        header, data = split_header(opened.data)
-        return Parts(opened._replace(data=data), header)
-    if kind == ITEM:
-        name, data = split_item(opened.data)
-        return Parts(opened._replace(data=data), name=name)
-    return Parts(opened)
 
 
 def not_sealed_part(checkpoint_id: object) -> RowError:
@@ -299,7 +250,7 @@ def value_missing(channel: object) -> RowError:
 
 
 def require_sealed(value: Any) -> Sealed:
-    """Return what a saver's serializer gave it."""
+    """Return a value of a wrapped saver, if it is one that `Carrier` returned."""
     if type(value) is not Sealed:
         raise RowError("a value stands where a sealed one was stored")
     return value

@@ -1,4 +1,4 @@
-"""Tokens: what stands in a database in place of metadata that is searched, and of thread ids.
+"""Tokens, by which sealed metadata is searched, and pseudonyms, which stand for thread ids.
 
     token       "sp" + hex(HMAC-SHA256(index key "metadata", LP(key) | LP(typed value))[:16])
     pseudonym   "t-" + base32(HMAC-SHA256(index key "thread_id", thread id))[:32], small letters

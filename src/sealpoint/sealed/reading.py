@@ -15,10 +15,11 @@ from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, Delt
 from sealpoint.base.place import Place, configurable_of, optional_text, place_of, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
 from sealpoint.seal.calls import Write, is_named, require_made
-from sealpoint.seal.entry import Entry, stored_bytes
+from sealpoint.seal.carrier import Sealed
+from sealpoint.seal.entry import Entry
 from sealpoint.seal.heads import Head, Kind, Standing, not_last
 from sealpoint.seal.layouts import Rows
-from sealpoint.seal.places import Spot
+from sealpoint.seal.places import KEY, Spot
 from sealpoint.sealed.heads import LOOKS, Heads, Known, missing
 from sealpoint.sealed.search import search_of
 from sealpoint.sealed.steps import OWN, Call, Request, Steps, call, get_at, spot_of
@@ -47,6 +48,24 @@ class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
         """Forget a thread: it is deleted."""
         for spot in [spot for spot in [*self] if spot[0] == thread_id]:
             self.pop(spot, None)
+
+
+def stored_bytes(found: CheckpointTuple) -> int:
+    """Return how many bytes of values were read for a checkpoint."""
+    checkpoint: Any = found.checkpoint
+    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
+    if isinstance(checkpoint, dict):
+        values += checkpoint.get("channel_values", {}).values()
+    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
+    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
+    if isinstance(frame, dict):
+        blobs.append(frame.get("value"))
+    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
+
+
+def size_of(entry: Entry) -> int:
+    """Return how many bytes of an entry are to be decoded; of what is not opened, those that are stored."""
+    return stored_bytes(entry.found) + entry.opened_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +156,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
     events = known.specials.get(entry.spot)
     if not events:
         return True
-    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), entry.size)
+    error = yield Call(lambda: not_last(events, entry.stored_writes()), (), partial(size_of, entry))
     if error is None or not is_before:
         return error is None
     now = yield from heads.find([entry.spot])
@@ -303,7 +322,7 @@ def _decoded(
         if found is not None:
             size = partial(stored_bytes, found)
             sends = yield Call(lambda: Entry(parts.rows, found, parent).writes(), (), size)
-    made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), entry.size)
+    made: CheckpointTuple = yield Call(_decode, (entry, asked, sends), partial(size_of, entry))
     return made
 
 
@@ -513,7 +532,7 @@ def histories(
         while walk.open and entry is not None:
             checkpoint_id = entry.spot.checkpoint_id
             if seen:  # writes to the checkpoint itself are pending, and no part of the history
-                yield Call(_visit, (walk, entry, made), entry.size)
+                yield Call(_visit, (walk, entry, made), partial(size_of, entry))
             seen.add(checkpoint_id)
             parent = entry.parent
             if not parent or not walk.open:

@@ -20,9 +20,9 @@ from types import BuiltinMethodType, MethodType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.crypto.zstd import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError
 from sealpoint.locks import holding
-from sealpoint.seal.compression import Postponed, decompressing_at_most
 from sealpoint.seal.places import Spot
 from sealpoint.sealed.drivers import item_row
 from sealpoint.threadpool import is_on, shared

@@ -33,13 +33,13 @@ from sealpoint.seal.calls import (
     places_of,
     require_calls,
 )
-from sealpoint.seal.entry import Entry, require_names, stored_bytes
+from sealpoint.seal.entry import Entry, require_names
 from sealpoint.seal.heads import NOTHING_REPLACED, Head, Kind, Special
 from sealpoint.seal.layouts import Inline, Rows
 from sealpoint.seal.places import Spot, require_unicode
 from sealpoint.seal.rows import MARK, Header, digest_of
 from sealpoint.sealed.heads import Heads, Known
-from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
+from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening, stored_bytes
 from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
 from sealpoint.sealed.tables import Wrapping
 

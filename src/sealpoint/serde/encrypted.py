@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
 from sealpoint.crypto.cipher import PLAINTEXT, CipherTally
-from sealpoint.crypto.zstd import require_zstd
+from sealpoint.crypto.zstd import ZSTD, require_zstd
 from sealpoint.errors import (
     BlockedTypeError,
     ConfigError,
@@ -25,7 +25,6 @@ from sealpoint.errors import (
     excerpt,
     require_is,
 )
-from sealpoint.seal.compression import ZSTD
 from sealpoint.seal.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.serde.base import (
     AllowlistSerializer,

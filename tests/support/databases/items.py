@@ -8,9 +8,8 @@ from typing import Any
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Where
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.seal.items import Items
+from sealpoint.seal.items import ItemName, Items
 from sealpoint.seal.places import KEY, read_frame
-from sealpoint.seal.rows import ItemName
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 from tests.support.databases.sealed import make_ring

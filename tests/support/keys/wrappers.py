@@ -14,10 +14,10 @@ from typing import ClassVar
 import pytest
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError
+from sealpoint.keys.material import check_value
 from sealpoint.keys.sources import require_fields, require_text
 from sealpoint.keys.wrap import wrapper as kinds
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
-from sealpoint.seal.keys import check_value
 from tests.support.keys.rings import material_of
 
 KIND = "fake"

@@ -22,8 +22,8 @@ from sealpoint.admin.results.events import Event, Failure
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import RowError, SchemaError, SealpointError
 from sealpoint.guards import files
+from sealpoint.seal.items import ItemName
 from sealpoint.seal.places import KEY, make_frame
-from sealpoint.seal.rows import ItemName
 from tests.support.databases.items import VALUE, items_of
 from tests.support.databases.schemas import LOG, OLDER_STORE, REFUSED_STORES
 from tests.support.databases.schemas import STORE as MAKE_STORE

@@ -21,9 +21,9 @@ from sealpoint.errors import (
 )
 from sealpoint.keys import ringfile
 from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.material import check_value
 from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.keys.sources import FileSource
-from sealpoint.seal.keys import check_value
 from tests.support.keys.rings import NEW, OLD, OTHER, ring_text, write, write_ring
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"

@@ -19,9 +19,9 @@ import pytest
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import sources
+from sealpoint.keys.material import check_value
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import parse_source, run_command
-from sealpoint.seal.keys import check_value
 from tests.support.keys.rings import OTHER, ring_text, write, write_ring
 from tests.support.keys.wrapping import CANARY, Forms, shown
 

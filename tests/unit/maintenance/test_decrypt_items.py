@@ -14,9 +14,8 @@ from langgraph.store.sqlite import SqliteStore
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.admin.results.events import Failure
-from sealpoint.seal.items import row_of
+from sealpoint.seal.items import ItemName, pack_item, row_of
 from sealpoint.seal.places import KEY, make_frame
-from sealpoint.seal.rows import ItemName, pack_item
 from sealpoint.serde import EncryptedSerializer
 from tests.support.databases.items import VALUE, items_of, with_index
 from tests.support.databases.sealed import states, write

@@ -22,9 +22,8 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnsupportedTypeError,
 )
-from sealpoint.seal.items import row_of
+from sealpoint.seal.items import ItemName, pack_item, row_of
 from sealpoint.seal.places import KEY, make_frame
-from sealpoint.seal.rows import ItemName, pack_item
 from sealpoint.seal.tokens import Tokens
 from tests.support.databases.items import NAME, VALUE, cell_of, items_of, with_index
 from tests.support.databases.sealed import make_cipher

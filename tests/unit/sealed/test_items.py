@@ -25,9 +25,8 @@ from sealpoint.errors import (
     UnboundValueError,
     UnsupportedTypeError,
 )
-from sealpoint.seal.items import Items, row_of
+from sealpoint.seal.items import ItemName, Items, pack_item, row_of
 from sealpoint.seal.places import KEY
-from sealpoint.seal.rows import ItemName, pack_item
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 

@@ -38,9 +38,10 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.entry import LIBPQ_HINT, RingEntry
+from sealpoint.keys.material import check_value
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
-from sealpoint.seal.keys import KeyState, check_value
+from sealpoint.seal.keys import KeyState
 from sealpoint.seal.tag import JSON
 from sealpoint.serde.limits import DEFAULT_LIMITS, MAX_PACKED_LEVELS, OF_COMMANDS, Limits
 from sealpoint.urls import has_password, is_url

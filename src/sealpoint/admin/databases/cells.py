@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from sealpoint.admin.databases.parts import Parts, take_apart
 from sealpoint.admin.results.tags import is_marked_bound, is_under, key_end
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.cipher import RingCipher
@@ -23,7 +24,7 @@ from sealpoint.seal.cipher import Opened, parse_tag
 from sealpoint.seal.context import Row
 from sealpoint.seal.items import require_form
 from sealpoint.seal.places import CHECKPOINT, ITEM, KEY, METADATA, VALUE, Coordinates
-from sealpoint.seal.rows import SENTINEL, Header, Parts, is_bound, require_same_row, take_apart
+from sealpoint.seal.rows import SENTINEL, Header, is_bound, require_same_row
 from sealpoint.seal.tag import (
     COMPRESSED,
     JSON,

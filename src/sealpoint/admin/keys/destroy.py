@@ -41,10 +41,10 @@ from sealpoint.keys.entry import (
     require_entry,
 )
 from sealpoint.keys.files import open_private
-from sealpoint.keys.material import parse_material
+from sealpoint.keys.material import check_value, parse_material
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import FileSource, InlineSource
-from sealpoint.seal.keys import LEGACY, KeyState, check_value
+from sealpoint.seal.keys import LEGACY, KeyState
 
 _LEAVE: Final = "; to mark the key as destroyed, and remove no file: --leave-material (leave_material=True)"
 _AGAIN: Final = "the material may still be there: run the same command again"

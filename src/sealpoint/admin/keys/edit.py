@@ -34,8 +34,9 @@ from sealpoint.admin.keys.change import (
 from sealpoint.admin.keys.wrapping import wrap_material
 from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
 from sealpoint.keys.entry import COMMANDS, RingEntry, require_entry, require_types
+from sealpoint.keys.material import check_value
 from sealpoint.keys.ringfile import INDEX, RingFile
-from sealpoint.seal.keys import KEY_BYTES, Key, KeyState, check_value, require_key_id
+from sealpoint.seal.keys import KEY_BYTES, Key, KeyState, require_key_id
 
 KEY_FOLDER: Final = "keys.d"
 

@@ -18,9 +18,10 @@ from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, wrapped
 from sealpoint.admin.keys.destroy import left_file, own_file
 from sealpoint.errors import KeyTransitionError, KeyUnavailableError, WrappedKeyError, excerpt
 from sealpoint.keys.entry import WrappedSource
+from sealpoint.keys.material import check_value
 from sealpoint.keys.ringfile import INDEX, RingFile
 from sealpoint.keys.wrap.wrapper import WrapContext, WrapperState
-from sealpoint.seal.keys import KEY_BYTES, KeyState, check_value
+from sealpoint.seal.keys import KEY_BYTES, KeyState
 
 
 def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:

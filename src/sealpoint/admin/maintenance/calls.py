@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.admin.databases.rows import RowStore, failure, pages
 from sealpoint.admin.results.events import Failure
 from sealpoint.admin.results.jobs import BATCH, Batch
@@ -45,7 +46,7 @@ from sealpoint.seal.heads import (
 )
 from sealpoint.seal.keys import KeyedHash
 from sealpoint.seal.places import WRITE, Spot
-from sealpoint.seal.rows import Header, Parts, digest_of
+from sealpoint.seal.rows import Header, digest_of
 from sealpoint.sealed.heads import PURPOSE
 from sealpoint.threads.store import ThreadStore
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Column, Opener
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.admin.databases.rows import failure, pages
 from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
 from sealpoint.admin.databases.sqlite.rows import SqliteRows
@@ -48,7 +49,6 @@ from sealpoint.errors import (
 from sealpoint.guards.files import COMPANIONS, create_file
 from sealpoint.keys.files import PrivateFolder
 from sealpoint.seal.items import require_unframed
-from sealpoint.seal.rows import Parts
 from sealpoint.seal.tag import is_sealed
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.admin.keys.files import write_whole
 from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows, LastWrites, spot_of
 from sealpoint.admin.maintenance.verify import Observer
@@ -59,7 +60,6 @@ from sealpoint.seal.heads import (
     standing_of,
 )
 from sealpoint.seal.places import Spot
-from sealpoint.seal.rows import Parts
 from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.steps import reply
 from sealpoint.threads.store import ThreadStore, line_of

@@ -22,6 +22,7 @@ from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.admin.databases.rows import RowStore, failure
 from sealpoint.admin.maintenance.calls import cells_of
 from sealpoint.admin.maintenance.items import read_item
@@ -33,8 +34,7 @@ from sealpoint.admin.results.tags import KINDS, Kind, classify
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.keys.ring import KeyRing
-from sealpoint.seal.items import pseudonym_of
-from sealpoint.seal.rows import ItemName, Parts
+from sealpoint.seal.items import ItemName, pseudonym_of
 from sealpoint.seal.tag import is_sealed
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.catalogue import SAFE_TYPES

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.errors import DecodeError, RowError, SerdeError
-from sealpoint.seal.items import pseudonym_of, require_same_fields
-from sealpoint.seal.rows import ItemName, Parts
+from sealpoint.seal.items import ItemName, pseudonym_of, require_same_fields
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.catalogue import SAFE_TYPES
 from sealpoint.serde.inert import Inert, decode_inert

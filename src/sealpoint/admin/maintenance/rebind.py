@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.admin.databases.cells import ITEMS, Cell, Opener, Selection, require_readable
 from sealpoint.admin.databases.kinds import WholeRowStore, kind_of
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.admin.databases.rows import UNSEALED_ROW, Replacement, RowStore
 from sealpoint.admin.maintenance.calls import cells_of, parts_of
 from sealpoint.admin.maintenance.documents import as_json, channels_apart, parse_json, restore
@@ -40,7 +41,6 @@ from sealpoint.seal.rows import (
     SENTINEL,
     SENTINEL_VERSION,
     Header,
-    Parts,
     require_document,
     require_never_sealed,
     value_missing,

@@ -22,6 +22,7 @@ from sealpoint.admin.databases.cells import (
     Selection,
     require_readable,
 )
+from sealpoint.admin.databases.parts import Parts
 from sealpoint.admin.databases.rows import Need, RowStore, failure, pages
 from sealpoint.admin.maintenance.calls import WriteCheck
 from sealpoint.admin.maintenance.documents import versions_apart
@@ -36,7 +37,7 @@ from sealpoint.crypto.cipher import RingCipher
 from sealpoint.errors import DatabaseCorruptError, DecodeError, RowError, SealpointError
 from sealpoint.seal.cipher import Opened
 from sealpoint.seal.places import CHECKPOINT, WRITE
-from sealpoint.seal.rows import Header, Parts, require_document, value_missing
+from sealpoint.seal.rows import Header, require_document, value_missing
 from sealpoint.seal.tag import MSGPACK, is_legacy, is_sealed
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.base import is_opaque
