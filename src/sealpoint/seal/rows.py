@@ -34,7 +34,7 @@ from typing import Any, Final, NotRequired, Protocol, TypeAlias, TypedDict
 
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 from sealpoint.seal.carrier import Sealed
-from sealpoint.seal.cipher import parse_tag
+from sealpoint.seal.cipher import Opened, parse_tag
 from sealpoint.seal.jsontext import has_strict_form, pack_json, parse_short, prepared_encoder, unpack_json
 from sealpoint.seal.places import KEY
 from sealpoint.seal.tag import SEALED_MARK
