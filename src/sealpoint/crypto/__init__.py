@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# Not on demand, and first the module: it has the name of its function.
-import sealpoint.crypto.context  # noqa: F401
+# Not on demand: the module has the name of its function.
+from sealpoint.crypto.context import PackedRow, Row, RowTemplate, context
 from sealpoint.ondemand import on_demand
-from sealpoint.seal.context import PackedRow, Row, RowTemplate, context
 
 if TYPE_CHECKING:
     from sealpoint.crypto.cipher import CipherStats, RingCipher

@@ -15,7 +15,7 @@ from sealpoint.errors import MetadataError, SealingError
 from sealpoint.seal.places import KEY
 
 Dump = Callable[[], tuple[str, bytes]]  # seals a value: returns its tag and the sealed bytes
-Write = Callable[[Any], tuple[str, bytes]]
+Dumps = Callable[[Any], tuple[str, bytes]]
 
 OPEN: Final = "sealpoint"  # type of a mapping that `Carrier` stores readable, with sealed parts
 
@@ -99,7 +99,7 @@ class Sealed:
 class Carrier:
     """A serializer that seals nothing itself and opens nothing: see the module."""
 
-    def __init__(self, before: Write | None = None, parse: Callable[[bytes], Any] | None = None) -> None:
+    def __init__(self, before: Dumps | None = None, parse: Callable[[bytes], Any] | None = None) -> None:
         """Make a serializer.
 
         Args:

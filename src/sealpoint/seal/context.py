@@ -4,8 +4,7 @@
       11 bytes          u32 BE ..    pairs of the row, sorted by name
 
 Every field is preceded by its length as four bytes, big-endian, so that no two
-contexts share an encoding. `context` is the definition; `pack_tag`, `pack_row` and `RowTemplate` pack parts
-that several values share.
+contexts share an encoding. `pack_tag`, `pack_row` and `RowTemplate` pack parts that several values share.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from typing import Final
 
 PREFIX: Final = b"sealpoint\x00\x01"
 
-
 Row = Mapping[str, str]
 """Coordinates of a row: the text of its columns, by name."""
-
 
 _length: Final = Struct(">I").pack
 
@@ -105,21 +102,6 @@ class RowTemplate:
             data = str.encode(values[place])
             parts += _length(len(data)), data, following
         return PackedRow(b"".join(parts))
-
-
-def context(tag: str, row: Row | PackedRow | None = None) -> bytes:
-    """Encode the context of a value.
-
-    Args:
-        tag: The whole type tag, as in the column.
-        row: Coordinates of the row. ``None`` and ``{}`` encode alike; the ``.row`` flag in the
-            tag distinguishes them.
-
-    Raises:
-        TypeError: If a coordinate is not a string.
-    """
-    end = row if isinstance(row, PackedRow) else pack_row(row or {})
-    return pack_tag(tag) + end
 
 
 # Pickles and messages name them by their former module.

@@ -10,13 +10,12 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from sealpoint.errors import RowError, SealpointError, located
-from sealpoint.seal.calls import StoredWrite, Write
+from sealpoint.errors import RowError, SealpointError, excerpt, located
+from sealpoint.seal.calls import StoredWrite, Write, is_named, require_made
 from sealpoint.seal.carrier import Sealed
 from sealpoint.seal.layouts import Rows
 from sealpoint.seal.places import Spot
-from sealpoint.seal.rows import Found, Header, digest_of, require_document, split_header
-from sealpoint.seal.tag import BOUND_MARK
+from sealpoint.seal.rows import Found, Header, digest_of, is_bound, require_document, split_header
 
 _TEXT: Final = {str}
 
@@ -68,8 +67,7 @@ class Entry:
             sealed: Any = found.checkpoint
             if type(sealed) is Sealed and sealed.beside is not None:
                 parent, stored = sealed.beside
-                strict = type(sealed.tag) is str and BOUND_MARK in sealed.tag
-                metadata = rows.decode_metadata(stored, strict=strict)
+                metadata = rows.decode_metadata(stored, strict=is_bound(sealed.tag))
                 found = tuple.__new__(type(found), (*found[:2], metadata, *found[3:]))
             self.found = found
             require_names(found, spot, parent)
@@ -139,11 +137,37 @@ class Entry:
         """Whether `document` needs the writes to the parent, if there is one."""
         return self._rows.needs_sends(self._decode)
 
-    def writes(self, channels: Collection[str] | None = None) -> list[Write]:
-        """Return `stored_writes` to some channels or to all, decoded."""
+    def require_asked(self, thread_id: str, column: str, ns: str | None, checkpoint_id: str | None) -> None:
+        """Check that it is what was asked for: an index of the database may lead to another row.
+
+        Args:
+            thread_id: The thread.
+            column: The thread as the database has it: perhaps a pseudonym.
+            ns: The namespace; ``None`` for any.
+            checkpoint_id: The checkpoint; ``None`` for any.
+        """
+        if (
+            (self.thread_id, self.spot.thread_id) != (thread_id, column)
+            or ns not in (None, self.spot.checkpoint_ns)
+            or (checkpoint_id and checkpoint_id != self.spot.checkpoint_id)
+        ):
+            found = excerpt(self.spot.checkpoint_id)
+            raise RowError(f"the database returned the row of another checkpoint, {found}")
+
+    def writes(self, channels: Collection[str] | None = None, made: object = None) -> list[Write]:
+        """Return `stored_writes`, decoded.
+
+        Args:
+            channels: Those to return writes to; ``None`` for all.
+            made: What a child has in its header: only writes that it was made of are returned, all of which
+                must be there. ``None`` for all writes.
+        """
         serde, found = self._rows.serde, list[Write]()
+        named = None if made is None else require_made(made, self.stored_writes())
         for claims, task_id, channel, inner, data in self.stored_writes():
             if channels is not None and channel not in channels:
+                continue
+            if named is not None and not is_named(named, task_id, claims):
                 continue
             try:
                 value = serde.loads_typed((inner, data)) if claims is None else serde.decode(inner, data)

@@ -92,7 +92,7 @@ class Standing(Enum):
     ABSENT = auto()  # it was deleted, and put back: it counts as absent
     # It has an earlier content, unless it was stored again since the database was read
     EARLIER = auto()
-    UNKNOWN = auto()  # another content: an earlier one if the store says that it was replaced, else a newer
+    UNKNOWN = auto()  # another content: earlier if the store says that it was replaced, else newer
 
 
 def standing_of(

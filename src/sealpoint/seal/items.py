@@ -1,6 +1,6 @@
 """The rule of an item of LangGraph's Store: what is sealed of it, taken apart and compared. No I/O.
 
-The value that the wrapped store gets is a frame (`sealpoint.base.place`):
+The value that the wrapped store gets is a frame (`sealpoint.seal.places`):
 
     {<plain fields>, "sp<32 hex>": 1 for each indexed field, "__sealpoint__": {"type": ..., "value": ...}}
 

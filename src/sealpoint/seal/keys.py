@@ -44,7 +44,7 @@ KEY_ID: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
 
 
 def require_key_id(key_id: object) -> str:
-    """Return ``key_id``, if it is 1 to 24 of ``a-z``, ``0-9``, ``.`` and ``-``; the first is no sign."""
+    """Return ``key_id``, if it is 1 to 24 of ``a-z``, ``0-9``, ``.`` and ``-``, without a sign first."""
     if not isinstance(key_id, str) or not KEY_ID.fullmatch(key_id):
         raise KeyIdError(f"{excerpt(key_id)} is not a key id")
     return key_id

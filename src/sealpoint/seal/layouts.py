@@ -23,7 +23,7 @@ from sealpoint.seal.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sea
 from sealpoint.seal.cipher import Opened
 from sealpoint.seal.context import PackedRow, RowTemplate
 from sealpoint.seal.jsontext import has_strict_form
-from sealpoint.seal.places import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Spot, decode_value, make_frame
+from sealpoint.seal.places import CHECKPOINT, KEY, METADATA, VALUE, WRITE, Spot, make_frame, read_frame
 from sealpoint.seal.rows import (
     INLINE,
     SENTINEL,
@@ -54,7 +54,6 @@ _SEAL: Final = (
 )
 # What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions
 Put = tuple[Document, dict[str, Any], dict[str, Any]]
-
 
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
 _write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
@@ -98,7 +97,7 @@ class Rows:
     allow_unbound: bool
     is_remembered: bool = False  # whether there is a thread store
     allow_partial: bool = False  # whether a part of the writes of one call is read
-    before: Any = None  # a serializer that writes rows as before this wrapper: nothing is bound then
+    before: Any = None  # the serializer of ``allow_write_with``; ``None`` if rows are bound
 
     def head_of(self, header: Header) -> bytes:
         """Return the bytes in front of a document."""
@@ -204,7 +203,7 @@ class Rows:
         """Open writes to a checkpoint, and check that none of a call is missing.
 
         Returns:
-            Those that are bound in the order of `writes_sort_key`; with others, all in that of the saver.
+            Bound ones by task path, task and index; if others are among them, all in the order of the saver.
         """
         found = list[StoredWrite]()
         for task_id, channel, sealed in writes:
@@ -242,6 +241,7 @@ class Whole(Rows):
         document = Document(checkpoint)
         document.dump = partial(self.serde.seal, dict(checkpoint), row=row, head=self.head_of(header))
         document["channel_values"] = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
+        document.pop("pending_sends", None)  # of old checkpoints: values, which no saver needs
         return document, self.readable(header["metadata"]), dict(new_versions)
 
     def open_header(self, found: Found, spot: Spot) -> Opened | None:
@@ -307,13 +307,14 @@ class _Apart(Rows):
             require_never_sealed(spot.checkpoint_id, values, versions)
             self.require_unbound(None)
             return None
-        tag, value = (frame.get("type"), frame.get("value")) if isinstance(frame, dict) else (None, None)
-        blob = decode_value(value)
-        if not isinstance(tag, str) or blob is None or not is_bound(tag):
+        tag, blob = read_frame(frame)
+        if tag is None or blob is None or not is_bound(tag):
             raise not_sealed_part(spot.checkpoint_id)
         return self.open_bound(Sealed(tag, blob), _header_row(*spot))
 
     def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
+        if not isinstance(document, dict) or not isinstance(document.get("channel_versions"), dict):
+            raise RowError("what was sealed is not a checkpoint without its values: another layout")
         return {**document, "channel_values": values()}
 
     def values(
@@ -395,6 +396,8 @@ class Values(_Apart):
 
     def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:
         """Split what was sealed, and compare the metadata with what is readable."""
+        if type(decoded) is not list or [*map(type, decoded)] != [dict, dict]:
+            raise RowError("what was sealed is not a checkpoint with its metadata: another layout")
         document, metadata = decoded
         kept = {key: value for key, value in metadata.items() if key in readable}
         in_json = metadata | json.loads(dump_mapping(kept))

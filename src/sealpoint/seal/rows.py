@@ -50,14 +50,7 @@ SENTINEL_VERSION: Final = "0"
 MARK: Final = "counters_since_delta_snapshot"
 
 # Keys of metadata that stay readable, because statements of the savers use them
-PLAIN: Final = (
-    "source",
-    "step",
-    "parents",
-    "run_id",
-    MARK,
-    "delta_writes_versioned",
-)
+PLAIN: Final = ("source", "step", "parents", "run_id", MARK, "delta_writes_versioned")
 
 # Types of the values that a Postgres saver stores as JSON, with their subclasses
 INLINE: Final = (str, int, float, bool, type(None))
@@ -145,7 +138,7 @@ def split_json(data: bytes) -> tuple[dict[str, Any], bytes]:
         header = parse_short(data[_LENGTH:end].decode())
     except (ValueError, RecursionError):
         header = None
-    if not isinstance(header, dict):
+    if not isinstance(header, dict) or end > len(data):
         raise DecodeError("a sealed value has no header")
     return header, data[end:]
 
@@ -155,7 +148,8 @@ def digest_of(claim: object, inner: str, data: bytes) -> bytes:
 
     With a thread store they are the hash of the claim, which is random for each put and sealed with all else.
     """
-    return sha256(claim.encode() if isinstance(claim, str) else b"%b\0%b" % (inner.encode(), data)).digest()
+    named = claim.encode("utf-8", "surrogatepass") if isinstance(claim, str) else None
+    return sha256(b"%b\0%b" % (inner.encode(), data) if named is None else named).digest()
 
 
 _EXACT: Final = frozenset((str, int, bool))  # equal values of one of these types are the same

@@ -38,7 +38,6 @@ IN_PLACE_BYTES: Final = 128 * 1024
 # blobs the copy is faster.
 VIEW_BYTES: Final = 8 * 1024
 
-
 # Parts of an XAES-256-GCM message. A slice that is made once costs half of one that is made for each message.
 _PREFIX: Final = slice(0, 12)
 _TAIL: Final = slice(12, 24)

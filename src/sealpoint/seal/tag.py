@@ -28,7 +28,7 @@ from sealpoint.seal.suites import SUITES
 
 MAX_CHARS: Final = 64
 # In the order that a tag has them: `BOUND_MARK` relies on ``row`` as the last.
-COMPRESSED: Final = "zst"  # the value was compressed, see `sealpoint.crypto.compression`
+COMPRESSED: Final = "zst"  # the value was compressed, see `sealpoint.seal.compression`
 FLAGS: Final = (COMPRESSED, "row")
 
 # Part of the tag of every sealed value, in earlier and later releases too, and of no other type.
@@ -37,7 +37,7 @@ SEALED_MARK: Final = "+"
 # The end of each tag under LANGGRAPH_AES_KEY.
 LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
 
-# What the tag of a value that is bound to its row, and of no other, holds behind `SEALED_MARK`.
+# What the tag of a value holds behind `SEALED_MARK` if the value is bound to its row, and only then.
 BOUND_MARK: Final = ".row@"
 
 # Printable ASCII without '+', which separates the type from the suite.
@@ -110,7 +110,7 @@ class Tag:
         return text
 
 
-# These two look at single characters only: they also accept tags that `Tag.parse` refuses.
+# These two do not parse: they also accept tags that `Tag.parse` refuses.
 
 
 def is_sealed(tag: object) -> TypeGuard[str]:

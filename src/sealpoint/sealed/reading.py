@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, place_of, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, SealpointError, excerpt, located
-from sealpoint.seal.calls import Write, is_named, require_made
+from sealpoint.seal.calls import Write
 from sealpoint.seal.carrier import Sealed
 from sealpoint.seal.entry import Entry
 from sealpoint.seal.heads import Head, Kind, Standing, not_last
@@ -221,14 +221,13 @@ def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
         if asked is not None:
             asked.name(error)
         raise
-    column, ns, checkpoint_id = entry.spot
-    if asked is not None and (
-        (entry.thread_id, column) != (asked.thread_id, asked.place.thread_id)
-        or (asked.has_ns and ns != asked.place.checkpoint_ns)
-        or (asked.place.checkpoint_id and checkpoint_id != asked.place.checkpoint_id)
-    ):
-        problem = RowError(f"the database returned the row of another checkpoint, {excerpt(checkpoint_id)}")
-        raise located(problem, "checkpoints", asked.place, {"thread_id": asked.thread_id})
+    if asked is not None:
+        ns = asked.place.checkpoint_ns if asked.has_ns else None
+        try:
+            entry.require_asked(asked.thread_id, asked.place.thread_id, ns, asked.place.checkpoint_id)
+        except RowError as error:
+            located(error, "checkpoints", asked.place, {"thread_id": asked.thread_id})
+            raise
     return entry
 
 
@@ -554,10 +553,7 @@ def histories(
 
 def _visit(walk: DeltaWalk, entry: Entry, made: object) -> None:
     """Visit a checkpoint, with the writes of which its child was ``made``; ``None`` for all."""
-    of_child = None if made is None else require_made(made, entry.stored_writes())
-    writes = entry.writes(walk.open)
-    if of_child is not None:
-        writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
+    writes = entry.writes(walk.open, made)
     walk.visit(entry.values(walk.open), [write[1:] for write in writes])
 
 
