@@ -43,7 +43,7 @@ class UUID(uuid.UUID):
     ) -> None:
         """Create a UUID as `uuid.UUID` does, from ``hex``, ``bytes``, ``bytes_le``, ``fields`` or ``int``.
 
-        ``version`` is in 1 to 8, ``is_safe`` as there. Raises as `uuid.UUID` does.
+        ``version`` is 1 to 8, ``is_safe`` that of `uuid.UUID`. Raises as `uuid.UUID` does.
         """
         if int is None or version is None or version < 6:
             super().__init__(hex, bytes, bytes_le, fields, int, version, is_safe=is_safe)
@@ -98,7 +98,7 @@ PendingWrite = tuple[str, str, Any]
 
 LATEST_VERSION: Final = 2
 
-# The task of what the user stores, by ``Command``: no node runs again to store it
+# Task id of writes that a user stores by ``Command``: no node can run again to repeat them
 NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
@@ -106,7 +106,7 @@ WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
 
 
 class EmptyChannelError(Exception):
-    """The value of a channel was read that was never updated."""
+    """A channel was read that has never been updated."""
 
 
 class RunnableConfig(TypedDict, total=False):
@@ -123,14 +123,14 @@ class RunnableConfig(TypedDict, total=False):
 
 
 class CheckpointMetadata(TypedDict, total=False):
-    """Metadata of a checkpoint. Stored as JSON in the clear, because filters search it.
+    """Metadata of a checkpoint. Savers store it as readable JSON, because filters search it.
 
     Attributes:
-        source: What made the checkpoint: the input, a step of the loop, an update, or a fork.
+        source: Origin of the checkpoint: the input, a step of the loop, an update, or a fork.
         step: -1 for the first input, 0 for the first step of the loop, then counting up.
         parents: Ids of the parent checkpoints by namespace.
-        run_id: The run that made it.
-        counters_since_delta_snapshot: By delta channel, updates and steps since its last snapshot.
+        run_id: Id of the run that made the checkpoint.
+        counters_since_delta_snapshot: By delta channel, numbers of updates and steps since the last snapshot.
     """
 
     source: Literal["input", "loop", "update", "fork"]
@@ -146,10 +146,10 @@ class Checkpoint(TypedDict):
     Attributes:
         v: Version of this format.
         id: Unique, and later ids sort after earlier ones.
-        ts: When it was created, ISO 8601.
+        ts: Time of creation, in ISO 8601.
         channel_values: Values by channel; channels without a value are omitted.
         channel_versions: Version of each channel, increasing with every update.
-        versions_seen: By node, the version of each channel it has seen.
+        versions_seen: By node, the version of each channel that the node has seen.
         updated_channels: Channels that this step updated, if known.
     """
 
@@ -166,11 +166,11 @@ class CheckpointTuple(NamedTuple):
     """A checkpoint with the data stored with it.
 
     Attributes:
-        config: Names the checkpoint.
+        config: Config with the thread, namespace and id of the checkpoint.
         checkpoint: The checkpoint.
-        metadata: Its metadata.
-        parent_config: Names the checkpoint before it, if there is one.
-        pending_writes: What tasks wrote to it: task, channel and value of each.
+        metadata: Metadata of the checkpoint.
+        parent_config: Config of the parent checkpoint, if there is one.
+        pending_writes: Writes of tasks to the checkpoint: task id, channel and value of each.
     """
 
     config: RunnableConfig
@@ -184,8 +184,8 @@ class DeltaChannelHistory(TypedDict):
     """The history of one delta channel in the ancestors of a checkpoint.
 
     Attributes:
-        writes: Its updates, oldest first; those of one checkpoint in the order of `writes_sort_key`.
-        seed: The value stored at the nearest ancestor that has one; absent if none has.
+        writes: Updates of the channel, oldest first; within a checkpoint in the order of `writes_sort_key`.
+        seed: Value of the channel in the nearest ancestor that stores it; absent if no ancestor does.
     """
 
     writes: list[PendingWrite]
@@ -200,7 +200,7 @@ def require_document(
 ) -> None:
     """Check that a stored value is the checkpoint of its row, with the three mappings of every checkpoint.
 
-    A value for which ``is_object`` is true stands for an object that was not built: a mapping.
+    ``is_object`` recognises placeholders of objects that were not built; a mapping may be such a placeholder.
     """
     if type(document) is dict:  # nearly always, and without a loop
         get = document.get
@@ -213,7 +213,7 @@ def require_document(
         part = document.get(name)
         if not (isinstance(part, dict) or is_object(part)):
             wanted = ", ".join(DOCUMENT_MAPPINGS)
-            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of {wanted}")
+            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of the mappings {wanted}")
 
 
 def _now() -> str:
@@ -267,7 +267,7 @@ def create_checkpoint(
         checkpoint: The previous checkpoint; its versions are copied.
         channels: The channels with the new values; without them the values are copied.
         step: Number of the step; ids made within the same 100 ns sort by it.
-        id: The id; a new one by default.
+        id: Id of the new checkpoint; generated by default.
     """
     values = checkpoint["channel_values"] if channels is None else _values(checkpoint, channels)
     return _checkpoint(
@@ -293,7 +293,7 @@ def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, 
                 value = channel.checkpoint()
             except (EmptyChannelError, theirs):
                 continue
-            if type(value) is not object:  # newer channels mark a missing value so
+            if type(value) is not object:  # newer channels return a bare object() for a missing value
                 values[name] = value
     return values
 
@@ -308,14 +308,14 @@ def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[st
 
     Args:
         task_path: Place of the task in the graph.
-        task_id: The task.
-        idx: Number of the write among those of the task.
+        task_id: Id of the task.
+        idx: Index of the write among the writes of the task.
     """
     return task_path, task_id, idx
 
 
 def get_checkpoint_id(config: RunnableConfig) -> str | None:
-    """Return the id of the checkpoint that ``config`` names, if it names one."""
+    """Return the checkpoint id in ``config``, or ``None``."""
     return config["configurable"].get("checkpoint_id")
 
 
@@ -323,7 +323,7 @@ class DeltaWalk:
     """Collects the histories of delta channels on the path from a checkpoint to its root."""
 
     def __init__(self, channels: Sequence[str]) -> None:
-        self.open = set(channels)  # those without a stored value so far
+        self.open = set(channels)  # channels for which no stored value was found so far
         self._writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
         self._seeds: dict[str, Any] = {}
 
