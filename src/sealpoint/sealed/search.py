@@ -1,4 +1,4 @@
-"""How databases compare JSON values: what a search of a saver finds among metadata that is sealed."""
+"""Compares JSON values as SQLite and Postgres do, so that a saver can search sealed metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def equals_on_sqlite(found: Any, wanted: Any) -> bool:
 
 
 def contains_on_postgres(found: Any, wanted: Any) -> bool:
-    """Whether a JSON value contains another as Postgres' ``@>`` says, which compares decimal digits."""
+    """Whether a JSON value contains another by Postgres' operator ``@>``, which compares decimal digits."""
     if isinstance(wanted, tuple):
         wanted = list(wanted)
     if isinstance(wanted, dict):
