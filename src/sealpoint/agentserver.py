@@ -115,7 +115,7 @@ class ServerCipher:
             ConfigError: If an argument is invalid.
         """
         if plaintext not in ("refuse", "allow"):
-            raise ConfigError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+            raise ConfigError(f"plaintext must be 'refuse' or 'allow', not {excerpt(plaintext)}")
         self._cipher, self._rules = cipher, rules
         self._plain, self._bound = names_of(plain_metadata), sorted(names_of(bound_context))
         self._allows_plaintext = plaintext == "allow"
@@ -221,7 +221,7 @@ class ServerCipher:
             except (TypeError, ValueError, RecursionError):
                 raise UnsupportedTypeError(
                     f"key {excerpt(name)} of the encryption context is {type(value).__name__},"
-                    " which has no form in JSON",
+                    " which JSON cannot represent",
                     hint="let the context handler return text, numbers, or lists and objects of them",
                 ) from None
         return row
@@ -257,7 +257,7 @@ def _dump(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+        raise UnsupportedTypeError(f"JSON cannot represent a value: {type(error).__name__}") from None
 
 
 def _load(data: bytes) -> Any:

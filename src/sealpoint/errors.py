@@ -509,7 +509,7 @@ class SealingCheckError(SealingError):
 
 
 class ConfigError(SealpointError, ValueError):
-    """A config, filter, limit or ``before`` has a form that a saver does not accept."""
+    """An argument of a saver or a function is invalid, such as a config, a filter or a limit."""
 
     category: Category = "usage"
 

@@ -10,7 +10,7 @@ import threading
 from typing import Final, Protocol
 from weakref import WeakSet
 
-# Connections of the parent, which a child never closes: closing one would end the parent's session.
+# Connections of the parent, which a child never closes: closing one would harm the parent's connection.
 inherited: Final[list[object]] = []
 
 

@@ -143,7 +143,7 @@ class Follower(NeverPickled):
     def look(self, *, wait: bool) -> bool:
         """Reload the file if it has changed, without running or awaiting a command.
 
-        Returns whether the file was checked. Without ``wait``, it is not if another thread is checking it.
+        Returns whether the file was checked. Without ``wait``, returns False while another thread checks it.
         """
         return holding(self._lock, -1 if wait else 0, self._look, bool)
 

@@ -39,7 +39,7 @@ from sealpoint.threadpool import shared
 _row: Final = RowTemplate(dict(CACHED.kind), CACHED.columns).row
 _GONE: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError)
 _CLEAR: Final = (
-    "remove the values cached before: SealedCache(...).clear(); afterwards, find out who writes to the cache"
+    "remove the values cached before: SealedCache(...).clear(); if that does not help, find who writes to it"
 )
 
 

@@ -185,10 +185,10 @@ class SealedStore(Wrapping, BaseStore):
             raise ConfigError("the store is a SealedStore already")
         require_instance(store, "store", ("batch", "abatch"), "SealedStore(SqliteStore(connection), ...)")
         if unbound not in ("refuse", "allow"):
-            raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+            raise ConfigError(f"unbound must be 'refuse' or 'allow', not {excerpt(str(unbound))}")
         config = getattr(store, "index_config", None)
         if vectors not in ("refuse", "open"):
-            raise ConfigError(f"vectors is 'refuse' or 'open', not {excerpt(str(vectors))}")
+            raise ConfigError(f"vectors must be 'refuse' or 'open', not {excerpt(str(vectors))}")
         if config and vectors == "refuse":
             raise ConfigError(
                 "the store has an index: its embeddings stay readable, and reveal nearly the whole texts",

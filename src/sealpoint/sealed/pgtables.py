@@ -171,7 +171,7 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
 def _ask(heads: Heads, lock: int, roles: Sequence[str]) -> bool:
     """Ask the thread store whether roles can write it; it sees the session's lock if both share a server.
 
-    Return whether it could be asked. Such a right is a `SharedRoleError`, which is raised or counted.
+    Return whether the store could be asked. Such a right is a `SharedRoleError`, which is raised or counted.
     """
     store: Any = heads.store
     try:

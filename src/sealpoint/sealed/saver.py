@@ -148,9 +148,9 @@ class SealedSaver(Wrapping, BaseCheckpointSaver[Any]):
         if isinstance(saver, SealedSaver):
             raise ConfigError("the saver is a SealedSaver already")
         if unbound not in ("refuse", "allow"):
-            raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+            raise ConfigError(f"unbound must be 'refuse' or 'allow', not {excerpt(str(unbound))}")
         if heads not in ("require", "warn"):
-            raise ConfigError(f"heads is 'require' or 'warn', not {excerpt(str(heads))}")
+            raise ConfigError(f"heads must be 'require' or 'warn', not {excerpt(str(heads))}")
         plain, indexed = names_of(plain_metadata), names_of(indexed_metadata)
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is both plain and indexed, or is reserved")

@@ -143,9 +143,9 @@ class EncryptedSerializer:
             )
         require_is(cipher, CipherProtocol, "cipher", _CIPHER_HINT)
         if plaintext not in ("refuse", "allow"):
-            raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+            raise ValueError(f"plaintext must be 'refuse' or 'allow', not {excerpt(plaintext)}")
         if compress not in (None, ZSTD):
-            raise ValueError(f"compress is 'zstd' or None, not {excerpt(str(compress))}")
+            raise ValueError(f"compress must be 'zstd' or None, not {excerpt(str(compress))}")
         self._cipher = cipher
         self._set_serde(maybe_add_typed_methods(serde))
         self._plaintext: PlaintextPolicy = plaintext

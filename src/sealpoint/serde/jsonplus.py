@@ -80,7 +80,7 @@ class JsonPlusSerializer:
         if allowed_msgpack_modules is FROM_ENVIRONMENT:
             allowed_msgpack_modules = None if strict_from_environment() else True
         if on_blocked not in ("raise", "raw"):
-            raise ValueError(f"on_blocked is 'raise' or 'raw', not {excerpt(on_blocked)}")
+            raise ValueError(f"on_blocked must be 'raise' or 'raw', not {excerpt(on_blocked)}")
         self.pickle_fallback = pickle_fallback
         self.limits = limits
         self._set_allowlist(Allowlist.of(allowed_msgpack_modules), on_blocked)

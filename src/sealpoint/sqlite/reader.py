@@ -226,7 +226,7 @@ def read_many(
 def _read_page(
     session: Session, page: Sequence[Key]
 ) -> tuple[dict[Key, CheckpointRow], list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows by their keys, their writes, and the number of rows: large rows may not all fit."""
+    """Return rows by their keys, their writes, and the keys that were read: large rows may not all fit."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
     found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
     rows = {row.key: row for row in map(make_row, found)}
@@ -239,7 +239,7 @@ def _read_page(
 def _find_writes(
     session: Session, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows of writes, as `decode_writes` takes them, and the number of checkpoints they belong to.
+    """Return rows of writes, as `decode_writes` takes them, and the checkpoints whose writes were read.
 
     If ``channels`` is not empty, only writes to these channels are read.
     """

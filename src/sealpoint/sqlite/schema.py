@@ -238,7 +238,7 @@ def _conditions(
             conditions.append(("checkpoint_id = ?", [place.checkpoint_id]))
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not _FILTER_KEY.fullmatch(key):
-            raise ConfigError(f"filter key {excerpt(key)} is not made of letters, digits, '_', '-' and '.'")
+            raise ConfigError(f"filter key {excerpt(key)} may only have letters, digits, '_', '-' and '.'")
         conditions.append(_filter_condition(key, value))
     if before is not None:
         checkpoint_id = optional_text(configurable_of(before), "checkpoint_id")

@@ -179,7 +179,7 @@ def _specials(which: str) -> str:
     return specials_of(RECORDS, which).format(schema="")
 
 
-# One descent of the index; answers if the greatest id was not deleted.
+# Needs one descent of the index; the answer is final unless the checkpoint with the greatest id was deleted.
 NEWEST: Final = f"""
     SELECT checkpoint_id, kind, mac, {_specials(same_spot("special", "heads"))},
         (SELECT raised FROM store), ({_END}) FROM heads
