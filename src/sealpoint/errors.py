@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
 EXCERPT_CHARS: Final = 200
-# Errors of the operating system that a retry cannot resolve: a wrong path, a missing right, a wrong mount.
+# Errors of the operating system that a retry cannot resolve: wrong paths, missing rights, read-only mounts.
 PERMANENT_ERRNOS: Final = frozenset(
     {
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
@@ -246,7 +246,7 @@ class KeyUnavailableError(SourceError):
     If `may_pass` is true, a retry may succeed: the service gave no answer, or was busy.
     """
 
-    hint = "sealpoint keys check tests each wrapper; the key works again as soon as its service answers"
+    hint = "`sealpoint keys check` tests each wrapper; the key works again as soon as its service answers"
 
     def __init__(self, *args: Any, hint: str | None = None, may_pass: bool = False) -> None:
         super().__init__(*args, hint=hint)
@@ -296,7 +296,7 @@ class ContextMissingError(SealedValueError):
 class UnboundValueError(SealedValueError):
     """A value is not bound to a row, but was opened as the value of a row."""
 
-    hint = "the value was sealed without its row or thread, and may come from another: see docs/migration.md"
+    hint = "the value was sealed without its row or thread, and may belong to another: see docs/migration.md"
 
 
 # Errors of serialization.
@@ -415,12 +415,12 @@ class OldTablesError(SchemaError):
     """The tables are those of LangGraph before 0.2, which savers no longer read."""
 
     hint = (
-        "LangGraph 0.2 (August 2024) and later cannot read these tables, sealpoint cannot seal them: give the"
-        " agents a new database, and delete this readable one as soon as its threads are not needed"
+        "LangGraph since 0.2 (August 2024) cannot read these tables, and sealpoint cannot seal them: give the"
+        " agents a new database, and delete this one, which is readable, when its threads are not needed"
     )
 
     def _message(self) -> str:
-        found = "a column 'thread_ts' shows tables of LangGraph before 0.2"
+        found = "the tables are of LangGraph before 0.2: they have a column 'thread_ts'"
         return "; ".join((found, *self.args))
 
 
@@ -562,8 +562,8 @@ class DeletedCheckpointError(SealpointError, LookupError):
     """Checkpoint `checkpoint_id` of thread `thread_id` was deleted, but is in the database again."""
 
     hint = (
-        "SealedSaver does not return this checkpoint: delete the thread again, or complete its interrupted"
-        " deletion so; to accept a restored backup: `sealpoint heads adopt DB --reason TEXT`"
+        "SealedSaver does not return this checkpoint: delete the thread again, which also completes an"
+        " interrupted deletion; to accept a restored backup: `sealpoint heads adopt DB --reason TEXT`"
     )
 
     def __init__(self, thread_id: str, checkpoint_id: str, *, hint: str | None = None) -> None:

@@ -122,7 +122,7 @@ WORDS = {
         Exit.USAGE,
     ),
     "FATAL:  sorry, too many clients already": ("no connection left", Exit.STOPPED),
-    "FATAL:  the database system is starting up": ("starts", Exit.STOPPED),
+    "FATAL:  the database system is starting up": ("is starting", Exit.STOPPED),
     "connection timeout expired": ("in time", Exit.STOPPED),
     "FATAL:  la base de données « b » n'existe pas": ("refuses", Exit.USAGE),
     'FATAL:  role "the database system is" does not exist': ("no such role", Exit.USAGE),
