@@ -83,7 +83,7 @@ class Reading(NamedTuple):
 
     Attributes:
         plain: The plaintext.
-        replacement: The content sealed under the active key, to be stored instead; ``None`` if it already is.
+        replacement: The content, sealed under the active key, to store instead; ``None`` if not necessary.
     """
 
     plain: Any

@@ -26,7 +26,7 @@ _TEXT: Final = frozenset((str,))
 
 
 def saver_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row of SQLite for a saver, which sorts writes by their places."""
+    """Check a row of SQLite for a saver; return it, with a checkpoint's value as one `Sealed` object."""
     last = cursor.description[-1][0]
     if last == "idx" and not (type(row[-1]) is int and type(row[-2]) is type(row[0]) is str):
         raise RowError("the key of a write is not text and a number")

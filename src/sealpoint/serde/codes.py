@@ -65,7 +65,7 @@ EXTENSIONS: Final[Mapping[int, Extension]] = {
 
 
 def require_record(code: int, record: Any) -> tuple[str, str]:
-    """Return the module and the name that a record names."""
+    """Return the module and the name of the type of a record."""
     is_named = code in EXTENSIONS and EXTENSIONS[code].type_name is None
     if is_named and isinstance(record, list) and len(record) >= 3:
         module, name, _, *method = record
