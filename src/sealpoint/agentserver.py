@@ -1,12 +1,12 @@
-"""What LangGraph's Agent Server stores, sealed: the values of JSON objects, and blobs.
+"""Seals what LangGraph's Agent Server stores: the values of JSON objects, and blobs.
 
-An object keeps its keys. Each of its values is replaced by a text, and a blob by bytes of the same form:
+The keys of an object stay readable. Text of the first form replaces each value, bytes of the second a blob:
 
     sealpoint:json+cobblestone256.row@k27a:<base64 of the sealed JSON>
     sealpoint:bytes+cobblestone256.row@k27a:<the sealed bytes>
 
 A value is bound to its key, and not to its row, model or field: the server does not name the row, and it
-merges objects of one model or field into those of another. The coordinates:
+merges objects of different models and fields. The coordinates:
 
     value   server=value key [context.NAME ...]
     blob    server=blob      [context.NAME ...]
@@ -41,12 +41,12 @@ from sealpoint.serde.encrypted import PlaintextPolicy
 
 PREFIX: Final = "sealpoint:"
 
-# The shortest sealed value has 72 bytes. With plaintext="allow" other texts with the prefix are a client's.
+# The shortest sealed value has 72 bytes. With plaintext="allow", other text with the prefix is plaintext.
 _SEALED: Final = re.compile(r"sealpoint:[^:]*\+[^:]*@[^:]*:[A-Za-z0-9+/]{95,}={0,2}", re.DOTALL)
 
 
 class Context(Protocol):
-    """What the server passes with an object or a blob: ``langgraph_sdk.EncryptionContext``."""
+    """The context that the server passes with an object or a blob: ``langgraph_sdk.EncryptionContext``."""
 
     model: str | None
     field: str | None
@@ -55,12 +55,12 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which keys of an object the server itself stores readable.
+    """Which keys of an object the server itself stores unsealed.
 
     Attributes:
-        keys: Those that it never passes to a handler.
-        paths: Those of some fields alone: ``<model>.<field>...<key>``.
-        nested: Objects that it passes on their own, by model and field: their own values are sealed.
+        keys: Keys that the server never passes to an encryption handler.
+        paths: Keys that it does not pass on in some fields: ``<model>.<field>...<key>``.
+        nested: By model and field, keys of objects that the server passes separately, to seal their values.
     """
 
     keys: Collection[str] = ()
@@ -68,7 +68,7 @@ class Rules:
     nested: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
 
     def is_readable(self, context: Context, key: str, value: object) -> bool:
-        """Whether the server stores this value as it is."""
+        """Whether the server stores this value unsealed."""
         if key in self.keys:
             return True
         model, end = f"{context.model}.", f".{context.field}.{key}"
@@ -82,8 +82,8 @@ class Reading(NamedTuple):
     """An object or a blob that was opened.
 
     Attributes:
-        plain: Its content.
-        replacement: What to store in its place, under the active key; ``None`` if it is under that already.
+        plain: The plaintext.
+        replacement: The content, sealed under the active key, to store instead; ``None`` if not necessary.
     """
 
     plain: Any
@@ -91,7 +91,7 @@ class Reading(NamedTuple):
 
 
 class ServerCipher:
-    """Seals and opens what the Agent Server passes to its handlers. Safe to share between threads."""
+    """Seals and opens objects and blobs for handlers of the Agent Server. Safe to share between threads."""
 
     def __init__(
         self,
@@ -102,20 +102,20 @@ class ServerCipher:
         bound_context: Collection[str] = (),
         plaintext: PlaintextPolicy = "refuse",
     ) -> None:
-        """Make an object.
+        """Create a cipher for the server.
 
         Args:
-            cipher: Seals and opens.
-            rules: Which keys the server stores readable.
+            cipher: The cipher that seals and opens values and blobs.
+            rules: Which keys the server stores unsealed.
             plain_metadata: Keys of the field ``metadata`` that stay readable, for searches and filters.
-            bound_context: Keys of the encryption context to which all is bound.
+            bound_context: Keys of the encryption context to which every value and blob is bound.
             plaintext: ``refuse``, or ``allow`` to read values and blobs that are not sealed.
 
         Raises:
             ConfigError: If an argument is invalid.
         """
         if plaintext not in ("refuse", "allow"):
-            raise ConfigError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+            raise ConfigError(f"plaintext must be 'refuse' or 'allow', not {excerpt(plaintext)}")
         self._cipher, self._rules = cipher, rules
         self._plain, self._bound = names_of(plain_metadata), sorted(names_of(bound_context))
         self._allows_plaintext = plaintext == "allow"
@@ -124,7 +124,7 @@ class ServerCipher:
         """Return an object with the same keys and sealed values.
 
         Raises:
-            UnsupportedTypeError: If a value has no form in JSON, or what it is bound to in the context.
+            UnsupportedTypeError: If JSON cannot represent a value, or a context value to which it is bound.
             NoActiveKeyError: If the ring has no active key.
         """
         with self._cipher.tally:
@@ -139,8 +139,8 @@ class ServerCipher:
     def open_object(self, context: Context, data: Mapping[str, Any]) -> Reading:
         """Open the values of an object.
 
-        A key that the server stores readable on some paths of a model, and passes on others, may hold either:
-        its value is opened if it opens, and otherwise is a client's text.
+        The server stores some keys unsealed on some paths of a model, and passes them on others. A value of
+        such a key that does not open is a client's text, and is returned unchanged.
 
         Raises:
             PlaintextError: If a value is not sealed, and plaintext is refused.
@@ -150,7 +150,7 @@ class ServerCipher:
         with self._cipher.tally:
             for key, value in data.items():
                 if key in self._rules.keys:
-                    continue  # it comes as a client has sent it, whatever its text looks like
+                    continue  # a client's own value, even if its text looks sealed
                 is_readable = self._rules.is_readable(context, key, value)
                 if _looks_sealed(value) and (not self._allows_plaintext or _SEALED.fullmatch(value)):
                     try:
@@ -172,7 +172,7 @@ class ServerCipher:
         """Return a sealed blob.
 
         Raises:
-            UnsupportedTypeError: If what it is bound to in the context has no form in JSON.
+            UnsupportedTypeError: If JSON cannot represent a context value to which the blob is bound.
             NoActiveKeyError: If the ring has no active key.
         """
         tag, sealed = self._cipher.seal("bytes", bytes(blob), row=self._row(context, "blob"))
@@ -182,7 +182,7 @@ class ServerCipher:
         """Open a blob.
 
         Raises:
-            PlaintextError: If it is not sealed, and plaintext is refused.
+            PlaintextError: If the blob is not sealed, and plaintext is refused.
             SealpointError: What `RingCipher.open` raises.
         """
         blob = bytes(blob)
@@ -221,7 +221,7 @@ class ServerCipher:
             except (TypeError, ValueError, RecursionError):
                 raise UnsupportedTypeError(
                     f"key {excerpt(name)} of the encryption context is {type(value).__name__},"
-                    " which has no form in JSON",
+                    " which JSON cannot represent",
                     hint="let the context handler return text, numbers, or lists and objects of them",
                 ) from None
         return row
@@ -230,7 +230,7 @@ class ServerCipher:
         return context.field == "metadata" and key in self._plain
 
     def _is_old(self, key_id: str | None) -> bool:
-        """Whether a value is not under the active key, and can be sealed under it."""
+        """Whether there is an active key that did not seal the value."""
         active_id = self._cipher.ring.active_id
         return active_id is not None and key_id != active_id
 
@@ -245,7 +245,7 @@ def _looks_sealed(value: object) -> TypeGuard[str]:
 
 
 def _split(text: AnyStr, end: AnyStr) -> tuple[AnyStr, AnyStr]:
-    """Return the tag after `PREFIX`, and what follows it."""
+    """Return the tag after `PREFIX`, and the text after the tag."""
     start = len(PREFIX)
     found = text.find(end, start, start + MAX_CHARS + 1)
     if found < 0:
@@ -257,7 +257,7 @@ def _dump(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+        raise UnsupportedTypeError(f"JSON cannot represent a value: {type(error).__name__}") from None
 
 
 def _load(data: bytes) -> Any:

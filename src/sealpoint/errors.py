@@ -1,8 +1,8 @@
-"""All exceptions of sealpoint: one root, and a class for each cause that a caller tells apart.
+"""All exceptions of sealpoint: one base class, and a subclass for each cause that a caller may handle.
 
 A message says what was found and what was expected. ``hint`` says what to do and is
-shown under the traceback. Neither contains key material or decrypted bytes; what a
-message quotes of untrusted data goes through `excerpt`.
+shown under the traceback. Neither contains key material or decrypted bytes. Untrusted
+text in a message is escaped and cut by `excerpt`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
 EXCERPT_CHARS: Final = 200
-# What the system refuses for a reason that stays until names, rights or mounts are changed.
+# Errors of the operating system that a retry cannot resolve: wrong paths, missing rights, read-only mounts.
 PERMANENT_ERRNOS: Final = frozenset(
     {
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
@@ -26,14 +26,14 @@ PERMANENT_ERRNOS: Final = frozenset(
 
 def excerpt(text: object) -> str:
     """Quote untrusted text for a message: escaped and cut to ``EXCERPT_CHARS`` characters."""
-    # Cut before, too: a text may have many megabytes.
+    # Cut before escaping, too: a text may have many megabytes.
     shown = ascii(text[: EXCERPT_CHARS + 1] if isinstance(text, str) else type(text).__name__)
     return shown if len(shown) <= EXCERPT_CHARS else shown[: EXCERPT_CHARS - 3] + "..."
 
 
 Category = Literal["usage", "found", "unopened", "keys", "held", "stopped"]
 
-# What names a row, in the order of messages
+# The names that identify a row, in the order in which messages show them.
 _NAMES: Final = (
     *("table", "thread_id", "checkpoint_ns", "checkpoint_id", "channel", "version", "task_id"),
     *("namespace", "key"),
@@ -45,17 +45,17 @@ class SealpointError(Exception):
 
     Attributes:
         hint: What to do, in one sentence; empty if there is no advice.
-        category: What a command ends in, by the name of its exit code.
-        is_counted: Whether it is one of the refusals that a cipher counts.
-        place: The names of the row, value or item, as the database has them: the message gives these.
+        category: Name of the exit code of a command that ends with this error.
+        is_counted: Whether a cipher has counted this error as a refusal.
+        place: Names that identify the row, value or item, as stored in the database; the message shows them.
         table: ``checkpoints``, ``values``, ``writes``, ``store`` or ``cache``. This and the following are
-            ``None`` if not known. Where pseudonyms stand for names, these are the names themselves, as far
-            as they are known: asked for, or opened. ``namespace`` and ``key`` are of an item or a cache.
+            ``None`` if unknown. Where the database stores pseudonyms, they are the real names, if the caller
+            gave these or a value contained them. Only an item or a cache has ``namespace`` and ``key``.
         thread_id, checkpoint_ns, checkpoint_id, channel, version, task_id, namespace, key: See ``table``.
     """
 
     hint: str = ""
-    category: Category = "unopened"  # what is no other is about a value or a row
+    category: Category = "unopened"  # by default, an error is about a value or a row
     is_counted: bool = False
     place: Mapping[str, Any] = MappingProxyType({})
     table = thread_id = checkpoint_ns = checkpoint_id = channel = version = task_id = key = cast(
@@ -89,10 +89,10 @@ E = TypeVar("E", bound=SealpointError)
 def located(
     error: E, table: str, spot: Sequence[Any] = (), own: Mapping[str, Any] | None = None, **names: Any
 ) -> E:
-    """Add to an error which row it is about, and return it; what it names already stays.
+    """Add the names of a row to an error, and return the error. A name that the error has is not replaced.
 
-    ``spot`` are thread, namespace and id of a checkpoint, or the first of them. ``own`` are names for which
-    pseudonyms stand in the database: only attributes have them.
+    ``spot`` holds the thread, namespace and id of a checkpoint, or only the first of these. ``own`` holds the
+    real names behind pseudonyms: attributes get them, the message does not.
     """
     names |= {"table": table, **dict(zip(_NAMES[1:], spot, strict=False))}
     new = {name: part for name, part in names.items() if part is not None and getattr(error, name) is None}
@@ -102,11 +102,11 @@ def located(
 
 
 class OmittedAttributeError(SealpointError, AttributeError):
-    """An attribute of LangGraph's class is deliberately missing from sealpoint's."""
+    """The program read an attribute of LangGraph's class that sealpoint's class deliberately lacks."""
 
 
 class Omitted:
-    """Class attribute in place of one of LangGraph's: reading it raises `OmittedAttributeError`.
+    """Stands for an attribute that only LangGraph's class has: reading it raises `OmittedAttributeError`.
 
     ``hasattr`` returns False for it, and ``getattr`` returns its default.
     """
@@ -130,11 +130,11 @@ class KeyRingError(SealpointError):
 
 
 class KeyIdError(KeyRingError, ValueError):
-    """A key id does not have the form ``[a-z0-9][a-z0-9.-]{0,23}``, or is used already."""
+    """A key id does not have the form ``[a-z0-9][a-z0-9.-]{0,23}``, or is already in use."""
 
     category: Category = "usage"
     hint = (
-        "use 1 to 24 of a-z, 0-9, '.' and '-', starting with a letter or a digit;"
+        "use 1 to 24 characters from a-z, 0-9, '.' and '-', starting with a letter or a digit;"
         " give every key its own id; ids are never reused"
     )
 
@@ -142,11 +142,11 @@ class KeyIdError(KeyRingError, ValueError):
 class NoActiveKeyError(KeyRingError, LookupError):
     """A value cannot be sealed: the ring has no active key."""
 
-    hint = "activate a key: sealpoint keys promote ID; in code, give one the state KeyState.ACTIVE"
+    hint = "activate a key: sealpoint keys promote ID; in code, give a key the state KeyState.ACTIVE"
 
 
 class UnknownKeyError(KeyRingError, LookupError):
-    """A value names a key, `key_id`, that is not in the ring; `held` are the ids in it, in ring order."""
+    """A value was sealed under key `key_id`, which is not in the ring; `held` lists the ids of the ring."""
 
     hint = "update the ring file and the key files of this host, or restore the key from its backup"
 
@@ -161,24 +161,24 @@ class UnknownKeyError(KeyRingError, LookupError):
 class KeyDisabledError(KeyRingError, PermissionError):
     """A value is sealed under a disabled key."""
 
-    hint = "if values under it may be read again: sealpoint keys enable ID"
+    hint = "to read its values again, enable the key: sealpoint keys enable ID"
 
 
 class KeyDestroyedError(KeyRingError, LookupError):
-    """A value is sealed under a destroyed key; the message gives the date, if the ring has it."""
+    """A value is sealed under a destroyed key; the message gives the date if the ring file records it."""
 
-    hint = "its values cannot be opened, except with a kept copy of the key: see docs/key-errors.md"
+    hint = "only a copy of the key that was kept can open values under this key: see docs/key-errors.md"
 
 
 class KeyTransitionError(KeyRingError, ValueError):
-    """The state of a key does not allow the requested state."""
+    """A key cannot change from its present state to the requested one."""
 
     category: Category = "usage"
     hint = "see the table of transitions: docs/keys.md#states"
 
 
 class KeyInUseError(KeyTransitionError):
-    """A key cannot change its state: a database has rows under it, or under an older key."""
+    """A key cannot change its state: a database still has rows under this key or an older one."""
 
     category: Category = "found"
     hint = "reseal the rows first: sealpoint rotate DB --apply"
@@ -200,13 +200,13 @@ class RingRollbackError(KeyRingError, ValueError):
 
 
 class KeyMaterialError(KeyRingError, ValueError):
-    """Key material has a wrong length or encoding, or is not what its check value was made from."""
+    """Key material has a wrong length or encoding, or does not match its check value."""
 
     hint = "use 32 raw bytes, or base64 or hex of them, with at most one newline at the end"
 
 
 class RingFileError(KeyRingError, ValueError):
-    """A ring is not valid: not TOML, a wrong field, no single active key, or the public test keys."""
+    """A ring is invalid: not TOML, a wrong field, more than one active key, or the public test keys."""
 
     category: Category = "usage"
     hint = "compare the file with keys.example"
@@ -217,21 +217,21 @@ class RingFileMissingError(RingFileError, FileNotFoundError):
 
     category: Category = "keys"
     hint = (
-        "name one (--keys FILE, from_key_file(PATH) or $SEALPOINT_KEYS);"
+        "name a ring file (--keys FILE, from_key_file(PATH) or $SEALPOINT_KEYS);"
         " for a new database, create one: sealpoint keys init --keys keys.toml"
     )
 
 
 class FilePermissionsError(KeyRingError, PermissionError):
-    """Others can read or write a key file, or write a ring file; or it is a link, or no regular file."""
+    """Other accounts can read a key file, or write a key or ring file; or the file is not a regular file."""
 
-    hint = "chmod 600 the file, and let the account that runs this own it"
+    hint = "run chmod 600 on the file; its owner must be the account of this process"
 
 
 class SourceError(KeyRingError, OSError):
     """A source did not provide key material."""
 
-    hint = "check that the source exists and that the account that runs this may read it"
+    hint = "check that the source exists and that the account of this process may read it"
 
 
 class SourceTimeoutError(SourceError, TimeoutError):
@@ -241,12 +241,12 @@ class SourceTimeoutError(SourceError, TimeoutError):
 
 
 class KeyUnavailableError(SourceError):
-    """The service that wraps a key does not answer, or refuses to unwrap it.
+    """The service that wraps a key does not answer, or refuses to unwrap the key.
 
-    With `may_pass`, the same request may succeed a moment later: no answer, or a busy service.
+    If `may_pass` is true, a retry may succeed: the service gave no answer, or was busy.
     """
 
-    hint = "sealpoint keys check asks each wrapper; the key is used as soon as its service answers again"
+    hint = "`sealpoint keys check` tests each wrapper; the key works again as soon as its service answers"
 
     def __init__(self, *args: Any, hint: str | None = None, may_pass: bool = False) -> None:
         super().__init__(*args, hint=hint)
@@ -270,9 +270,9 @@ class SealedValueError(SealpointError, ValueError):
 
 
 class TagError(SealedValueError):
-    """A type tag is not of the form ``<inner>+<suite>[.flags]@<key id>``, or its suite is not known."""
+    """A type tag does not have the form ``<inner>+<suite>[.flags]@<key id>``, or its suite is unknown."""
 
-    hint = "this release of sealpoint writes no such type: look for another program or release that does"
+    hint = "this release of sealpoint does not write such a type: find the program or release that wrote it"
 
 
 class PlaintextError(SealedValueError):
@@ -288,15 +288,15 @@ class IntegrityError(SealedValueError):
 
 
 class ContextMissingError(SealedValueError):
-    """A value is bound to its row, and no row was given."""
+    """A value is bound to its row, but was opened without naming a row."""
 
-    hint = "read it through the saver that wrote it"
+    hint = "read the value through the saver that wrote it"
 
 
 class UnboundValueError(SealedValueError):
-    """A row was given, but the value is not bound to a row."""
+    """A value is not bound to a row, but was opened as the value of a row."""
 
-    hint = "it was sealed without its row or thread, and may come from another place: see docs/migration.md"
+    hint = "the value was sealed without its row or thread, and may belong to another: see docs/migration.md"
 
 
 # Errors of serialization.
@@ -323,7 +323,7 @@ class _NamedTypeError(SerdeError):
 
 
 class UnreadableTypeError(_NamedTypeError, TypeError):
-    """A value cannot be written: a reader would not find its class, `module` and `name`, for `cause`."""
+    """A value cannot be written: a reader could not find its class `name` in `module`; `cause` says why."""
 
     hint = "define the class at the top level of a module, under its own name"
 
@@ -338,17 +338,17 @@ class UnknownTypeError(SerdeError, NotImplementedError):
 class DecodeError(SerdeError, ValueError):
     """Bytes do not have the format that their type names."""
 
-    hint = "look for the program that wrote the row, or compare it with a backup: see docs/untrusted.md"
+    hint = "find the program that wrote the row, or compare the row with a backup: see docs/untrusted.md"
 
 
 class LimitError(DecodeError):
     """Unauthenticated bytes exceed a limit: size, depth or number of elements.
 
     Attributes:
-        limit: The field of `sealpoint.serde.limits.Limits`; empty for a bound that cannot be raised.
+        limit: Name of the field of `sealpoint.serde.limits.Limits`; empty if the limit is fixed.
     """
 
-    hint = "this bound cannot be raised: if the value is yours, read it with LangGraph and put it again"
+    hint = "this limit is fixed: if the value is yours, read it with LangGraph and put it again"
 
     def __init__(self, message: str, limit: str = "", *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -356,14 +356,14 @@ class LimitError(DecodeError):
 
 
 class BlockedTypeError(SerdeError, TypeError):
-    """Bytes name a type, by `module` and `name`, that is not on the allowlist. Nothing was imported."""
+    """Bytes name type `name` of `module`, which is not on the allowlist. Nothing was imported."""
 
     _advice: str = "{argument}"
 
     def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
         allowlist = f"[({excerpt(module)}, {excerpt(name)})]"
         argument = f"{parameter}={allowlist}"
-        if parameter != "allowed_msgpack_modules":  # which every constructor has
+        if parameter != "allowed_msgpack_modules":  # the only one that every constructor has
             argument = f"serde=JsonPlusSerializer({argument})"
         advice = self._advice.format(argument=argument, allowlist=allowlist)
         super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {advice}")
@@ -378,7 +378,7 @@ class UnauthenticatedTypeError(BlockedTypeError):
 
     _advice = (
         "serde = serde.with_msgpack_allowlist({allowlist});"
-        " 'sealpoint types DB --emit' prints a list of all that need it"
+        " 'sealpoint types DB --emit' prints the allowlist for all stored values"
     )
 
     def _message(self) -> str:
@@ -386,11 +386,11 @@ class UnauthenticatedTypeError(BlockedTypeError):
 
 
 class UnbuildableValueError(_NamedTypeError, ValueError):
-    """A type, of `module` and `name`, refuses the arguments that bytes contain for it; `cause` says why."""
+    """Type `name` of `module` refuses the arguments that a value has stored for it; `cause` says why."""
 
     hint = (
-        "compare the type with the release that wrote the value: keep what stored values name, and give new"
-        ' fields defaults; serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
+        "compare the type with its version in the program that wrote the value: keep fields that values have,"
+        ' give new fields defaults; serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
     )
 
     def _message(self) -> str:
@@ -399,7 +399,7 @@ class UnbuildableValueError(_NamedTypeError, ValueError):
 
 # Errors of savers, and of the databases that they read.
 class SchemaError(SealpointError, ValueError):
-    """A database lacks the tables that LangGraph creates, or they are altered."""
+    """A database lacks tables that LangGraph creates, or has altered ones."""
 
     category: Category = "usage"
     hint = "open a copy in the sqlite3 shell and look at sqlite_master before you trust the file"
@@ -412,15 +412,16 @@ class TablesMissingError(SchemaError):
 
 
 class OldTablesError(SchemaError):
-    """The tables are those of LangGraph before 0.2, which no saver reads any more."""
+    """The tables are those of LangGraph before 0.2, which savers no longer read."""
 
     hint = (
-        "nothing since LangGraph 0.2 (August 2024) reads or seals them, and all in them is readable: give the"
-        " agents a new database, and delete this one as soon as its threads are not needed"
+        "LangGraph since 0.2 (August 2024) cannot read these tables, and sealpoint cannot seal them: give the"
+        " agents a new database, and delete this one, which is readable, when its threads are not needed"
     )
 
     def _message(self) -> str:
-        return "; ".join(("the tables are of LangGraph before 0.2, by their column 'thread_ts'", *self.args))
+        found = "the tables are of LangGraph before 0.2: they have a column 'thread_ts'"
+        return "; ".join((found, *self.args))
 
 
 class DatabaseCorruptError(SealpointError, OSError):
@@ -430,13 +431,13 @@ class DatabaseCorruptError(SealpointError, OSError):
 
 
 class EndlessTreeError(DatabaseCorruptError):
-    """The pages of a file lead to more rows than it can hold: they form a cycle or are shared."""
+    """The pages of a file form a cycle or are shared: following them yields more rows than it can hold."""
 
 
 class RowError(SealpointError, ValueError):
-    """A row does not contain what its type or its primary key says."""
+    """The contents of a row contradict its type or its primary key."""
 
-    hint = "compare it with a backup; what is over a limit may be genuine: see docs/untrusted.md#limits"
+    hint = "compare the row with a backup; a row over a limit may be genuine: see docs/untrusted.md#limits"
 
 
 class TextError(RowError):
@@ -444,7 +445,7 @@ class TextError(RowError):
 
 
 class WritesLostError(RowError):
-    """Pending writes of a task are missing, and others show that they were stored."""
+    """Pending writes of a task are missing, although other writes prove that they were stored."""
 
     hint = (
         "restore the row from backup; for a saver that stores the writes of one call one by one,"
@@ -453,23 +454,24 @@ class WritesLostError(RowError):
 
 
 class ParentLostError(RowError):
-    """The row of a checkpoint has lost its parent, which the thread store remembers as not deleted."""
+    """A checkpoint's row no longer names its parent, which was not deleted according to the thread store."""
 
     hint = (
-        "restore the row; if its parent was pruned without threads=: `sealpoint heads adopt DB --reason TEXT`"
+        "restore the row; if a process without threads= pruned its parent, accept the change:"
+        " `sealpoint heads adopt DB --reason TEXT`"
     )
 
 
 class EarlierWriteError(RowError):
-    """A pending write is an earlier one: the thread store remembers another that has replaced it."""
+    """A pending write is outdated: the thread store remembers a later write that replaced it."""
 
 
 class MetadataError(SealpointError, ValueError):
-    """Metadata is not an object in JSON, has no form in it, or is over a limit."""
+    """Metadata is not a JSON object, cannot be written as JSON, or exceeds a limit."""
 
 
 class ForkedError(SealpointError, RuntimeError):
-    """A saver, of class `saver`, is used in a child process, and its connection belongs to the parent."""
+    """A saver (of class `saver`) is used in a child process, but its connection belongs to the parent."""
 
     hint = "create connections and savers in each worker process, after the fork; docs/deploy.md shows where"
 
@@ -482,7 +484,7 @@ class ForkedError(SealpointError, RuntimeError):
 
 
 class SealingError(SealpointError, TypeError):
-    """A saver or cipher cannot seal what it is given: values would be stored readable. Nothing was stored."""
+    """A saver or cipher cannot seal its values, and would store them readable. Nothing was stored."""
 
     hint = "docs/savers.md lists the savers that can be sealed"
 
@@ -490,7 +492,7 @@ class SealingError(SealpointError, TypeError):
 class SealingCheckError(SealingError):
     """`require_sealing` found that a saver does not seal every value, or could not check it.
 
-    `saver` is the class of the saver, and `reason` what the check found.
+    `saver` is the class of the saver, and `reason` says why the check failed.
     """
 
     hint = (
@@ -507,13 +509,13 @@ class SealingCheckError(SealingError):
 
 
 class ConfigError(SealpointError, ValueError):
-    """A config, filter, limit or ``before`` has a form that a saver does not accept."""
+    """An argument of a saver or a function is invalid, such as a config, a filter or a limit."""
 
     category: Category = "usage"
 
 
 def require_is(value: object, kind: type, name: str, hint: str) -> None:
-    """Refuse an argument of another type, or a class; ``hint`` says what to write."""
+    """Raise `ConfigError` unless an argument is an instance of ``kind``; ``hint`` says what to pass."""
     if isinstance(value, type) or not isinstance(value, kind):
         met = type(value)
         shown = f"{met.__module__}.{met.__name__}" if met.__name__ == kind.__name__ else met.__name__
@@ -532,14 +534,14 @@ class ConfigKeyError(ConfigError, KeyError):
 class RolledBackError(SealpointError, LookupError):
     """A database lacks a checkpoint that its thread store remembers, or has an earlier state of it.
 
-    In `thread_id`, the store remembers checkpoint `want`; the database has `have` instead, or it is ``None``.
+    In thread `thread_id`, the store remembers checkpoint `want`; the database has `have`, or ``None``.
     """
 
     table = "checkpoints"
 
     hint = (
-        "compare all of it with `sealpoint verify DB`; if a backup was restored on purpose, or a process"
-        " without threads= wrote or deleted (correct it first), take what is there:"
+        "check the whole database: `sealpoint verify DB`; if a backup was restored on purpose, or a process"
+        " without threads= wrote or deleted rows (correct it first), accept the rows as they are:"
         " `sealpoint heads adopt DB --reason TEXT`"
     )
 
@@ -557,11 +559,11 @@ class RolledBackError(SealpointError, LookupError):
 
 
 class DeletedCheckpointError(SealpointError, LookupError):
-    """Checkpoint `checkpoint_id` of `thread_id` was deleted, and is in the database again."""
+    """Checkpoint `checkpoint_id` of thread `thread_id` was deleted, but is in the database again."""
 
     hint = (
-        "SealedSaver does not return it: delete the thread again, which also ends a deletion that was"
-        " interrupted; if a backup was restored on purpose, `sealpoint heads adopt DB --reason TEXT` takes it"
+        "SealedSaver does not return this checkpoint: delete the thread again, which also completes an"
+        " interrupted deletion; to accept a restored backup: `sealpoint heads adopt DB --reason TEXT`"
     )
 
     def __init__(self, thread_id: str, checkpoint_id: str, *, hint: str | None = None) -> None:
@@ -574,7 +576,7 @@ class DeletedCheckpointError(SealpointError, LookupError):
 
 
 class ThreadStoreError(SealpointError):
-    """A thread store cannot be used, or not be written to."""
+    """A thread store cannot be read or written."""
 
     category: Category = "usage"
 
@@ -583,15 +585,15 @@ class ThreadStoreDownError(ThreadStoreError, ConnectionError):
     """A thread store cannot be reached or opened, or is damaged."""
 
     category: Category = "stopped"
-    hint = "make it available again; nothing was read as current or written meanwhile"
+    hint = "make the thread store available again; meanwhile no checkpoint is written or returned as current"
 
 
 class ThreadStoreMissingError(ThreadStoreDownError):
-    """There is no thread store at a place that can be reached: nothing is there, or something else."""
+    """The path or server of a thread store can be reached, but has no thread store."""
 
     category: Category = "usage"
     hint = (
-        "name the place of the store, or create one: create=True, or"
+        "name the path or URL of the thread store, or create one: create=True, or"
         " `sealpoint heads adopt DB --create --reason TEXT`"
     )
 
@@ -604,7 +606,7 @@ class ThreadStoreTimeoutError(ThreadStoreError, TimeoutError):
 
 
 class SharedRoleError(ThreadStoreError, PermissionError):
-    """A saver's session is or may become `role`, which by `right` could write its thread store."""
+    """A saver's session has or can assume `role`, which can write the thread store because of `right`."""
 
     def __init__(self, role: str, right: str, *, hint: str | None = None) -> None:
         super().__init__(role, right, hint=hint)
@@ -615,49 +617,49 @@ class SharedRoleError(ThreadStoreError, PermissionError):
 
 
 class ThreadStoreFullError(ThreadStoreError, OSError):
-    """There is no space for a thread store."""
+    """A thread store cannot grow: no space is left on its device."""
 
     category: Category = "stopped"
-    hint = "make space; a checkpoint that was stored without its head is read, but its loss is not noticed"
+    hint = "make space; a checkpoint stored without its head can be read, but its deletion is not detected"
 
 
 class ThreadStoreBehindError(ThreadStoreError, LookupError):
-    """A thread store was put back to an earlier state: the database names a later one."""
+    """A thread store is in an earlier state than the database says: an older copy was restored."""
 
     category: Category = "unopened"
-    hint = "a store that was restored from backup is brought up to date with `sealpoint heads adopt`"
+    hint = "if the thread store was restored from a backup, update it with `sealpoint heads adopt`"
 
 
 class WrongThreadStoreError(ThreadStoreError, ValueError):
     """A thread store belongs to another database."""
 
-    hint = "name the store that belongs to the database, or take this one over with `sealpoint heads adopt`"
+    hint = "name the thread store of this database, or assign this one to it with `sealpoint heads adopt`"
 
 
 # Errors of ledgers, and of the signed notes and proofs that belong to them.
 class LedgerMissingError(SealpointError, FileNotFoundError):
-    """There is no ledger where the ring file says, or the ring file names none."""
+    """The ring file names no ledger, or there is no ledger in the folder that it names."""
 
     category: Category = "usage"
-    hint = "if there was one, restore its folder from a copy; a new one is created by `sealpoint ledger init`"
+    hint = "restore the folder of the ledger from a copy, or create a new ledger: `sealpoint ledger init`"
 
 
 class LedgerTamperedError(SealpointError, ValueError):
-    """A line of a ledger is not an entry, or the entries do not belong to the signed checkpoint."""
+    """A line of a ledger is not an entry, or the entries do not match the signed checkpoint."""
 
     category: Category = "found"
     hint = (
-        "keep the folder as it is, and compare it with a copy: nothing is recorded in it until its files are"
-        " restored, and no recorded command runs"
+        "keep the folder as it is, and compare it with a copy: commands that record in the ledger do not run"
+        " until its files are restored"
     )
 
 
 class LedgerSignerError(SealpointError):
-    """This account cannot sign for a ledger: the signing key is missing, or is not the ledger's."""
+    """This account cannot sign for a ledger: the signing key is missing, or belongs to another ledger."""
 
     category: Category = "keys"
     hint = (
-        "run this as the account that holds the ledger's signing key; a new signer has a new ledger:"
+        "run this as the account that holds the ledger's signing key; a new signing key needs a new ledger:"
         " sealpoint ledger init --previous DIR"
     )
 
@@ -670,7 +672,7 @@ class NoteError(SealpointError, ValueError):
 
 
 class SignatureError(NoteError):
-    """A note has no valid signature of the given verifier key."""
+    """A note has no valid signature by the given verifier key."""
 
     category: Category = "found"
     hint = "compare the verifier key with the one that was noted when the ledger was created"
@@ -680,7 +682,7 @@ class SignatureError(NoteError):
 
 
 class MaintenanceError(SealpointError):
-    """Maintenance of a database cannot start or continue, or an argument names what it cannot use."""
+    """Maintenance of a database cannot start or continue, or has an unusable argument."""
 
     category: Category = "usage"
 
@@ -712,7 +714,7 @@ class OutputError(MaintenanceError, FileExistsError):
 
 
 class StoppedError(MaintenanceError, OSError):
-    """A run ended early; its changes are complete, and it can be run again."""
+    """A run ended early; each change that it made is complete, and a second run continues."""
 
     category: Category = "stopped"
     hint = (
@@ -722,16 +724,16 @@ class StoppedError(MaintenanceError, OSError):
 
 
 class AccessError(StoppedError):
-    """A run ended early because a file or a server may not be written; it will end so again."""
+    """A run ended early because it has no right to write to a file or server; a retry fails, too."""
 
     category: Category = "usage"
-    hint = "let the account that runs this write to the folder, then run the same command again"
+    hint = "give the account of this process write access to the folder, then run the same command again"
 
 
 def stopped_by(error: OSError, message: str, hint: str | None = None) -> StoppedError:
-    """Return the error for what the system refused: `AccessError` if it will refuse that again.
+    """Return a `StoppedError` for an ``OSError``, or an `AccessError` if a retry cannot succeed.
 
-    ``message`` says what could not be done; the reason of the system is added.
+    ``message`` says which action failed; the system's own text for the error is appended.
     """
     kind = AccessError if error.errno in PERMANENT_ERRNOS else StoppedError
     return kind(f"{message}: {os.strerror(error.errno or 0)}", hint=hint)
@@ -739,7 +741,7 @@ def stopped_by(error: OSError, message: str, hint: str | None = None) -> Stopped
 
 @contextmanager
 def stopping(message: str, hint: str | None = None) -> Iterator[None]:
-    """Raise `stopped_by` for what the system refuses in the block. An error of sealpoint passes."""
+    """Convert an ``OSError`` raised in the block by `stopped_by`; errors of sealpoint are not converted."""
     try:
         yield
     except OSError as error:
@@ -755,7 +757,7 @@ class HaltedError(StoppedError):
 
 
 class LockedError(StoppedError):
-    """Other sessions held locks on rows until the end of a run; all other rows are done."""
+    """Other sessions kept rows locked until a run ended; the run has processed all other rows."""
 
     hint = (
         "end their transactions (pg_stat_activity and pg_prepared_xacts show them),"
@@ -764,10 +766,10 @@ class LockedError(StoppedError):
 
 
 class ScrubError(MaintenanceError, BlockingIOError):
-    """Old contents of a database cannot be removed now."""
+    """Deleted or replaced data cannot be cleared from a database file now."""
 
     category: Category = "stopped"
-    lock_seconds: float = 0.0  # how long writers waited for the attempt
+    lock_seconds: float = 0.0  # how long the attempt made writers wait
     hint = "end the processes that read the database, or close it there, then scrub again"
 
 

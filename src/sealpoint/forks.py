@@ -1,6 +1,6 @@
-"""What is done at a fork: a child may use neither the connections nor the locks of its parent.
+"""Fork handlers: a child process may use neither the connections nor the locks of its parent.
 
-A file of SQLite that a child opens must not be open in the parent when it forks.
+If a child opens a SQLite file, the parent must not have the file open at the fork.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from typing import Final, Protocol
 from weakref import WeakSet
 
-# Connections of the parent. The child refers to them for ever: to close one would harm the parent's.
+# Connections of the parent, which a child never closes: closing one would harm the parent's connection.
 inherited: Final[list[object]] = []
 
 
@@ -25,31 +25,31 @@ class Closed(Forked, Protocol):
     """An object that closes its file while its process forks."""
 
     def before_fork(self) -> None:
-        """Close the file, and have other threads wait. Called in the parent."""
+        """Close the file, and block other threads until `after_fork`. Called in the parent."""
 
     def after_fork(self) -> None:
-        """Let other threads go on. Called in the parent, also if `before_fork` was not."""
+        """Unblock other threads. Called in the parent, even if `before_fork` was not called."""
 
 
 _objects: Final[WeakSet[Forked]] = WeakSet()
 _closed: Final[WeakSet[Closed]] = WeakSet()
-no_fork = threading.RLock()  # held while the process forks, and by what must not lie in a fork
+no_fork = threading.RLock()  # held while the process forks, and by code that a fork must not interrupt
 
 
 def reset_in_child(forked: Forked) -> None:
-    """Have an object reset in each child that is forked while the object exists."""
+    """Register an object, whose `reset_after_fork` is called in each child that is forked from now on."""
     _objects.add(forked)
 
 
 def close_at_fork(closed: Closed) -> None:
-    """Have an object close its file before each fork, and reset it in the child."""
-    with no_fork:  # else a fork that has begun would not know of it
+    """Register an object that closes its file before each fork, and is reset in the child."""
+    with no_fork:  # otherwise a fork that has begun would miss the object
         _closed.add(closed)
     reset_in_child(closed)
 
 
 def _before() -> None:
-    no_fork.acquire()  # two threads would wait for one another, each with half of the objects
+    no_fork.acquire()  # otherwise two forking threads could deadlock, each with half of the objects
     for closed in [*_closed]:
         closed.before_fork()
 
@@ -61,7 +61,7 @@ def _after() -> None:
 
 
 def _reset() -> None:
-    global no_fork  # noqa: PLW0603 -- another thread may have waited for it
+    global no_fork  # noqa: PLW0603 -- a thread of the parent may hold or await the old lock
     no_fork = threading.RLock()
     for forked in [*_objects]:
         forked.reset_after_fork()

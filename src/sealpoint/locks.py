@@ -1,9 +1,9 @@
-"""Locks with a time limit that no signal leaves behind.
+"""Acquiring locks with a time limit, so that no signal handler leaves a lock held.
 
 Python runs the handler of a signal between two instructions of the main thread, and a handler may raise:
 Ctrl-C, the time limit of a task queue. If that happens after ``acquire`` has returned, and before ``try``, or
-in the first line of an ``__exit__``, the lock is held for ever. A lock without a time limit has none of
-these gaps in a ``with`` statement: it is entered and left in one call of C.
+in the first line of an ``__exit__``, the lock is held for ever. A ``with`` statement over a lock without a
+time limit has no such gap: one C call acquires the lock, another releases it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ Result = TypeVar("Result")
 
 
 class Lock(Protocol):
-    """A lock of `threading`, or one that is called as these are."""
+    """A lock with the methods of `threading.Lock`."""
 
     def acquire(self, blocking: bool, timeout: float, /) -> bool:
-        """Take the lock, and return whether it was taken in time."""
+        """Acquire the lock, and return whether it was acquired in time."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
 
 
 def take(lock: Lock, seconds: float, taken: list[bool]) -> None:
-    """Take a lock, and note in ``taken`` whether it was taken in time: both in one call of C."""
+    """Acquire a lock, and append to ``taken`` whether it was acquired in time: both in one C call."""
     taken.extend(map(lock.acquire, (seconds != 0,), (seconds or -1,)))
 
 
 def holding(lock: Lock, seconds: float, function: Callable[[], Result], late: Callable[[], Result]) -> Result:
-    """Call a function while a lock is held, and give it back, whatever a signal's handler raises meanwhile.
+    """Call a function with a lock held, and release the lock even if a signal handler raises meanwhile.
 
     Args:
         lock: The lock.
-        seconds: How long to wait for it; 0 not at all, and -1 without a limit.
-        function: Is called with the lock held.
-        late: Is called in its place if the lock was not free in that time.
+        seconds: How long to wait for the lock; 0 does not wait, -1 waits without a limit.
+        function: Called with the lock held.
+        late: Called instead if the lock was not acquired in time.
     """
     taken = list[bool]()
     try:

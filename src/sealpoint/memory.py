@@ -1,4 +1,4 @@
-"""InMemorySaver: checkpoints that end with the process. Of LangGraph's Store: docs/memory.md."""
+"""InMemorySaver: checkpoints in memory, lost when the process ends. For the Store see docs/memory.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InMemorySaver(SqliteSaver):
         except BaseException:
             conn.close()
             raise
-        weakref.finalize(self._database, conn.close)  # with the last copy of this saver that uses it
+        weakref.finalize(self._database, conn.close)  # when the last copy of this saver is gone
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
-"""Merkle trees of RFC 6962 over lines that are added one after the other.
+"""Merkle trees of RFC 6962, to which leaves are appended.
 
     leaf    SHA-256 over 00 and the bytes of the leaf
-    node    SHA-256 over 01, the left and the right hash; the left subtree is the greatest full one
+    node    SHA-256 over 01, the left and the right hash; the left subtree is the largest full subtree
     empty   SHA-256 over nothing
 
 A `Tree` holds one hash for each bit of its size, the roots of its full subtrees, and not the leaves.
@@ -30,10 +30,10 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 class Tree:
-    """The root over leaves that are added one after the other.
+    """A Merkle tree to which leaves are appended.
 
     Attributes:
-        size: How many were added.
+        size: Number of leaves.
     """
 
     __slots__ = ("_edge", "size")
@@ -44,7 +44,7 @@ class Tree:
 
     @classmethod
     def of(cls, leaves: Iterable[bytes]) -> Tree:
-        """Return a tree over leaves, which are read once."""
+        """Return the tree over an iterable of leaves."""
         tree = cls()
         for leaf in leaves:
             tree.add(leaf)
@@ -52,7 +52,7 @@ class Tree:
 
     @classmethod
     def from_edge(cls, size: int, edge: Sequence[bytes]) -> Tree:
-        """Return a tree of which only the edge is known, as `edge` gives it."""
+        """Return the tree with the given size and `edge`; its leaves are not needed."""
         if size < 0 or size.bit_count() != len(edge) or any(len(one) != HASH_BYTES for one in edge):
             raise ValueError(f"a tree of {size} leaves does not have this edge")
         tree = cls()
@@ -61,14 +61,14 @@ class Tree:
 
     @property
     def edge(self) -> tuple[bytes, ...]:
-        """The roots of its full subtrees, the greatest first: all that is needed to add to it."""
+        """The roots of the full subtrees, the largest first; enough to append further leaves."""
         return tuple(self._edge)
 
     def add(self, leaf: bytes) -> None:
         """Add a leaf."""
         node = leaf_hash(leaf)
         size, edge = self.size, self._edge
-        while size & 1:  # the last subtree is as large as the one that ends here
+        while size & 1:  # the last subtree is as large as the new one
             node = node_hash(edge.pop(), node)
             size >>= 1
         edge.append(node)
@@ -89,11 +89,11 @@ class Tree:
 
 
 def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tuple[bytes, ...]:
-    """Return the proof that a leaf is in a tree: the hashes next to its path, that of its sibling first."""
+    """Return the proof that a leaf is in a tree: the sibling hashes on its path to the root, lowest first."""
     _require_index(index, size)
     around = [(start, end, Tree()) for start, end in _ranges_around(index, 0, size)]
     source = iter(leaves)
-    # With the leaf itself the ranges are the whole tree: each takes its leaves from one pass.
+    # The ranges and the leaf cover the whole tree, so one pass over the leaves fills all of them.
     for start, end, tree in sorted([*around, (index, index + 1, Tree())], key=itemgetter(0)):
         for leaf in islice(source, end - start):
             tree.add(leaf)
@@ -103,7 +103,7 @@ def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tupl
 
 
 def root_of_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
-    """Return the root that a tree has if a proof is right. Compare it with one from a trusted source."""
+    """Return the root that follows from a proof. The proof is valid if a trusted source has the same root."""
     _require_index(index, size)
     node, last = leaf, size - 1
     for sibling in proof:
@@ -127,7 +127,7 @@ def _require_index(index: int, size: int) -> None:
 
 
 def _ranges_around(index: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of leaves next to the path from a leaf to the root, the smallest first."""
+    """Yield the leaf range below each sibling on the path from a leaf to the root, the smallest first."""
     if end - start == 1:
         return
     middle = start + (1 << (end - start - 1).bit_length() - 1)

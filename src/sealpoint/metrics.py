@@ -1,7 +1,7 @@
-"""Metrics of a cipher for Prometheus and OpenTelemetry, under the same names.
+"""Metrics of a cipher for Prometheus and OpenTelemetry, with the same names in both.
 
-Each is described once, in `METRICS`. Attributes have few values: names of error classes, and the id of the
-active key. No metric contains material, a path or a message.
+`METRICS` describes each metric once. Attributes have few values: names of error classes, and the id of the
+active key. No metric contains key material, a path or a message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
     from prometheus_client.registry import Collector
 
-# Refusals that are exported with 0 too, so that the first one is an increase.
+# Errors whose counters are exported even at 0, so that the first error shows as an increase.
 ALWAYS: Final = (
     "DeletedCheckpointError",
     "EarlierWriteError",
@@ -62,7 +62,7 @@ class Sample(NamedTuple):
 
     Attributes:
         value: The number.
-        attributes: Names and values of its labels.
+        attributes: Names and values of the labels.
     """
 
     value: float
@@ -73,11 +73,11 @@ class Metric(NamedTuple):
     """One metric.
 
     Attributes:
-        name: Its name in OpenTelemetry. In Prometheus it has underscores, and the unit and ``_total`` follow.
+        name: Name in OpenTelemetry. The name in Prometheus has underscores, and ends in unit and ``_total``.
         kind: ``counter`` or ``gauge``.
-        unit: Its unit in UCUM; empty if it has none.
-        text: What it says.
-        read: Returns its samples, all with the same attributes.
+        unit: Unit in UCUM notation; empty for a number without a unit.
+        text: Description of the metric.
+        read: Returns the samples of the metric, all with the same attribute names.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Metric(NamedTuple):
 
     @property
     def prometheus_name(self) -> str:
-        """Its name in Prometheus, without ``_total``."""
+        """Name in Prometheus, without ``_total``."""
         return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
 
 
@@ -124,7 +124,7 @@ METRICS: Final = (
         "sealpoint.values.opened",
         "counter",
         "{value}",
-        "Values that were opened, under the active or a staged key (current) or an older one (retired).",
+        "Values that were opened, under the active or a staged key (current) or an older key (retired).",
         _opened,
     ),
     Metric(
@@ -138,7 +138,7 @@ METRICS: Final = (
         "sealpoint.unbound_writes",
         "counter",
         "{call}",
-        "Calls that stored a checkpoint or writes as before, not bound, because of allow_write_with.",
+        "Calls that stored a checkpoint or writes not bound to their row, because of allow_write_with.",
         lambda stats: [Sample(stats.unbound)],
     ),
     Metric(
@@ -159,14 +159,14 @@ METRICS: Final = (
         "sealpoint.ring.reloads",
         "counter",
         "{reload}",
-        "Times that the ring file had changed and was read.",
+        "Reloads of the ring file after a change.",
         lambda stats: [Sample(stats.ring.reloads)],
     ),
     Metric(
         "sealpoint.ring.reload_failures",
         "counter",
         "{error}",
-        "Times that the ring file, or a source of its keys, was refused.",
+        "Failed reloads: the ring file, or a source of its keys, was refused.",
         lambda stats: _by_error(stats.ring.refused, ALWAYS_OF_RELOADS),
     ),
     Metric(
@@ -201,14 +201,14 @@ METRICS: Final = (
         "sealpoint.key_source.reads",
         "counter",
         "{read}",
-        "Times that this process asked a wrapper or a command for a key, without repeated attempts.",
+        "Requests of this process to a wrapper or a command for a key; repeated attempts count once.",
         lambda stats: [Sample(stats.sources.reads)],
     ),
     Metric(
         "sealpoint.key_source.failures",
         "counter",
         "{error}",
-        "Times that a wrapper or a command did not provide its key.",
+        "Requests that failed: a wrapper or a command did not provide its key.",
         lambda stats: _by_error(stats.sources.failed, ALWAYS_OF_SOURCES),
     ),
 )
@@ -222,7 +222,7 @@ def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
 
     Raises:
         MissingExtraError: If prometheus_client is not installed.
-        ConfigError: If prometheus_client collects from several processes, which only its own counters can;
+        ConfigError: If prometheus_client runs in its multiprocess mode, which does not support collectors;
             or if the serializer's cipher is not a `RingCipher`.
 
     Example:
@@ -241,7 +241,7 @@ def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
         raise MissingExtraError("prometheus-client", "prometheus") from None
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         raise ConfigError(
-            "PROMETHEUS_MULTIPROC_DIR is set: prometheus_client then collects its own counters alone",
+            "PROMETHEUS_MULTIPROC_DIR is set: in this mode prometheus_client collects only its own counters",
             hint="serve the metrics of each worker on a port of its own, or use OpenTelemetry",
         )
     cipher = _cipher_of(source)
@@ -299,5 +299,5 @@ def opentelemetry(source: RingCipher | EncryptedSerializer, meter: Meter | None 
 def _cipher_of(source: RingCipher | EncryptedSerializer) -> RingCipher:
     cipher = source.cipher if isinstance(source, EncryptedSerializer) else source
     if not isinstance(cipher, RingCipher):
-        raise ConfigError(f"{type(cipher).__name__} counts nothing", hint="use RingCipher")
+        raise ConfigError(f"{type(cipher).__name__} keeps no statistics", hint="use RingCipher")
     return cipher

@@ -1,4 +1,4 @@
-"""Faces of packages: `dir` lists a name, which is imported from its module when it is first asked for."""
+"""Lazy exports of packages: `dir` lists all names, and each is imported from its module at first use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def on_demand(package: str, places: Mapping[str, str], *, others: str = "") -> Callable[[str], Any]:
-    """Return a function ``__getattr__`` for a package, which gives the names of its ``__all__`` and more.
+    """Return a function ``__getattr__`` for a package, which imports each of its names at first use.
 
     Args:
-        package: Its ``__name__``.
-        places: By the module that has them, names with spaces between them.
-        others: The module that has those of ``__all__`` that are not among them.
+        package: ``__name__`` of the package.
+        places: Maps a module to the names that it defines, separated by spaces.
+        others: Module of the names in ``__all__`` that ``places`` does not list.
     """
     face: Any = sys.modules[package]
     modules = {name: module for module, names in places.items() for name in names.split()}

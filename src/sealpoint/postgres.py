@@ -1,4 +1,4 @@
-"""How a Postgres server is reached."""
+"""Connections to a Postgres server: addresses, refusals, settings of sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sealpoint.urls import plain_url
 
 
 def require_psycopg() -> Any:
-    """Return the module psycopg, which is an extra."""
+    """Return the module psycopg, which the extra ``postgres`` installs."""
     try:
         import psycopg
         import psycopg.generators
@@ -21,13 +21,13 @@ def require_psycopg() -> Any:
     return psycopg
 
 
-# --- where a server is -------------------------------------------------------------------------
+# --- addresses of servers ----------------------------------------------------------------------
 
 
 def parts_of(conninfo: str) -> dict[str, Any] | None:
-    """Return the parameters of a URL or of ``service=NAME``; ``None`` if it cannot be read.
+    """Return the parameters of a URL or of ``service=NAME``; ``None`` if libpq cannot parse the text.
 
-    Nor if a password may have slipped into the address, by a special character that is not escaped.
+    Also ``None`` if an unescaped special character may have moved a part of a password into the address.
     """
     psycopg = require_psycopg()
     try:
@@ -45,7 +45,7 @@ def address_of(parts: dict[str, Any]) -> dict[str, str]:
 
 
 class Refusal(NamedTuple):
-    """Why a server refuses a connection, by words of libpq's message, which is never shown."""
+    """The reason for a refused connection, found by words in libpq's message. That message is never shown."""
 
     words: str
     reason: str
@@ -66,29 +66,29 @@ _REFUSALS: Final = (  # the first match counts; quoted names are removed before
     Refusal(
         "no pg_hba.conf entry|pg_hba.conf rejects",
         "the server's pg_hba.conf does not allow this role, host or method",
-        "add a line for it to the server's pg_hba.conf, or set sslmode",
+        "add a line for the role to the server's pg_hba.conf, or set sslmode",
     ),
     Refusal(
         "permission denied for database",
         "the role may not connect to the database",
-        "let an administrator GRANT CONNECT ON DATABASE to it",
+        "let an administrator GRANT CONNECT ON DATABASE to the role",
     ),
     Refusal("definition of service <> not found", "there is no such service", "see ~/.pg_service.conf"),
     Refusal(
         "too many (clients|connections)|remaining connection slots",
         "the server has no connection left",
-        "wait until others have closed theirs, then run the same command again",
+        "wait until other sessions have ended, then run the same command again",
         is_passing=True,
     ),
     Refusal(
         "the database system is|not (currently|yet) accepting connections",
-        "the server starts, stops or recovers",
-        "run the same command again when it is ready",
+        "the server is starting, stopping or recovering",
+        "run the same command again when the server is ready",
         is_passing=True,
     ),
     Refusal(
         "failed to resolve|could not translate host name|[Nn]ame or service not known",
-        "the name of the host is not known",
+        "the name of the host cannot be resolved",
         "check the spelling of the host, and that this machine resolves names",
     ),
     Refusal(
@@ -105,18 +105,18 @@ _REFUSALS: Final = (  # the first match counts; quoted names are removed before
     ),
     Refusal(
         "FATAL:",
-        "the server refuses it",
+        "the server refuses the connection",
         "the server's log says why; check that psql connects with the same URL",
     ),
 )
 
 
 def refusal_of(words: str) -> Refusal | None:
-    """Return why there is no connection, by the message of libpq or psycopg.
+    """Return the reason for a refused connection, from the message of libpq or psycopg.
 
     Before a session exists there is no SQLSTATE, only this message, which has the names of the user and the
-    host, and possibly a part of a password. It is compared, and never shown. In other languages than English
-    only a server that answers and one that does not are distinguished.
+    host, and possibly a part of a password. The message is searched, and never shown. If it is not in
+    English, the result says only whether the server answers.
     """
     plain = re.sub(r'"[^"\n]*"', "<>", words)
     return next((refusal for refusal in _REFUSALS if re.search(refusal.words, plain)), None)
@@ -131,12 +131,12 @@ OWN_PARTS: Final = {"client_encoding": "utf8", "application_name": "sealpoint"}
 _SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # pg_temp is searched first unless it is named
     "row_security": "off",  # an error if a policy would hide rows
-    "quote_all_identifiers": "off",  # what the server shows of indexes and defaults is compared
+    "quote_all_identifiers": "off",  # definitions of indexes and defaults are compared as text
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "1min",  # a suspended process does not keep rows locked
 }
 
-# Qualified: the search path is only set by it, and an operator could be one from another role's schema.
+# Qualified names: before this statement sets the search path, an operator could be another role's own.
 _SETTLE: Final = """
     SELECT pg_catalog.set_config(wanted.name, wanted.value, false)
     FROM unnest(%s::pg_catalog.text[], %s::pg_catalog.text[]) AS wanted(name, value)
@@ -148,20 +148,20 @@ LOST: Final = "08"
 
 
 def settle(connection: Any, settings: dict[str, str]) -> None:
-    """Apply those of our settings, and of further ones, that the server supports."""
+    """Apply sealpoint's settings and ``settings`` to a session, as far as the server supports them."""
     wanted = _SETTINGS | settings
     connection.execute(_SETTLE, ([*wanted], [*wanted.values()]))
 
 
 def state_of(error: Any) -> str:
-    """Return the SQLSTATE of an error of psycopg, `LOST` for a lost connection, or nothing."""
+    """Return the SQLSTATE of an error of psycopg, `LOST` for a lost connection, or empty text."""
     is_lost = error.sqlstate is None and isinstance(error, require_psycopg().OperationalError)
     return LOST if is_lost else error.sqlstate or ""
 
 
 @cache
 def watched_connection() -> Any:
-    """Return psycopg's connection, with a method that is called while it waits: a server may fall silent."""
+    """Return a subclass of psycopg's connection with a method that is called while it awaits the server."""
     psycopg = require_psycopg()
 
     class WatchedConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
@@ -179,7 +179,7 @@ def watched_connection() -> Any:
                 self.check(bool(ready))
 
         def check(self, ready: bool) -> None:
-            """Raise to end the wait; ``ready`` if the server has sent something."""
+            """Called during a wait; may raise to end it. ``ready`` says whether the server has sent data."""
 
     return WatchedConnection
 

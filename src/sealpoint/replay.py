@@ -9,11 +9,11 @@ class ReplayState:
     """Remembers which subgraphs were already restored to the time before the replay began.
 
     A subgraph that runs for the first time in a replay starts from the latest checkpoint older than the
-    replay's. When it runs again, in a loop for instance, it starts from its own latest. One object is used
-    for a whole run.
+    replay's. When it runs again, in a loop for instance, it starts from its own latest checkpoint. One object
+    is used for a whole run.
 
     Attributes:
-        checkpoint_id: The checkpoint that the parent is replayed from.
+        checkpoint_id: Id of the checkpoint from which the parent graph is replayed.
     """
 
     __slots__ = ("_visited_ns", "checkpoint_id")
@@ -44,7 +44,7 @@ class ReplayState:
         Args:
             checkpoint_ns: Namespace of the subgraph, with the id of its task.
             checkpointer: The saver.
-            checkpoint_config: Names the thread and the namespace.
+            checkpoint_config: Config with the thread and the namespace.
         """
         if self._is_first_visit(checkpoint_ns):
             return next(iter(checkpointer.list(checkpoint_config, before=self._before(), limit=1)), None)

@@ -1,7 +1,7 @@
 """Threads for calls that would block an event loop.
 
-Not those of the loop's default executor: LangGraph runs synchronous nodes in it. Nodes that fill it, and wait
-for an agent on the same loop, would wait for ever if that agent's saver needed one of its threads.
+The loop's default executor is not used, because LangGraph runs synchronous nodes in it: nodes that occupy all
+of its threads, and wait for an agent on the same loop, would deadlock if that agent's saver needed a thread.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# As many as Python's default executor has.
+# The default of Python's ThreadPoolExecutor.
 MAX_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 
 def is_on(loop: AbstractEventLoop) -> bool:
-    """Whether this thread runs a loop."""
+    """Whether this thread is running the event loop ``loop``."""
     import asyncio  # imported here: without async callers it would be a third of the import time
 
     try:
@@ -35,7 +35,7 @@ def is_on(loop: AbstractEventLoop) -> bool:
 
 
 async def finish(work: Future[Result]) -> Result:
-    """Return the result of work, which a task that is cancelled meanwhile waits for, too."""
+    """Wait for ``work``, even if the waiting task is cancelled meanwhile, and return its result."""
     import asyncio  # imported here, as above
 
     try:
@@ -63,8 +63,8 @@ class ThreadPool:
         """Call a function on a thread, in a copy of the current context.
 
         A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise a
-        connection might be closed while in use, and SQLite would crash. When the interpreter ends, and a loop
-        still runs, the caller does the work itself.
+        connection might be closed while in use, and SQLite would crash. If the interpreter is shutting down
+        while a loop still runs, the function is called on the caller's thread.
         """
         import asyncio  # imported here, as above
         from concurrent.futures import ThreadPoolExecutor
@@ -78,12 +78,12 @@ class ThreadPool:
                 if not str(error).startswith("cannot schedule new futures"):
                     raise
                 begun = None
-        if begun is None:  # the interpreter ends, and starts no thread any more
+        if begun is None:  # the interpreter is shutting down, and starts no more threads
             return function(*arguments)
         return await finish(asyncio.wrap_future(begun))
 
     def shutdown(self) -> None:
-        """End the threads when their calls have ended, without waiting; a later call starts others."""
+        """End the threads when their calls have ended, without waiting; a later call starts new threads."""
         with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
@@ -96,5 +96,5 @@ class ThreadPool:
         self._executor, self._lock = None, threading.Lock()
 
 
-# For calls that wait for no event loop: of thread stores, and such as open and decode values.
+# For calls that do not wait for an event loop: requests to thread stores, opening and decoding of values.
 shared: Final = ThreadPool()

@@ -1,4 +1,4 @@
-"""Names of databases: which are URLs of Postgres, and whether one has a password."""
+"""Names of databases: whether a name is a Postgres URL, and whether it contains a password."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-# As SQLAlchemy and others write it, the scheme also names a driver, which libpq does not know.
+# SQLAlchemy and others also write a driver into the scheme, which libpq does not accept.
 _SCHEME: Final = re.compile(r"(postgres(?:ql)?)(?:\+[a-z0-9_]+)?(?=://)")
 _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
 _PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
-URL_HINT: Final = "its parameters are those of libpq, and special characters are written as %XX"
+URL_HINT: Final = "use the parameters of libpq, and write special characters as %XX"
 
 
 def is_url(database: str) -> bool:
@@ -26,9 +26,9 @@ def plain_url(database: str) -> str:
 
 
 def has_password(database: str) -> bool:
-    """Whether a password stands in one of the three places where libpq takes one from a URL.
+    """Whether a URL contains a password in one of the three places where libpq looks for it.
 
-    An empty one is none. What stands before an ``@`` that is not escaped may be a part of one.
+    An empty password does not count. Text before an unescaped ``@`` may be part of a password, and counts.
     """
     _, _, rest = database.partition("://")
     fronts = (rest.partition("/")[0], rest.partition("?")[0], rest)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def as_utc(time: datetime) -> datetime:
-    """Return a time in UTC; one without a zone is in UTC already."""
+    """Return a time in UTC; a time without a zone is taken as UTC."""
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 

@@ -138,7 +138,7 @@ def test_what_is_missing_is_named(run: Run, scene: Scene) -> None:
     shown = run(*words)
     assert shown.out.count(" is missing\n") == len(failures)
     assert "or a process without threads= wrote or deleted it (correct it first)" in shown.err
-    assert "or a process without threads= wrote or deleted (correct it first)" in RolledBackError.hint
+    assert "or a process without threads= wrote or deleted rows (correct it first)" in RolledBackError.hint
     assert shown.err.count("hint: ") == 1
 
 

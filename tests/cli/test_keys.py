@@ -467,10 +467,10 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["enable", "k1"], "it opens already: there is nothing to enable"),
-        (["enable", "k2"], "it opens already: there is nothing to enable"),
-        (["disable", "k1"], "promote another key first: this one then only opens"),
-        (["disable", "k2"], "possible from there: promote, compromise, destroy"),
+        (["enable", "k1"], "the key opens values already: there is nothing to enable"),
+        (["enable", "k2"], "the key opens values already: there is nothing to enable"),
+        (["disable", "k1"], "promote another key first: this key then only opens values"),
+        (["disable", "k2"], "possible in this state: promote, compromise, destroy"),
         (["init"], "nothing is overwritten; to add a key: sealpoint keys generate --keys "),
     ],
 )

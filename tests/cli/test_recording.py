@@ -461,7 +461,7 @@ def test_a_ledger_that_is_gone_is_not_to_be_named_again(ledger: Path, run: Run) 
     ended = run("keys", "generate", "k2")
     assert ended.code == Exit.USAGE
     hint = next(line for line in ended.err.splitlines() if line.startswith("hint: "))
-    assert hint.startswith("hint: if there was one, restore its folder")
+    assert hint.startswith("hint: restore the folder of the ledger")
     assert "name one in the ring file" not in ended.err
 
 

@@ -216,7 +216,7 @@ def test_few_sentences_accuse_at_all() -> None:
     [
         ("class renamed", "its module has no such name", "OLD = NEW"),
         ("class nested in another", "its module has no such name", "at the top of its module"),
-        ("class moved", "ModuleNotFoundError", "let this process find the module"),
+        ("class moved", "ModuleNotFoundError", "make the module, and its imports, importable"),
         ("class made a function", "it is not a class", "compare the type"),
         ("member of an enum removed", "it has no member of this value", "compare the type"),
         ("field of a model added", "pydantic refuses field 'count'", "give new fields defaults"),

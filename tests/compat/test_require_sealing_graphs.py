@@ -203,7 +203,7 @@ def test_a_sealed_store_passes_and_keeps_nothing(options: str, connection: sqlit
     assert require_sealing(store) == {"store": "SealedStore"}
     with pytest.raises(SealingCheckError, match="aget raised NotImplementedError") as caught:
         asyncio.run(arequire_sealing(store))  # SqliteStore has no async methods
-    assert caught.value.hint == "use require_sealing if the store has those methods"
+    assert caught.value.hint == "use require_sealing if the store has sync methods"
     assert connection.execute("SELECT count(*) FROM store").fetchone() == (1,)
     assert "seal" not in vars(serde)
 

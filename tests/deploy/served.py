@@ -206,7 +206,7 @@ def go_on(thread: str, most: int, limits: tuple[type[BaseException], ...]) -> st
             raise
         ended = "limit"  # in `Thread.start`, of a pool of LangGraph's, which then fails itself
     except (HaltedError, ThreadStoreDownError) as error:
-        if "a signal's handler raised an exception" not in str(error):
+        if "a signal handler raised an exception" not in str(error):
             raise
         ended = "dropped"
     if ended != "all":

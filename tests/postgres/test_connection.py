@@ -96,7 +96,7 @@ WRONG = {
     "the role may not log in": ({"user": "pg_monitor"}, Exit.USAGE),
     "no server listens at this address": ({"host": "/secret"}, Exit.STOPPED),
     "no server listens": ({"host": "127.0.0.1", "port": "1"}, Exit.STOPPED),
-    "the name of the host is not known": ({"host": "secret.invalid"}, Exit.USAGE),
+    "the name of the host cannot be resolved": ({"host": "secret.invalid"}, Exit.USAGE),
     "there is no such service": ({"service": "secret"}, Exit.USAGE),
 }
 
@@ -122,7 +122,7 @@ WORDS = {
         Exit.USAGE,
     ),
     "FATAL:  sorry, too many clients already": ("no connection left", Exit.STOPPED),
-    "FATAL:  the database system is starting up": ("starts", Exit.STOPPED),
+    "FATAL:  the database system is starting up": ("is starting", Exit.STOPPED),
     "connection timeout expired": ("in time", Exit.STOPPED),
     "FATAL:  la base de données « b » n'existe pas": ("refuses", Exit.USAGE),
     'FATAL:  role "the database system is" does not exist': ("no such role", Exit.USAGE),

@@ -416,7 +416,7 @@ def test_each_start_is_logged_and_each_call_counted(sealing: Any, caplog: pytest
 
 
 def test_it_is_refused_by_require_sealing(sealing: Any) -> None:
-    with pytest.raises(SealingCheckError, match="allow_write_with is on") as raised:
+    with pytest.raises(SealingCheckError, match="allow_write_with is set") as raised:
         require_sealing(sealing())
     assert raised.value.hint == "remove allow_write_with when no process without SealedSaver is left"
 

@@ -378,7 +378,7 @@ def test_a_context_that_is_not_json_is_refused(value: Any) -> None:
     server = Server(bound_context=["tenant_id"])
     sealed, blob = server.seal({"a": 1}, at(**TENANT)), server.seal_blob(b"blob", at(**TENANT))
     ctx = at(tenant_id=value)
-    shown = f"key 'tenant_id' of the encryption context is {type(value).__name__}, which has no form in JSON"
+    shown = f"'tenant_id' of the encryption context is {type(value).__name__}, which JSON cannot represent"
     calls: list[tuple[Any, Any]] = [
         (server.seal, {"a": 1}),
         (server.read, sealed),

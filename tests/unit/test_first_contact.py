@@ -142,9 +142,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
         "serde is bytes, not an Enc",
         CREATE,
     ),
-    "a saver of a path": (lambda: SqliteSaver(untyped("x.db")), "str is no connection of sqlite3", OPEN),
-    "a saver of a Path": (lambda: SqliteSaver(untyped(Path("x.db"))), "PosixPath is no connection", OPEN),
-    "an async saver of a path": (lambda: AsyncSqliteSaver("x.db"), "str is no connection of sqlite3", OPEN),
+    "a saver of a path": (lambda: SqliteSaver(untyped("x.db")), "str is not a connection of sqlite3", OPEN),
+    "a saver of a Path": (lambda: SqliteSaver(untyped(Path("x.db"))), "PosixPath is not a connection", OPEN),
+    "async saver of a path": (lambda: AsyncSqliteSaver("x.db"), "str is not a connection of sqlite3", OPEN),
     "a saver with a key": (
         lambda: InMemorySaver(serde=untyped(KEY)),
         "serde is bytes, not a Serializer",

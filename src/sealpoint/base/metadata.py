@@ -37,7 +37,7 @@ EXCLUDED_METADATA_KEYS: Final = {
 """Keys of a config that are never stored as metadata: they are columns, or change with every step."""
 
 
-_HINT: Final = "store it in the state, or as text of at most 16 MiB"
+_HINT: Final = "store the value in the state, or as text of at most 16 MiB"
 _warned: Final = set[str]()
 _TEXTS: Final = (bytes, str)  # a union would be created for every column
 _KEPT: Final = (str, int, float)
@@ -48,7 +48,7 @@ _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def names_of(names: Collection[str]) -> frozenset[str]:
-    """Return names that a caller gave, and not those of the letters of a text."""
+    """Return a caller's names as a set. A string is refused: it would be a collection of letters."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)
@@ -90,7 +90,7 @@ def get_serializable_checkpoint_metadata(
 ) -> CheckpointMetadata:
     """Return the metadata as `get_checkpoint_metadata` does, without ``writes``.
 
-    Older graphs put ``writes`` there, and JSON may not support what is in it.
+    Older graphs put ``writes`` into the metadata, and JSON may not support the values in it.
 
     Args:
         config: The config of the run.
@@ -110,10 +110,10 @@ def encode_metadata(
         metadata: At most 255 levels deep, and 16 MiB as JSON.
         sealed: Write strict JSON, see `sealpoint.serde.jsontext.pack_json`. LangGraph's savers, and so this
             function by default, write NaN and infinities, which strict JSON lacks.
-        keep_surrogates: Seal lone surrogates, which a saver removes with a warning, as LangGraph's do.
+        keep_surrogates: Keep lone surrogates. By default they are removed, with a warning.
 
     Raises:
-        MetadataError: If a value has no form in JSON, or two keys have the same, such as ``1`` and ``"1"``.
+        MetadataError: If JSON cannot represent a value, or two keys are equal in JSON: ``1`` and ``"1"``.
     """
     data = None
     if _is_ordinary(metadata):
@@ -163,9 +163,9 @@ def _value_in_json(value: Any, keep_surrogates: bool, levels: int) -> Any:
             raise ValueError(f"an integer has over {MAX_NUMBER_BITS} bits")
         return value if type(value) in _SCALARS else in_json(value)
     if not isinstance(value, _CONTAINERS):
-        raise ValueError(f"JSON has no form for {type(value).__name__}")
+        raise ValueError(f"JSON cannot represent {type(value).__name__}")
     if not levels:
-        raise ValueError(f"it is nested over {MAX_LEVELS} deep, or in itself")
+        raise ValueError(f"a value is nested over {MAX_LEVELS} levels deep, or contains itself")
     if not isinstance(value, dict):
         return [_value_in_json(each, keep_surrogates, levels - 1) for each in value]
     found = {
@@ -175,7 +175,7 @@ def _value_in_json(value: Any, keep_surrogates: bool, levels: int) -> Any:
         for key, each in value.items()
     }
     if len(found) != len(value):
-        raise ValueError("two keys are the same in JSON")
+        raise ValueError("two keys are equal in JSON")
     return found
 
 
@@ -204,14 +204,14 @@ def _report_change(what: str) -> None:
 
 
 def _is_ordinary(table: Any, depth: int = 2) -> bool:
-    """Whether this metadata is certainly the same when it is read back from JSON.
+    """Whether metadata certainly stays the same when it is written as JSON and read back.
 
     Nearly all metadata has plain strings as keys, and as values scalars or dicts of scalars, such as
-    ``parents``: no two of these keys are the same in JSON.
+    ``parents``: no two of these keys are equal in JSON.
     """
     if type(table) is not dict or depth == 0 or not _TEXT.issuperset(map(type, table)):
         return False
-    for value in table.values():  # a generator takes as long as all of it
+    for value in table.values():  # faster than all() with a generator
         if type(value) in _SCALARS or (type(value) is dict and not value):
             continue
         if not _is_ordinary(value, depth - 1):
@@ -220,15 +220,15 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
 
 
 def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> CheckpointMetadata:
-    """Return the metadata of a column.
+    """Decode the contents of a metadata column.
 
     Args:
-        data: The column: an object in JSON, at most 16 MiB.
-        strict: Read as a sealed row is read: strict JSON of at most 64 levels. Without it, read what
-            LangGraph's savers write and read: up to 255 levels, NaN, infinities; of a key twice the last.
+        data: The contents: a JSON object of at most 16 MiB, or ``None``.
+        strict: Accept only what sealed rows contain: strict JSON of at most 64 levels. Otherwise accept what
+            LangGraph's savers do: up to 255 levels, NaN, infinities, and the last of duplicate keys.
 
     Raises:
-        MetadataError: If it is something else.
+        MetadataError: If the column contains anything else.
     """
     if data is None:
         return {}

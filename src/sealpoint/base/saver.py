@@ -1,7 +1,7 @@
 """BaseCheckpointSaver: the interface of savers.
 
-What a saver does is written once for sync and async where it takes several calls: a procedure is a generator
-that yields requests, and receives the replies.
+An operation that needs several calls is written once for sync and async, as a procedure: a generator that
+yields requests and receives the replies.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class BaseCheckpointSaver(Generic[V]):
     """Stores and loads checkpoints. Every method has an async version with the prefix ``a``.
 
     A config names a thread by ``config["configurable"]["thread_id"]``, and a checkpoint of it by
-    ``checkpoint_ns`` and ``checkpoint_id``; without an id the latest. Methods that a subclass must
-    override, if they are to be used, raise NotImplementedError.
+    ``checkpoint_ns`` and ``checkpoint_id``; without an id, it names the latest checkpoint. Methods that a
+    subclass must implement raise NotImplementedError.
     """
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
@@ -118,10 +118,10 @@ class BaseCheckpointSaver(Generic[V]):
         """Yield checkpoints, latest first.
 
         Args:
-            config: Names the thread, and optionally the namespace and the id; ``None`` for all.
-            filter: Metadata that they must have.
-            before: A checkpoint that they must be older than.
-            limit: How many at the most.
+            config: Names the thread, and optionally the namespace and the id; ``None`` for all threads.
+            filter: Metadata that a checkpoint must have, by key.
+            before: Config of a checkpoint; only older checkpoints are yielded.
+            limit: Maximum number of checkpoints.
         """
         raise NotImplementedError
 
@@ -137,7 +137,7 @@ class BaseCheckpointSaver(Generic[V]):
         Args:
             config: Names the thread and namespace, and the parent by ``checkpoint_id``.
             checkpoint: The checkpoint.
-            metadata: Its metadata.
+            metadata: Metadata of the checkpoint.
             new_versions: Versions of the channels that changed since the parent.
         """
         raise NotImplementedError
@@ -154,8 +154,8 @@ class BaseCheckpointSaver(Generic[V]):
         Args:
             config: Names the thread, the namespace and the checkpoint.
             writes: Pairs of a channel and a value.
-            task_id: The task that wrote them.
-            task_path: Its place in the graph.
+            task_id: Id of the task that made the writes.
+            task_path: Place of the task in the graph.
         """
         raise NotImplementedError
 
@@ -171,7 +171,7 @@ class BaseCheckpointSaver(Generic[V]):
         """Delete the checkpoints of the runs, and the writes to them.
 
         Args:
-            run_ids: What ``run_id`` in the metadata of the checkpoints is.
+            run_ids: Ids of runs; a checkpoint has one as ``run_id`` in its metadata.
         """
         raise NotImplementedError
 
@@ -272,11 +272,11 @@ class BaseCheckpointSaver(Generic[V]):
         return await arun(_histories(config, channels), self.aget_tuple)
 
     def get_next_version(self, current: V | None, channel: None) -> V:
-        """Return a version that is greater than ``current``: numbers counting up from 1.
+        """Return a version that is greater than ``current``: ``current + 1``, or 1 for the first version.
 
         Args:
             current: The current version, if there is one.
-            channel: No longer used.
+            channel: Unused.
 
         Raises:
             NotImplementedError: If ``current`` is text; a saver with text versions overrides this method.
@@ -286,7 +286,7 @@ class BaseCheckpointSaver(Generic[V]):
         return 1 if current is None else current + 1  # type: ignore[return-value]
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
-        """Return a shallow copy whose serializer also allows ``extra_allowlist``; itself if it does."""
+        """Return a copy whose serializer also allows ``extra_allowlist``, or the saver itself if it does."""
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
         if extend is None:  # LangGraph's encrypting serializer, which LangGraph's saver supports
             inherited = getattr(super(), "with_allowlist", None)
@@ -301,7 +301,7 @@ class BaseCheckpointSaver(Generic[V]):
 
 
 def _histories(config: RunnableConfig, channels: Sequence[str]) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    """Return histories; each request is a config, and the reply the checkpoint that it names."""
+    """Return histories. Each request is a config; the reply is the checkpoint that the config names."""
     walk = DeltaWalk(channels)
     current: CheckpointTuple | None = (yield config) if walk.open else None
     while walk.open and current and current.parent_config:

@@ -1,8 +1,8 @@
-"""`require_sealing`: whether a saver, a store or a cache passes the values that it stores to its serializer.
+"""`require_sealing`: checks that a saver, a store or a cache passes each value to its serializer.
 
-It stores canaries: values that only a watched serializer can write, while pickle, JSON and msgpack refuse
-them. The serializer replaces each canary by a random text, and seals that. If a canary is stored in any
-other way, that raises, or the canary has not been sealed when it is looked at.
+The check stores canaries: values that only a watched serializer can write, while pickle, JSON and msgpack
+refuse them. The serializer replaces each canary by a random text, and seals the text. If a canary is stored
+in any other way, storing it raises an error, or the check finds that the canary was not sealed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sealpoint.serde.base import SerializerProtocol
 # How deep in a serialized value canaries are looked for: savers put a few containers around them
 _DEPTH: Final = 8
 
-# What a watch stands before: `SealedSaver` calls ``seal``, other savers ``dumps_typed``
+# Methods that a watch wraps: `SealedSaver` calls ``seal``, other savers call ``dumps_typed``
 _METHODS: Final = ("dumps_typed", "loads_typed", "seal", "with_msgpack_allowlist")
 
 _lock: Final = threading.Lock()
@@ -37,8 +37,8 @@ class Canary:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self.text = secrets.token_hex(32)  # what is sealed in its place
-        self.blob: bytes | None = None  # what the serializer returned for it, if it was given it
+        self.text = secrets.token_hex(32)  # the text that is sealed in place of the canary
+        self.blob: bytes | None = None  # the bytes that the serializer returned for the canary
         self.was_loaded = False
         self.was_shown = False
 
@@ -58,7 +58,7 @@ class Canary:
 
 @contextmanager
 def watched(serde: SerializerProtocol) -> Iterator[None]:
-    """Make ``serde`` accept canaries. Others may use it meanwhile, and may be watching it too."""
+    """Make ``serde`` accept canaries. Other threads may use ``serde`` meanwhile, and may watch it, too."""
     attributes = vars(serde)
     with _lock:
         watch = getattr(attributes.get("dumps_typed"), "__self__", None)
@@ -77,7 +77,7 @@ def watched(serde: SerializerProtocol) -> Iterator[None]:
 
 
 class _Watch:
-    """The methods that stand before those of a serializer, until the last check of it ends."""
+    """Wraps methods of a serializer until the last check of that serializer ends."""
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self.users = 0
@@ -124,7 +124,7 @@ class _Watch:
 
 
 def _replaced(value: Any, found: list[Canary], depth: int = _DEPTH) -> Any:
-    """Return a value with the texts of its canaries, which are added to ``found``."""
+    """Return a value with each canary replaced by its text; the canaries are appended to ``found``."""
     if isinstance(value, Canary):
         found.append(value)
         return value.text
@@ -137,51 +137,51 @@ def _replaced(value: Any, found: list[Canary], depth: int = _DEPTH) -> Any:
 
 
 _PLACES: Final = ("channel value", "write", "interrupt")
-_GIVE: Final = "give it a sealpoint.langgraph.EncryptedSerializer"
-_WRAP: Final = "wrap it: Sealed{}({}, serde=...)"
+_GIVE: Final = "give the saver a sealpoint.langgraph.EncryptedSerializer"
+_WRAP: Final = "use the wrapper Sealed{}({}, serde=...)"
 _KNOWN: Final = (
     "pass a compiled graph, a saver, a store or a cache: not its class, nor what `from_conn_string` returns"
     " before `with`"
 )
 
-# Version of the checkpoints of LangGraph 1: savers convert older ones while they read them
+# Version of the checkpoints of LangGraph 1: savers convert checkpoints of older versions at reading
 _CHECKPOINT_VERSION: Final = 4
 
 
 def require_sealing(
     saver: Any, *, configurable: Mapping[str, Any] | None = None, thread_id: str | None = None
 ) -> dict[str, str | None]:
-    """Check that what a graph stores is sealed: by its checkpointer, its store and its cache.
+    """Check that the checkpointer, the store and the cache of a graph seal the values that they store.
 
     Stores a checkpoint, a write and an interrupt in a thread with a random id, reads them, and deletes the
-    thread, also if the check fails; the same with an item in a random namespace, and with a cached value.
-    Each must reach the serializer, and the serializer must seal. Call it where the process starts, before the
-    graph is in use.
+    thread, also if the check fails; does the same with an item in a random namespace, and a cached value.
+    Each value must reach the serializer, and the serializer must seal. Call this function at the start of a
+    process, before the graph is in use.
 
-    It checks values that are objects. It does not check:
+    The check covers values that are objects. It does not cover:
 
     - metadata, thread ids and other names, which most savers do not pass to a serializer;
     - strings, numbers and booleans, which savers on Postgres and MySQL store without the serializer;
     - second copies of a value, except as pickle, JSON or text;
     - fields that `SealedStore` leaves readable, and embeddings;
-    - what a node opens itself. A subgraph uses the checkpointer and the store of the graph that runs it; a
-      cache of its own is checked where LangGraph lists the subgraph (``get_subgraphs``).
+    - databases that a node opens itself. A subgraph uses the checkpointer and the store of the graph that
+      runs it; its own cache is checked if LangGraph lists the subgraph (``get_subgraphs``).
 
-    Nor does it accept a saver that calls a method of the serializer which it fetched when it was created.
+    A saver is refused if it fetches a method of its serializer at creation, and calls this method later.
 
     Args:
         saver: A compiled graph or an entrypoint; or a saver, a store or a cache alone. They need sync
             methods, and their tables must exist.
         configurable: Further keys of ``config["configurable"]``, if the saver requires any.
-        thread_id: For a saver that cannot delete a thread: a thread that no agent uses. What the check stores
-            remains in it.
+        thread_id: For a saver that cannot delete a thread: a thread that no agent uses. The checkpoint and
+            the writes of the check remain in it.
 
     Returns:
-        What seals, by its place: the name of its class, or ``None`` where a graph has nothing that stores.
+        The name of the class that seals, by part of the graph; ``None`` for a part that the graph lacks.
 
     Raises:
         SealingCheckError: If a value does not reach the attribute ``serde``, or the serializer does not seal,
-            or what was sealed is not returned, or one of the methods raises. Of a graph it names each place.
+            or a sealed value is not returned, or a method raises. For a graph it names each failed part.
 
     Example:
         >>> from langgraph.checkpoint.memory import InMemorySaver
@@ -203,7 +203,7 @@ async def arequire_sealing(
 def _checks(
     checked: Any, configurable: Mapping[str, Any] | None, thread_id: str | None, *, awaited: bool
 ) -> Steps[dict[str, str | None]]:
-    """Yield the calls to make. Of a graph all is checked before an error is raised."""
+    """Yield the calls to make. All parts of a graph are checked before an error is raised."""
     is_graph, refused = hasattr(checked, "checkpointer"), list[tuple[str, SealingCheckError]]()
     found = _places_of(checked) if is_graph else {_kind_of(checked): checked}
     for place, part in found.items():
@@ -226,7 +226,7 @@ def _checks(
 def _places_of(graph: Any) -> dict[str, Any]:
     """Return the checkpointer, the store and the caches that a graph uses."""
     found = {place: getattr(graph, place, None) for place in ("checkpointer", "store", "cache")}
-    if isinstance(found["checkpointer"], bool):  # that of the graph that runs this one, or none
+    if isinstance(found["checkpointer"], bool):  # True: the parent graph's checkpointer; False: none
         found["checkpointer"] = None
     for name, subgraph in graph.get_subgraphs(recurse=True):
         if (cache := getattr(subgraph, "cache", None)) not in (None, found["cache"]):
@@ -265,7 +265,7 @@ class _Check:
         self.serde = self._require_sealing_serde()
 
     def steps(self) -> Steps[None]:
-        """Yield the methods to call, and raise what their replies show."""
+        """Yield the methods to call, and raise if a reply shows a value that was not sealed."""
         yield from self._call(*self._reading)  # some savers create their tables here
         if not self._deletes:
             yield from self._trial()
@@ -285,7 +285,7 @@ class _Check:
     def _trial(self) -> Steps[None]:
         first, *others = self._canaries
         if self._kind == "store":
-            yield from self._call("put", *self._name, {"canary": first}, False)  # not in its index
+            yield from self._call("put", *self._name, {"canary": first}, False)  # not indexed
         elif self._kind == "cache":
             yield from self._call("set", {self._name: (first, None)})
         else:
@@ -323,9 +323,9 @@ class _Check:
             hint = None
             if isinstance(error, NotImplementedError):
                 other = "require_sealing" if self._awaited else "arequire_sealing"
-                hint = f"use {other} if the {self._kind} has those methods"
+                hint = f"use {other} if the {self._kind} has {'sync' if self._awaited else 'async'} methods"
                 if method == "delete_thread":
-                    hint += "; pass thread_id if it cannot delete"
+                    hint += "; pass thread_id if it cannot delete threads"
             raise self._refusal(reason, hint=hint) from error
 
     def _checkpoint(self) -> tuple[Any, Checkpoint, dict[str, Any], dict[str, Any]]:
@@ -347,7 +347,7 @@ class _Check:
             )
         if getattr(self._saver, "allow_write_with", None) is not None:
             raise self._refusal(
-                "allow_write_with is on, so that rows are written as before and not bound",
+                "allow_write_with is set, so values are written without being bound to their rows",
                 hint="remove allow_write_with when no process without SealedSaver is left",
             )
         name = type(serde).__name__

@@ -1,6 +1,6 @@
 """Signatures: Ed25519 (RFC 8032), for the head of a ledger.
 
-Ed25519 on purpose: it is the one algorithm that every reader of C2SP signed notes has.
+Ed25519 was chosen because it is the one algorithm that every reader of C2SP signed notes supports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SigningKey(NeverPickled):
     __slots__ = ("_private", "public")
 
     def __init__(self, seed: bytes) -> None:
-        """Make the key of a seed of 32 random bytes."""
+        """Create the key from a seed of 32 random bytes."""
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public: Final = self._private.public_key().public_bytes_raw()
 
@@ -35,9 +35,9 @@ class SigningKey(NeverPickled):
 
 
 def is_signed(public: bytes, signature: bytes, data: bytes) -> bool:
-    """Whether a signature over ``data`` is of a public key of 32 bytes."""
+    """Whether a signature over ``data`` is valid under the public key ``public``, 32 bytes."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
-    except InvalidSignature:  # also for another length than 64 bytes
+    except InvalidSignature:  # also for a signature that does not have 64 bytes
         return False
     return True

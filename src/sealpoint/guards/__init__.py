@@ -1,1 +1,1 @@
-"""What is checked of databases of others: how a file is opened, what a schema may have, what is read."""
+"""Checks of untrusted databases: how a file is opened, what a schema may contain, how much is read."""

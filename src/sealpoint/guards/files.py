@@ -1,28 +1,28 @@
-"""Opening SQLite files. What lies next to a file is inspected before SQLite acts on it.
+"""Opening SQLite files. The files next to a database are inspected before SQLite uses them.
 
-SQLite takes the files next to a database by their names:
+SQLite uses files next to a database by their names:
 
     FILE-journal   of an interrupted transaction: the next reader rolls it back, and removes the super-journal
                    that its last bytes name, which may be any file
     FILE-wal       of later transactions: read, written and removed
     FILE-shm       an index of the log, in memory that all processes share
 
-It follows links among them, writes through them, and waits for the writer of a FIFO. So only regular files
-with one name are accepted, and only a super-journal with a name of SQLite's own form. What is put there after
-the inspection is not noticed.
+It follows links among these files, writes through them, and waits for the writer of a FIFO. So only regular
+files with one name are accepted, and only a super-journal with a name of SQLite's own form. Files that are
+put there after the inspection are not noticed.
 
 Sources: https://www.sqlite.org/fileformat2.html (sections 3 and 4), https://www.sqlite.org/atomiccommit.html
 (section 5), and readSuperJournal in pager.c.
 
-Whether a file has all of its pages.
+The module also detects files that lack some of their pages.
 
 SQLite refuses a file that has fewer pages than its header counts, and reads zeros where its last page is cut
-off: rows that end there are missing or changed. With a write-ahead log it does not compare at all.
+off: rows that end there are missing or changed. With a write-ahead log it does not compare the sizes.
 
     log    header of 32 bytes, of which 16 to 23 are its salts; then frames
     frame  page number, 4 bytes; 4 more; the salts of its log, 8 bytes; 8 more; the page
 
-The first frame with other salts is of an earlier log: there the log ends.
+The first frame with other salts belongs to an earlier log: there the log ends.
 
 Source: SQLite's file format, sections 1.3.7 (the header's size of the database) and 4.1 (the log).
 """
@@ -53,20 +53,20 @@ _SUPER_JOURNAL: Final = re.compile(rb"/[^\0]*-mj[0-9A-F]{6}9[0-9A-F]{2}")  # for
 _MAX_SUPER_BYTES: Final = 1 << 20  # the names of 126 journals, the most that a connection attaches
 Result = TypeVar("Result")
 
-_REMOVE: Final = "find out who put it there, and move it away if SQLite has not written it"
+_REMOVE: Final = "find out which program created the file, and move it away if SQLite did not"
 
 
 def open_file(
     path: str | bytes | PathLike[str], options: str, *, isolation_level: Any = None, timeout: float = 5.0
 ) -> sqlite3.Connection:
-    """Open a database; nothing is read from it before `prepare`."""
+    """Open a connection to a database file; call `prepare` before anything is read through it."""
     return _open(sqlite3.connect, path, options, isolation_level, timeout)  # type: ignore[no-any-return]
 
 
 def reopen_file(
     connection: sqlite3.Connection, path: str, options: str, *, isolation_level: Any = None
 ) -> None:
-    """Open a database with a connection that was closed; it keeps its factories."""
+    """Open a closed connection again, to a database file; it keeps its row factory and text factory."""
     row_factory, text_factory = connection.row_factory, connection.text_factory
     _open(partial(sqlite3.Connection.__init__, connection), path, options, isolation_level, 5.0)
     connection.row_factory, connection.text_factory = row_factory, text_factory
@@ -86,10 +86,10 @@ def _open(connect: Callable[..., Any], path: Any, options: str, isolation_level:
 
 
 def create_file(path: Path, folder: int) -> sqlite3.Connection:
-    """Create an empty database, locked for this connection, without a journal and never flushed.
+    """Create an empty database, locked for this connection, without a journal and without fsync.
 
-    SQLite opens it by its path, at which another account may have put something else meanwhile. So it is
-    compared with what was created, before anything is read or written.
+    SQLite opens the file by its path, at which another account may have put another file meanwhile. So the
+    opened file is compared with the created one before anything is read or written.
     """
     # SQLite would create the file with the mode of the umask, possibly readable for others.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -132,7 +132,7 @@ def _is_open_twice(descriptor: int) -> bool:
 def prepare(
     connection: sqlite3.Connection, authorize: Callable[..., int] = statements.authorize
 ) -> Path | None:
-    """Inspect the files at a database, have its connection trust no schema, and return its file, if any."""
+    """Inspect a database's files, make the connection distrust its schema, and return the file, if any."""
     file = inspect(connection)
     connection.set_authorizer(authorize)
     limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
@@ -143,7 +143,7 @@ def prepare(
 
 
 def inspect(connection: sqlite3.Connection) -> Path | None:
-    """Inspect the files next to a database that is open. See `prepare`, which does more."""
+    """Inspect the files next to an open database, and return its own file, if any."""
     main = None
     for name, file in _files(connection):
         for ending in COMPANIONS:
@@ -153,13 +153,13 @@ def inspect(connection: sqlite3.Connection) -> Path | None:
                 and ending == "-journal"
             ):
                 _require_super_journal(companion)
-        if name == b"main" and file.exists():  # or it is a name that is only in memory
+        if name == b"main" and file.exists():  # otherwise a database in memory, whose name looks like a path
             main = file
     return main
 
 
 def _files(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Path]]:
-    """Yield the databases of a connection that have a file; SQLite reads none of them for this."""
+    """Yield name and file of each attached database that has a file; SQLite reads none of the files."""
     theirs = connection.text_factory
     connection.text_factory = bytes  # a path need not be UTF-8
     try:
@@ -174,23 +174,23 @@ def _files(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Path]]:
 
 
 def _require_regular(path: Path, what: str, most_links: int | None = None, hint: str = _REMOVE) -> bool:
-    """Refuse what is there and not a regular file. Return whether there is anything."""
+    """Raise if the path exists and is not a regular file; return whether it exists."""
     try:
         found = path.lstat()
     except OSError:
-        return False  # or SQLite says why not
+        return False  # if it exists, SQLite raises the reason
     if stat.S_ISLNK(found.st_mode):
         raise DatabaseCorruptError(f"{what}, {path}, is a symbolic link", hint=hint)
     if not stat.S_ISREG(found.st_mode):
         raise DatabaseCorruptError(f"{what}, {path}, is not a regular file", hint=hint)
     if most_links is not None and found.st_nlink > most_links:
-        hint = f"SQLite would change both; {_REMOVE}"
+        hint = f"SQLite would change the file under both names; {_REMOVE}"
         raise DatabaseCorruptError(f"{what}, {path}, has a second name (a hard link)", hint=hint)
     return True
 
 
 def _require_super_journal(journal: Path) -> None:
-    """Refuse a journal with a super-journal that SQLite has not made: rolling back reads and removes that."""
+    """Refuse a journal whose super-journal SQLite did not write: a rollback reads and removes that file."""
     name = _super_journal_of(journal)
     if name is None:
         return
@@ -226,7 +226,7 @@ def _super_journal_of(journal: Path) -> bytes | None:
 
 
 def _read(path: Path, start: int, size: int) -> bytes:
-    """Read a part of a file. Not of a database: closing it would end the locks of SQLite in this process."""
+    """Read a part of a file, never of a database: closing that would end SQLite's locks in this process."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -238,7 +238,7 @@ def _read(path: Path, start: int, size: int) -> bytes:
 
 
 def switch_log_on(cursor: sqlite3.Cursor) -> None:
-    """Use WAL, unless the file cannot be changed now; ``cursor`` gives rows as tuples."""
+    """Switch a database to WAL, unless its file cannot be changed now; ``cursor`` returns rows as tuples."""
     (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
     # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
     if mode in ("wal", "memory") or cursor.connection.in_transaction:
@@ -258,7 +258,7 @@ _LOCK_BYTE: Final = 1 << 30  # SQLite writes no page there
 
 
 def rolled_back(cursor: sqlite3.Cursor, work: Callable[[], Result]) -> Result:
-    """Call a function in a transaction of its own, which ends, also if a signal's handler raises there."""
+    """Call a function in a new transaction, and roll that back, even if a signal handler raises in it."""
     try:
         cursor.execute("BEGIN")
         found = work()
@@ -273,10 +273,9 @@ def rolled_back(cursor: sqlite3.Cursor, work: Callable[[], Result]) -> Result:
 def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     """Check that each page of the database is in its file, or in the log.
 
-    A file of 0 bytes is a new database, also after ``PRAGMA journal_mode = WAL`` whose result nobody has
-    fetched: its first page is in memory then. In a file whose header is older than its last change, only a
-    page that is incomplete is noticed. In an open transaction, whose pages may be in memory alone, nothing is
-    checked.
+    A file of 0 bytes is a new database; its first page may still be in memory after ``PRAGMA journal_mode``
+    whose result was not fetched. In a file whose header is older than its last change, only an
+    incomplete page is noticed. In an open transaction, whose pages may be only in memory, nothing is checked.
     """
     if file is None or cursor.connection.in_transaction:
         return
@@ -296,7 +295,7 @@ def _require_pages(cursor: sqlite3.Cursor, file: Path) -> None:
 
 
 def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
-    """Whether a log has the pages from ``first`` to ``last``, except one that is never written."""
+    """Whether a log has the pages from ``first`` to ``last``, except the lock page, never written."""
     numbers = {_LOCK_BYTE // page_bytes + 1}
     try:
         with log.open("rb") as stream:

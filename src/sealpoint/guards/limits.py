@@ -1,4 +1,4 @@
-"""How much is read of a database: of one row, of a query, and of a file that claims more than it has."""
+"""Limits of what is read from a database: per row, per query, and per file, which may have holes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
 
 
 def oversized() -> RowError:
-    """Return the error for a row that is not read."""
+    """Return the error for a row that exceeds `MAX_VALUE_BYTES`."""
     return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
 
 
-# Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds, also if it
-# sorts what it finds. Some file systems count new blocks seconds later; until then so much is read of a file.
+# Capacity assumed for a file without blocks: reading and sorting this many bytes takes some seconds. Some
+# file systems count new blocks only seconds later.
 HOLES_BYTES: Final = 8 * 1024 * 1024
 
-_COMPRESSED: Final = 16  # times, at most, that a file system keeps a file smaller than it is
+_COMPRESSED: Final = 16  # the highest compression ratio of file systems
 
 
 def capacity_bytes(cursor: sqlite3.Cursor, file: Path | None) -> int:
-    """Return how many bytes the pages of a database can hold, with those of its log.
+    """Return how many bytes the pages of a database and of its log can hold.
 
-    A file with holes claims more than it has: its blocks on the disk are counted. Its data extents would be
-    exact, but need a descriptor, and closing one ends all locks that SQLite has on the file in this process.
+    A file with holes is larger than its data, so its blocks on the disk are counted. Data extents would be
+    exact, but need a descriptor, and closing that ends all locks that SQLite has on the file in this process.
     """
     (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
     (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
@@ -47,19 +47,19 @@ def capacity_bytes(cursor: sqlite3.Cursor, file: Path | None) -> int:
 
 
 class Budget:
-    """How much of a query is taken into memory."""
+    """How many rows and bytes of a query are held in memory at once."""
 
     def __init__(self, rows: int, size_bytes: int, *, uncounted: int = 0) -> None:
         """Create a budget of ``rows`` and, for their texts and values, ``size_bytes``.
 
-        The first ``uncounted`` rows are not part of either.
+        The first ``uncounted`` rows count towards neither.
         """
         self._bytes, self._uncounted = size_bytes, uncounted
         self._most_rows = uncounted + max(rows, 1)
         self.spent = False
 
     def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
-        """Return the rows that fit, including the one that exceeds the budget."""
+        """Return rows until the budget is spent, including the row that exceeds it."""
         taken: list[tuple[Any, ...]] = []
         self.spent, size_bytes, room = False, 0, min(self._bytes, most_bytes)
         for row in cursor:
@@ -73,7 +73,7 @@ class Budget:
                 self.spent = next(cursor, None) is not None
                 break
         if size_bytes > most_bytes:
-            raise EndlessTreeError("the rows of a table are more than the file can hold")
+            raise EndlessTreeError("a table yields more rows than the file can hold")
         return taken
 
 

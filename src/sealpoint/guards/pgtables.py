@@ -1,15 +1,15 @@
-"""What the tables of LangGraph's savers and its Store must be on Postgres.
+"""Checks that tables on Postgres are those of LangGraph's savers and Store.
 
 A trigger, a rule or an expression on the tables would run with the rights of the account that reads or writes
 them, including an expression of an index or of extended statistics: the planner evaluates its constant parts.
 A view or a partition of another table could lead to other data. The check reads only the server's catalogs.
 The shallow savers store one checkpoint per thread: their keys are shorter.
 
-A saver's table may be partitioned by thread or checkpoint. All partitions are checked as the table is, and
-have its schema and its owner. The operators and collations that assign rows to them are the server's own.
+A saver's table may be partitioned by thread or checkpoint. Every partition is checked like the table, and has
+the table's schema and owner. The operators and collations that assign rows to partitions must be built in.
 
-The Store's tables may have a default, a partial index and a foreign key, exactly as LangGraph makes them, by
-the text that the server prints of each. The type of its vectors is one that only a superuser can create.
+The Store's tables may have a default, a partial index and a foreign key whose definitions, as the server
+prints them, are exactly LangGraph's. The type of its vectors must be one that only a superuser can create.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust the
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A form in which LangGraph creates a table."""
+    """Columns and key of a table as a release of LangGraph creates it."""
 
     name: str
     primary: tuple[str, ...]
-    types: dict[str, str]  # of the columns that are not text
+    types: dict[str, str]  # types of the columns that are not text
     other: tuple[str, ...] = ("type",)  # further columns that are text
-    optional: tuple[str, ...] = ()  # further columns, which older tables lack
+    optional: tuple[str, ...] = ()  # further columns, missing in older tables
 
     @property
     def columns(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ STORE_NAMES: Final = tuple(layout.name for layout in _STORE)
 
 # Built-in types have an oid below 16384. The owner of an extension may add types to it, but only a superuser
 # creates base types. Before Postgres 14 statistics have no `stxexprs`.
-# Selects the rows of `Row`; the condition follows, on the table ``r`` of which ``c`` is a part, or the same.
+# Selects a `Row` for each table or partition ``c``. A condition on ``r`` follows: ``c`` itself or its root.
 # The search path must begin with pg_catalog. Before Postgres 14 no partition has `inhdetachpending`.
 TABLES: Final = """
     SELECT c.relname, r.relname, n.nspname, n.oid, c.oid, r.oid, n.xmin::text, part.tree, c.relkind = 'p',
@@ -153,16 +153,16 @@ class Row(NamedTuple):
     """The catalog entries of one table, or of a partition."""
 
     name: str
-    root: str  # the table that a saver names; itself unless it is a partition
+    root: str  # the partitioned table that a saver names, or the table itself
     schema: str
     schema_oid: int
     oid: int
     root_oid: int
     schema_version: str  # differs after each change of the schema, such as a new name
-    tree: str  # differs after each change of which partitions are attached
+    tree: str  # differs after a partition was attached or detached
     is_partitioned: bool
-    flaws: list[tuple[str, str | None]] | None  # what it must not have: a sentence, and a name
-    policies: list[str] | None  # an empty name if policies are on
+    flaws: list[tuple[str, str | None]] | None  # forbidden features: a phrase, and the name of an object
+    policies: list[str] | None  # an empty name means that row security is on
     # name, type if it is built in or that of vectors, whether it is generated, whether it has a collation
     columns: list[tuple[str, str | None, bool, bool]]
     primary: list[str]
@@ -174,10 +174,10 @@ def refuse_schema(what: str) -> SchemaError:
 
 
 def require_tables(rows: Sequence[Row]) -> set[str]:
-    """Check the tables to which the statements of a saver or of a Store lead."""
+    """Check the tables that statements of a saver or of a Store access, and return their names."""
     for row in rows:
         require_plain(row)
-        if row.policies is not None:  # it would hide rows, or refuse new ones
+        if row.policies is not None:  # a policy would hide rows, or refuse new rows
             raise refuse_schema(f"table {excerpt(row.name)} has a policy{_named(max(row.policies))}")
         layout_of(row)
     if len({row.schema for row in rows}) > 1:
@@ -186,9 +186,9 @@ def require_tables(rows: Sequence[Row]) -> set[str]:
 
 
 def require_plain(row: Row) -> None:
-    """Check that a table is a real one, and that nothing hangs on it that acts by itself.
+    """Check that a table is a real table, without triggers, rules or expressions that run by themselves.
 
-    Policies are not looked at: maintenance reads with ``row_security`` off.
+    Policies are not checked: maintenance reads with ``row_security`` off.
     """
     for what, name in row.flaws or ():
         raise refuse_schema(f"table {excerpt(row.name)} {what}{_named(name)}")
@@ -197,7 +197,7 @@ def require_plain(row: Row) -> None:
 
 
 def layout_of(row: Row) -> Layout:
-    """Return the form of a table."""
+    """Return the layout of LangGraph that a table has."""
     for column, _, acts, collated in row.columns:
         if acts or collated:
             flaw = "a generated column" if acts else "a collation on"

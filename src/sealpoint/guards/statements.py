@@ -1,4 +1,4 @@
-"""Guards for our statements: no trigger or view runs, and no walk is endless.
+"""Guards for sealpoint's SQLite statements: no trigger or view runs, and no query runs without end.
 
 An authorizer refuses to compile actions of a trigger or a view. A progress handler ends a statement whose
 budget of opcodes is spent: pages of a hostile file may refer to one another, so that a few pages contain
@@ -35,10 +35,10 @@ from sealpoint.guards.limits import oversized
 STEP_OPCODES: Final = 10_000  # how often a statement is checked: about every 0.3 ms
 
 LEAST_OPCODES: Final = 200_000
-# Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte
+# Opcodes of a scan, per byte: the smallest rows take less than one opcode per byte
 OPCODES_PER_BYTE: Final = 8
 
-# CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths
+# CPU time of a scan: 1 s per megabyte of the file; valid rows take some hundredths of that
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
 
@@ -68,10 +68,10 @@ class _Work:
         self.steps = 0
         self.until: float | None = None  # limit of the CPU time; `None` before the first step
         self.is_over: Callable[[], bool] | None = None
-        self.cause: BaseException | None = None  # why it was ended
-        self.is_checked = True  # whether the schema was, so that statements may be compiled
-        self.was_denied = False  # whether a statement was, by a function of this package
-        self.needs_check = False  # whether a statement was refused because it was not
+        self.cause: BaseException | None = None  # the exception that interrupted the statement
+        self.is_checked = True  # whether the schema was checked, so that statements may be compiled
+        self.was_denied = False  # whether this module has refused a statement
+        self.needs_check = False  # whether it did so because the schema was not checked
 
 
 class _Thread(threading.local):
@@ -90,9 +90,9 @@ Handler = Callable[[], int]
 def make_handler(check: Callable[[None], None] | None = None) -> Handler:
     """Return a progress handler: a generator's ``next``. It ends a statement if ``check`` raises.
 
-    By default it checks the budget of this thread's statement. What was raised, also by a signal handler,
-    is not lost: `raise_cause` raises it. The generator has begun, because nothing can catch an exception
-    before its first line.
+    By default it checks the budget of this thread's statement. An exception, also of a signal handler, is
+    kept, and `raise_cause` raises it. The generator is already started, because an exception before its
+    first line could not be caught.
     """
     ticks = _results(check or _tick, failed=1)
     next(ticks)
@@ -108,8 +108,8 @@ def begin(
 ) -> None:
     """Start guarding this thread's statements on a connection, with the minimum budget.
 
-    The progress handler is set only meanwhile: otherwise a signal would also end statements of the
-    application, and its exception would be lost.
+    The progress handler is set only until `end`: otherwise a signal would also interrupt statements of
+    the application, and the exception of its handler would be lost.
 
     With ``unchecked_bytes``, the size of the file, the budget is that of `allow`, and the schema is not
     checked: a statement runs only if it was compiled after a check of the present schema.
@@ -148,7 +148,7 @@ def guarding(
     is_over: Callable[[], bool] | None = None,
     handler: Handler | None = None,
 ) -> Iterator[None]:
-    """Guard the statements of a block, and raise the reason if one of them was ended."""
+    """Guard the statements of a block, and raise the reason if one of them was interrupted."""
     begin(connection, handler or make_handler(), is_over)
     try:
         yield
@@ -167,12 +167,12 @@ def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()
 
 
 def is_spent(error: Exception) -> bool:
-    """Whether a statement was ended because of its budget."""
+    """Whether a statement was interrupted because its budget was spent."""
     return isinstance(error, EndlessTreeError) or isinstance(_thread.work.cause, EndlessTreeError)
 
 
 def raise_cause(error: Exception) -> None:
-    """Raise the reason why a statement was ended, if it was ended here."""
+    """Raise the exception that interrupted a statement, if this module interrupted it."""
     work = _thread.work
     cause, work.cause = work.cause, None
     if cause is not None and getattr(error, "sqlite_errorcode", None) in _ENDED:
@@ -180,19 +180,19 @@ def raise_cause(error: Exception) -> None:
 
 
 def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function for SQL whose exceptions `raise_cause` raises: SQLite would drop them.
+    """Return a function for SQL. SQLite drops the exceptions of such functions; `raise_cause` raises them.
 
     It has one argument, because it is a generator's ``send``: the exception of a signal handler is then
     raised inside the generator. In a Python function it would be raised before the first line, where
     nothing can catch it.
     """
-    results = _results(function, failed=object())  # which sqlite3 cannot convert, and ends the statement
+    results = _results(function, failed=object())  # sqlite3 cannot convert it, and ends the statement
     next(results)
     return results.send
 
 
 def deny() -> int:
-    """Return what refuses an action, and note that it was refused here: see `translated`."""
+    """Return the code that refuses an action, and record for `translated` that this module refused it."""
     _thread.work.was_denied = True
     return sqlite3.SQLITE_DENY
 
@@ -213,7 +213,7 @@ def authorize(action: int, _first: object, second: object, _schema: object, owne
 
 
 def add_check(connection: sqlite3.Connection) -> None:
-    """Give a connection the function of `REQUIRE_CHECK`."""
+    """Register the SQL function that `REQUIRE_CHECK` calls."""
     connection.create_function(CHECK_FUNCTION, 1, keeping_cause(_require_check))
 
 
@@ -247,17 +247,17 @@ def _tick(_: None) -> None:
         return  # a statement of the application
     work.steps -= 1
     if work.steps < 0:
-        raise EndlessTreeError("the pages of the file lead to more rows than it can hold")
+        raise EndlessTreeError("the pages of the file yield more rows than it can hold")
     if work.until is None:
         work.until = time.thread_time() + LEAST_SECONDS + work.steps * SECONDS_PER_STEP
     elif time.thread_time() > work.until:
-        raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
+        raise EndlessTreeError("the rows of the file yield more bytes than it can hold")
     if work.is_over is not None and work.is_over():
         raise HaltedError("the run was stopped during a statement")
 
 
 _MORE_MEMORY: Final = "give the process more memory; `.recover` in the sqlite3 shell saves what can be read"
-# In a hostile file the index may share pages with a table, which REINDEX would overwrite: only on a copy.
+# Only on a copy: in a hostile file the index may share pages with a table, and REINDEX would overwrite them.
 _REINDEX: Final = (
     "the table may be complete: on a copy run `sqlite3 COPY REINDEX`, then `sealpoint verify COPY`;"
     " if that passes, use the copy"
@@ -266,9 +266,9 @@ _REINDEX: Final = (
 
 @contextmanager
 def translate_errors(first: Callable[[Exception], Exception | None] = lambda _: None) -> Iterator[None]:
-    """Raise our own errors for SQLite's, whose messages may quote a hostile file at any length.
+    """Convert SQLite's errors, whose messages may quote a hostile file at any length, to sealpoint's.
 
-    What ``first`` returns for an error is raised for it; if that is ``None``, what `translated` returns.
+    Raises the error that ``first`` returns for an error of SQLite; if ``None``, the error of `translated`.
     """
     try:
         yield
@@ -276,25 +276,25 @@ def translate_errors(first: Callable[[Exception], Exception | None] = lambda _: 
         raise first(error) or translated(error) from None
 
 
-_NO_FUNCTION: Final = "not authorized to use function"  # for which SQLite has no code
+_NO_FUNCTION: Final = "not authorized to use function"  # SQLite has no separate code for this error
 FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
 def translated(error: Exception) -> Exception:
-    """Return the error of this package for one of SQLite, or the same error if it quotes nothing."""
+    """Return sealpoint's error for an error of SQLite, or that error itself if it quotes nothing."""
     if isinstance(error, UnicodeDecodeError):
         return SchemaError("the schema contains text that is not UTF-8")
-    if isinstance(error, MemoryError):  # a damaged file may require any amount
+    if isinstance(error, MemoryError):  # a corrupt file may require any amount
         return DatabaseCorruptError("SQLite lacks the memory that the file requires", hint=_MORE_MEMORY)
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
     if code == sqlite3.SQLITE_AUTH or text.startswith(_NO_FUNCTION):
         was_denied, _thread.work.was_denied = _thread.work.was_denied, False
-        if not was_denied:  # sqlite3 denies, and drops the exception, where one ends a function of ours
+        if not was_denied:  # sqlite3 denies the action, and drops an exception that ended our function
             return HaltedError(
-                "a statement was not compiled: a signal's handler raised an exception meanwhile, which Python"
-                " drops there, or the application refuses the statement"
+                "a statement was not compiled: a signal handler raised an exception meanwhile, which Python"
+                " dropped, or the application's authorizer refused the statement"
             )
-        return SchemaError("a trigger or a view would have run with one of our statements")
+        return SchemaError("a trigger or a view would have run within a statement of sealpoint")
     if code == sqlite3.SQLITE_TOOBIG:
         return oversized()
     if text.startswith("Could not decode to UTF-8"):

@@ -1,7 +1,7 @@
-"""The tables of a SQLite file, as LangGraph's checkpoint-sqlite lays them out.
+"""Checks that the tables of a SQLite file are those of LangGraph's checkpoint-sqlite.
 
-A database is refused otherwise: a trigger, a view or a generated column in the place of a table
-would run SQL of the file's author with our statements.
+Any other schema is refused: a trigger, a view or a generated column in place of a table
+would run SQL of the file's author within sealpoint's statements.
 """
 
 # ruff: noqa: S608 -- the names of tables in statements are our own
@@ -39,7 +39,7 @@ _MASTER: Final = """
         typeof(rootpage) = 'integer', rootpage IS NULL, typeof(sql) = 'text', sql IS NULL,
         CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB), rootpage
     FROM main.sqlite_master"""
-_STARTS: Final = {  # what SQLite writes there, whatever the statement was
+_STARTS: Final = {  # how SQLite stores the beginning of each statement
     "table": ("CREATE TABLE ", "CREATE VIRTUAL TABLE "),
     "index": ("CREATE INDEX ", "CREATE UNIQUE INDEX "),
     "view": ("CREATE VIEW ",),
@@ -48,7 +48,7 @@ _STARTS: Final = {  # what SQLite writes there, whatever the statement was
 # No pragma lists the checks of a table: only its statement shows them.
 _ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
 _DEFAULTS: Final = (None, "''", "NULL")
-# What LangGraph's Store has of all that is refused elsewhere, besides the defaults of `_TIMES`.
+# Accepted in tables of LangGraph's Store and refused elsewhere, like the defaults of `_TIMES`.
 _REFERENCE: Final = "FOREIGN KEY (prefix, key) REFERENCES store(prefix, key) ON DELETE CASCADE )"
 EXPIRY: Final = "CREATE INDEX idx_store_expires_at ON store (expires_at) WHERE expires_at IS NOT NULL"
 _SPACES: Final = re.compile(r"\s+", re.ASCII)
@@ -63,7 +63,7 @@ class _Object(NamedTuple):
 
     @property
     def statement(self) -> str:
-        """The statement, with one space in the place of each run of white space."""
+        """The statement, with each run of white space replaced by one space."""
         return _SPACES.sub(" ", self.sql or "")
 
 
@@ -73,7 +73,7 @@ def _columns(text: str) -> dict[str, tuple[str, int]]:
 
 
 def table_names(cursor: sqlite3.Cursor) -> list[str]:
-    """Return the names of all tables, virtual ones too."""
+    """Return the names of all tables, including virtual tables."""
     return sorted(each.name for each in _objects(cursor) if each.type == "table")
 
 
@@ -82,7 +82,7 @@ def require_unhidden(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> 
     for name, table in cursor.execute("SELECT name, tbl_name FROM temp.sqlite_master").fetchall():
         if not {_lower(name), _lower(table)}.isdisjoint(names):
             raise SchemaError(
-                f"a temporary table, view or trigger {excerpt(name)} is in front of {excerpt(table)}"
+                f"a temporary table, view or trigger {excerpt(name)} hides or changes table {excerpt(table)}"
             )
 
 
@@ -102,27 +102,27 @@ def quoted(name: str) -> str:
 
 
 def stored_columns(cursor: sqlite3.Cursor, table: str) -> list[str]:
-    """Return the names of the columns that stand in the file: to read a virtual one may call functions."""
+    """Return the names of the stored columns; reading a virtual column may call functions."""
     rows = cursor.execute(f"PRAGMA main.table_xinfo({quoted(table)})").fetchall()
     return [name for _, name, _, _, _, _, hidden in rows if hidden in (0, 3)]
 
 
 def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    """Return the tables of LangGraph's Store; none if ``store`` has other columns, or is not there."""
+    """Return the table names of LangGraph's Store, or none if ``store`` is missing or has other columns."""
     found = set(map(_lower, columns_of(cursor, "store")))  # a store would use them in any case of letters
     return STORE if {"prefix", "key", "value"} <= found else ()
 
 
 def require_age(cursor: sqlite3.Cursor, table: str) -> None:
-    """Check that a table is none of LangGraph before 0.2. The connection may give text as bytes."""
+    """Raise `OldTablesError` for a table of LangGraph before 0.2. The connection may return text as bytes."""
     if not columns_of(cursor, table).isdisjoint({"thread_ts", b"thread_ts"}):
         raise OldTablesError
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
-    """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
+    """Check the schema, and that each existing table of ``names`` has the form that LangGraph creates.
 
-    Tables without one of the names are not looked at. Return the names of those that exist.
+    Tables with other names are not checked. Return the names of the tables that exist.
     """
     objects = _objects(cursor)
     for table in names:
@@ -135,7 +135,7 @@ def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> se
             _require_row_ids(cursor, table)
             _require_indexes(cursor, table, needed, related)
         elif related:
-            raise SchemaError(f"the schema names a table {table!r} that it does not have")
+            raise SchemaError(f"the schema refers to table {table!r}, which does not exist")
     return {_lower(each.name) for each in objects}.intersection(names)
 
 
@@ -147,24 +147,24 @@ def _lower(name: str) -> str:
 def _objects(cursor: sqlite3.Cursor) -> list[_Object]:
     """Return the rows of sqlite_master.
 
-    SQLite reads them as C strings, from any storage class. Whatever would look otherwise to it than
-    it does here is refused.
+    SQLite reads these rows as C strings, from any storage class. A row that SQLite would read
+    differently from this function is refused.
     """
     (encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
     objects = [_object(row, encoding) for row in cursor.execute(_MASTER).fetchall()]
     names = [(each.type == "trigger", _lower(each.name)) for each in objects]
     if len(set(names)) < len(names):
-        raise SchemaError("the schema holds two objects of one name")
+        raise SchemaError("the schema has two objects with the same name")
     roots = [each.root for each in objects if each.root]
-    if len(set(roots)) < len(roots):  # then an index leads to the rows of another table, or of another key
-        raise SchemaError("two tables or indexes have the same page of the file")
+    if len(set(roots)) < len(roots):  # an index would yield rows of another table or key
+        raise SchemaError("two tables or indexes share the same root page")
     return objects
 
 
 def _object(row: tuple[Any, ...], encoding: str) -> _Object:
     has_text, has_root, lacks_root, has_sql, lacks_sql, *texts, root = row
     if not (has_text and (has_root or lacks_root) and (has_sql or lacks_sql)):
-        raise SchemaError("a row of sqlite_master is not made of text and a page number")
+        raise SchemaError("a row of sqlite_master has other types than text and a page number")
     try:
         kind, name, table = (text.decode(encoding) for text in texts[:3])
         sql: str | None = None if lacks_sql else texts[3].decode(encoding)
@@ -177,17 +177,17 @@ def _object(row: tuple[Any, ...], encoding: str) -> _Object:
         raise SchemaError(f"the schema holds {excerpt(name)} of the unknown type {excerpt(kind)}")
     if sql is None:
         if kind != "index" or not name.startswith("sqlite_autoindex_"):
-            raise SchemaError(f"the schema holds no statement for {excerpt(name)}")
+            raise SchemaError(f"the schema has no statement for {excerpt(name)}")
     elif not sql.startswith(_STARTS[kind]):
-        raise SchemaError(f"the schema holds another statement for {excerpt(name)} than for its type")
+        raise SchemaError(f"the statement of {excerpt(name)} in the schema does not match its type")
     is_stored = kind == "index" or (kind == "table" and not (sql or "").startswith("CREATE VIRTUAL"))
     if (found.root > 0) is not is_stored or found.root < 0:
-        raise SchemaError(f"the schema names no proper page for {excerpt(name)}")
+        raise SchemaError(f"the schema gives no valid root page for {excerpt(name)}")
     return found
 
 
 def _require_plain(related: Iterable[_Object], table: str) -> None:
-    """Check that a table is a real one, and that nothing hangs on it that acts by itself."""
+    """Check that a table is a real table, without triggers or expressions that would run by themselves."""
     for each in related:
         if each.type == "trigger":
             raise SchemaError(f"table {table!r} has a trigger {excerpt(each.name)}")
@@ -213,7 +213,7 @@ def _require_columns(
     for _, name, kind, _, default, place, hidden in rows:
         if hidden:
             raise SchemaError(f"table {table!r} has a generated or hidden column {excerpt(name)}")
-        # An older release of LangGraph leaves a column out.
+        # An older release of LangGraph omits a column when it inserts a row: a default would fill it.
         if default not in _DEFAULTS and not (name in _TIMES and default == "CURRENT_TIMESTAMP"):
             raise SchemaError(
                 f"table {table!r} has a default that LangGraph does not give it, for {excerpt(name)}"
@@ -228,7 +228,7 @@ def _require_columns(
             + (f": {others}" if others else "")
         )
     if any(columns[name] != column for name, column in optional.items() if name in columns):
-        raise SchemaError(f"table {table!r} has its optional columns in another form")
+        raise SchemaError(f"table {table!r} has an optional column of another type")
 
 
 def _require_row_ids(cursor: sqlite3.Cursor, table: str) -> None:
@@ -237,13 +237,13 @@ def _require_row_ids(cursor: sqlite3.Cursor, table: str) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        raise SchemaError(f"table {table!r} is made WITHOUT ROWID") from None
+        raise SchemaError(f"table {table!r} was created WITHOUT ROWID") from None
 
 
 def _require_indexes(
     cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple[str, int]], related: Iterable[_Object]
 ) -> None:
-    """Check that the primary key has its index, and that all others are plain ones, which nothing reads."""
+    """Check that the primary key has its own index, and that all other indexes are plain and not unique."""
     key = [name for place, name in sorted((place, name) for name, (_, place) in needed.items() if place)]
     expiry = {each.name for each in related if each.statement == EXPIRY}
     primary = []
@@ -257,8 +257,8 @@ def _require_indexes(
             raise SchemaError(f"table {table!r} has an index {excerpt(name)} with a collation")
         if origin == "pk":
             primary.append((_lower(name), names, any(descending for *_, descending, _, _ in columns)))
-        elif unique:  # rows would displace each other, or be left out
+        elif unique:  # a new row would replace another, or be ignored
             raise SchemaError(f"table {table!r} has a unique index {excerpt(name)}")
-    is_row_id = [needed[name] for name in key] == [("INTEGER", 1)]  # which has no index of its own
+    is_row_id = [needed[name] for name in key] == [("INTEGER", 1)]  # such a key has no separate index
     if primary != ([] if is_row_id else [(f"sqlite_autoindex_{table}_1", key, False)]):
-        raise SchemaError(f"table {table!r} has no proper index of its primary key")
+        raise SchemaError(f"table {table!r} lacks SQLite's own index of its primary key")

@@ -1,4 +1,4 @@
 """Everything about keys: ids, states, material, and the ring file that lists them.
 
-Sealing values is the task of `sealpoint.crypto`, the layer above.
+The layer above, `sealpoint.crypto`, seals values with them.
 """

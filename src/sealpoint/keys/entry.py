@@ -1,10 +1,10 @@
-"""What the tables of a ring file say: keys, wrapped keys, wrappers, the ledger and databases.
+"""Parses the tables of a ring file: keys, wrapped keys, wrappers, the ledger and databases.
 
     name = "agents"               # 1 to 64 of a-z, A-Z, 0-9, '.', '_', '-'; wrapped keys are bound to it
 
     [[wrapper]]
-    id = "aws-prod"               # of the same form as a key id
-    kind = "aws"                  # the other fields are those of the kind
+    id = "aws-prod"               # same form as a key id
+    kind = "aws"                  # the kind decides which other fields there are
 
     [ledger]
     dir = "ledger"                # relative to the folder of the ring file
@@ -59,8 +59,8 @@ MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
 MATERIAL_GONE: Final = "gone-before"
 
-# Checks before a key is destroyed, recorded if they are waived: that no database has rows under the key, and
-# that each database has rows under some key of the ring.
+# Checks before a key is destroyed; the ring file records those that were waived. The first: no database has
+# rows under the key. The second: each database has rows under some key of the ring.
 DATABASE_CHECK: Final = "database-check"
 RELATION_CHECK: Final = "relation-check"
 
@@ -83,22 +83,22 @@ class RingEntry:
 
     Attributes:
         id: Public name of the key.
-        state: What may be done with it.
+        state: State of the key: which uses of it are allowed.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, else ``None``.
-        check: Its check value, if there is one; not compared with the material.
-        source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
+        check: Check value of the material, if recorded; it is not compared here.
+        source: Kind of the source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
         location: Where the material is, according to the source; ``None`` for inline material.
         wrapper: Id of the wrapper of a wrapped key.
-        version: Version of the wrapping key that made it, if its service named one.
-        material: What became of a destroyed key's material: ``removed``, ``left`` or ``gone-before``.
+        version: Version of the wrapping key that wrapped this key, if the service named a version.
+        material: Whether a destroyed key's material was removed: ``removed``, ``left`` or ``gone-before``.
         waived: Checks that were waived when the key was destroyed, see `DATABASE_CHECK`.
         owner: Who is responsible for the key.
-        created: When it was created; this and the other times are ``None`` if the file does not have them.
-        activated: When it first became active.
+        created: When the key was created; this and the other times are ``None`` if not recorded in the file.
+        activated: When the key first became active.
         retired: When another key became active in its place.
-        disabled: When it was disabled.
-        compromised: When it was marked as compromised.
-        destroyed: When it was destroyed.
+        disabled: When the key was disabled.
+        compromised: When the key was marked as compromised.
+        destroyed: When the key was destroyed.
         expires: When the key should no longer seal.
     """
 
@@ -147,11 +147,11 @@ class RingEntry:
         if command in self.transitions:
             return
         allowed = ", ".join(self.transitions)
-        hint = f"possible from there: {allowed}" if allowed else "a destroyed key cannot be changed"
+        hint = f"possible in this state: {allowed}" if allowed else "a destroyed key cannot be changed"
         if self.state is KeyState.ACTIVE:
-            hint = "promote another key first: this one then only opens"
+            hint = "promote another key first: this key then only opens values"
         if command == "enable" and self.state.opens:
-            hint = "it opens already: there is nothing to enable"
+            hint = "the key opens values already: there is nothing to enable"
         is_legacy = command == "promote" and self.suite == LEGACY
         what = "is for LANGGRAPH_AES_KEY rows" if is_legacy else f"is {self.state.value}"
         raise KeyTransitionError(f"cannot {command} {self.id!r}: it {what}", hint=hint)
@@ -176,7 +176,7 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
 def read_entry(
     table: Mapping[str, Any], file: Path, wrappers: Wrappers
 ) -> tuple[RingEntry, KeySource | None]:
-    """Return what the table of a key in a ring file says, and its source if there is any material."""
+    """Return the entry that the table of a key describes, and the source of its material, if there is any."""
     require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
     where = f"{file}: key {require_key_id(table['id'])!r}"
     try:
@@ -192,8 +192,8 @@ def read_entry(
     if state is not KeyState.DESTROYED:
         require_fields(table, KEY_FIELDS - {"destroyed", "material", "waived"}, {"source"}, where)
     if "compromised" in table and state not in (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED):
-        hint = 'give it state = "compromised"; a key that was compromised does not seal again'
-        raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
+        hint = 'write state = "compromised": a key that was compromised does not seal again'
+        raise RingFileError(f"{where} was compromised, but has state {state.value}", hint=hint)
     found = {name: table.get(name) for name in ("suite", "check", "material", *LINES, *DATES)}
     source, origin = _read_source(table, state, wrappers, where)
     waived = tuple(table.get("waived", ()))
@@ -211,7 +211,7 @@ def _read_source(
         return None, {"source": WrappedSource.kind, "wrapper": require_text(found, "by", where)}
     source = parse_key_source(found, wrappers, table["id"], where)
     if is_destroyed and isinstance(source, InlineSource | WrappedSource):
-        raise RingFileError(f"{where} is destroyed, and its material is still in the ring")
+        raise RingFileError(f"{where} is destroyed, but its material is still in the ring")
     origin = {"source": source.kind, "location": source.location}
     if isinstance(source, WrappedSource):
         origin |= {"wrapper": source.wrapper.id, "version": source.version}
@@ -258,12 +258,12 @@ class WrappedSource:
     wrapper: NamedWrapper
     context: WrapContext
     version: str | None = field(default=None, compare=False)
-    # A file with the same material, until it is removed.
+    # A file that holds the same material, until a command removes the file.
     left: str | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, table: Mapping[str, object], wrappers: Wrappers, key_id: str, where: str) -> WrappedSource:
-        """Check the source that stands in a ring file. No service is asked."""
+        """Check and return the source that a table of a ring file describes. No service is called."""
         require_fields(table, {cls.kind, "by", "version", "left"}, {"by"}, where)
         text = require_text(table, cls.kind, where)
         try:
@@ -278,7 +278,7 @@ class WrappedSource:
 
     @property
     def location(self) -> str:
-        """The service and its key."""
+        """The wrapping service, and the key that it wraps with."""
         return self.wrapper.wrapper.location
 
     def read(self, _: Path, /) -> bytes:
@@ -290,7 +290,7 @@ KeySource = Source | WrappedSource
 
 
 def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> KeySource:
-    """Parse the source of a key, which may be wrapped. No material is read, and no service is asked."""
+    """Parse the source of a key, which may be wrapped. No material is read, and no service is called."""
     if isinstance(source, dict) and WrappedSource.kind in source:
         return WrappedSource.parse(source, wrappers, key_id, where)
     return parse_source(source, (WrappedSource.kind,))
@@ -316,26 +316,26 @@ class Wrappers:
         return self.by_id[wrapper_id]
 
     def context(self, key_id: str) -> WrapContext:
-        """Return what a wrapped key of the ring is bound to."""
+        """Return the context to which a wrapped key of the ring is bound."""
         if self.ring is None:
             hint = 'wrapped keys are bound to the ring\'s name: restore the line name = "..." from a copy'
-            raise RingFileError(f"{self.file} has a wrapped key, and no 'name'", hint=hint)
+            raise RingFileError(f"{self.file} has a wrapped key, but no 'name'", hint=hint)
         return WrapContext(self.ring, key_id)
 
 
 def read_wrappers(table: Mapping[str, Any], file: Path) -> Wrappers:
-    """Return the wrappers of a ring file. No service is asked."""
+    """Return the wrappers of a ring file. No service is called."""
     name = table.get("name")
     if name is not None and (not isinstance(name, str) or not RING_NAME.fullmatch(name)):
         hint = "use 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-', starting with a letter or a digit"
-        raise RingFileError(f"{file}: 'name' is not a name of a ring", hint=hint)
+        raise RingFileError(f"{file}: 'name' is not a valid name of a ring", hint=hint)
     by_id: dict[str, NamedWrapper] = {}
     for entry in get_tables(table, "wrapper", file):
         wrapper_id = require_text(entry, "id", f"{file}: a wrapper")
         where = f"{file}: wrapper {excerpt(wrapper_id)}"
         if not KEY_ID.fullmatch(wrapper_id):
             hint = "use 1 to 24 of a-z, 0-9, '.' and '-', starting with a letter or a digit"
-            raise RingFileError(f"{where}: 'id' has another form than a key id", hint=hint)
+            raise RingFileError(f"{where}: 'id' does not have the form of a key id", hint=hint)
         if wrapper_id in by_id:
             raise KeyIdError(f"{file}: two wrappers are called {wrapper_id!r}")
         kind = require_text(entry, "kind", where)
@@ -352,19 +352,19 @@ class LedgerTable:
     """The ledger that a ring file names."""
 
     folder: Path
-    origin: str  # not yet checked to be a name of a ledger
+    origin: str  # name of the ledger, not checked yet
     signer: Source | None  # ``None`` on hosts that only read
     base: Path  # the folder of the ring file
 
 
 def read_ledger_table(table: Mapping[str, Any], file: Path) -> LedgerTable | None:
-    """Return what a ring file says about its ledger; ``None`` if it names none."""
+    """Return the ledger table of a ring file; ``None`` if the file names no ledger."""
     ledger = table.get("ledger")
     if ledger is None:
         return None
     where = f"{file}: [ledger]"
     if not isinstance(ledger, dict):
-        raise RingFileError(f"{file}: 'ledger' is written as [ledger]")
+        raise RingFileError(f"{file}: 'ledger' must be a table, [ledger]")
     require_fields(ledger, {"dir", "origin", "signer"}, {"dir", "origin"}, where)
     folder, origin = (require_text(ledger, field, where) for field in ("dir", "origin"))
     signer = parse_source(ledger["signer"]) if "signer" in ledger else None
@@ -380,13 +380,13 @@ LIBPQ_HINT: Final = "remove it from the URL; libpq reads it from ~/.pgpass, $PGP
 def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[str, ...]:
     """Return the databases that a ring file lists, each as a path or a URL of Postgres.
 
-    Whether two paths lead to one file is not checked: nothing is opened.
+    No file is opened, so two paths to one file are not noticed.
     """
     where, found = f"{file}: [[database]]", list[str]()
     for table in tables:
         require_fields(table, _DATABASE_FIELDS, set(), where)
         if len(table) != 1:
-            raise RingFileError(f"{where} names exactly one of {', '.join(sorted(_DATABASE_FIELDS))}")
+            raise RingFileError(f"{where} must have exactly one of {', '.join(sorted(_DATABASE_FIELDS))}")
         (field,) = table
         database = require_text(table, field, where)
         if field == "path":
@@ -395,8 +395,8 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
             database = str(file.parent / database)
         elif field == "service":
             database = f"postgresql:///?service={quote(database, safe='')}"
-        elif has_password(database):  # the message shows nothing of it
-            raise RingFileError(f"{where}: a password stands in 'url'", hint=LIBPQ_HINT)
+        elif has_password(database):  # the message must not show it
+            raise RingFileError(f"{where}: 'url' contains a password", hint=LIBPQ_HINT)
         elif not is_url(database):
             raise RingFileError(f"{where}: 'url' does not begin with postgresql://")
         database = plain_url(database)
@@ -407,12 +407,12 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
 
 
 def read_store_table(table: Mapping[str, Any], file: Path) -> str | None:
-    """Return the store of ``[threads]``. Paths are relative to the folder of the ring file."""
+    """Return the thread store that ``[threads]`` names. Paths are relative to the folder of the ring file."""
     threads = table.get("threads")
     if threads is None:
         return None
     if not isinstance(threads, dict):
-        raise RingFileError(f"{file}: 'threads' is written as [threads]")
+        raise RingFileError(f"{file}: 'threads' must be a table, [threads]")
     require_fields(threads, {"store"}, {"store"}, f"{file}: [threads]")
     store = threads["store"]
     if not isinstance(store, str) or not store or not store.isprintable():

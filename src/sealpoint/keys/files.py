@@ -6,7 +6,7 @@ Access lists (POSIX ACLs) of files on Linux grant permissions in addition to the
     entries   tag u16, permissions u16 (read 4, write 2, execute 1), id of the account or group u32
 
 Numbers are little-endian. A file has such a list only if it has entries for named accounts or groups. The
-group bits of its mode are then the mask, which limits these entries and that of the file's own group.
+group bits of its mode are then the mask, which limits these entries and the rights of the file's own group.
 Lists of other forms, such as those of NFSv4 and of macOS, are not read.
 
 Sources: Linux, include/uapi/linux/posix_acl_xattr.h; acl(5)
@@ -70,7 +70,7 @@ def get_access_list(file: int | Path) -> bytes | None:
 
 @contextmanager
 def opened(path: str | Path, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
-    """Open a file or a folder by a descriptor; a file that is made is private to this account."""
+    """Yield a descriptor of a file or folder; a file that is created is private to this account."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
     try:
         yield descriptor
@@ -79,13 +79,13 @@ def opened(path: str | Path, flags: int, *, dir_fd: int | None = None) -> Iterat
 
 
 MAX_FILE_BYTES: Final = 1 << 20
-MAX_ATTEMPTS: Final = 10  # how often a file is opened whose link is replaced meanwhile
+MAX_ATTEMPTS: Final = 10  # attempts to open a link that other processes replace meanwhile
 _LINK_HINT: Final = "name the file itself; a link is followed only to a target within its own folder"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A ring file at the time it was found."""
+    """The path of a ring file, and the state in which the file was found."""
 
     path: Path
     stamp: tuple[int, ...] | None  # differs if the file, or the target of the link, has changed
@@ -105,16 +105,16 @@ class Origin:
 def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = False) -> bytes:
     """Read a file that is private to this process.
 
-    This is the one rule of what is acceptable, for files with key material and for ring files:
+    The same rules apply to files with key material and to ring files:
 
-    - It is a regular file, and belongs to root or to the account of the process.
+    - The file is a regular file, and belongs to root or to the account of the process.
     - No other account may read or write it. There is one exception: a file of root may be readable by its
       group if that is root's group or one of the process's groups. Kubernetes provides a Secret in this way
       to a pod with ``fsGroup``.
     - The same holds for the accounts and groups in its access list, see `sealpoint.keys.files`, except
       root and the account of the process. systemd provides a credential in this way to a service.
     - A ring file without key material has no secrets: every account may read it (``forbidden=0o022``).
-    - It may be a symbolic link if the target is within the folder of the link, at any depth. Kubernetes
+    - The path may be a symbolic link if the target is within the folder of the link, at any depth. Kubernetes
       mounts ``k1 -> ..data/k1``, where ``..data`` is a link to a folder that is replaced as a whole. Other
       links are refused: an account that can write in another folder could exchange the target.
 
@@ -166,7 +166,7 @@ def _open(path: Path, *, allow_links: bool) -> int:
             raise SourceError(f"{excerpt(str(path))} is not a path") from None
     raise SourceError(
         f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile",
-        hint="try again; if it stays so, find out what replaces the link all the time",
+        hint="try again; if this error remains, find out which program replaces the link",
     )
 
 
@@ -222,7 +222,7 @@ def _require_private_entries(
 
 
 def why_fixed(path: Path) -> str | None:
-    """Return why this process cannot see that another file replaces ``path``; ``None`` if it can."""
+    """Return why this process cannot notice that ``path`` is replaced; ``None`` if it can."""
     target = Path(os.path.realpath(path))
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and target.is_relative_to(os.path.realpath(credentials)):
@@ -247,17 +247,17 @@ def _hint_for(owner: int) -> str | None:
         name = getpwuid(owner).pw_name
     except KeyError:
         name = f"'#{owner}'"
-    return f"run this as the account that the file belongs to: sudo -u {name} sealpoint ..."
+    return f"run this as the owner of the file: sudo -u {name} sealpoint ..."
 
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class PrivateFolder:
-    """A folder next to an output, in which a file is completed before it gets its name.
+    """A private folder next to an output file, in which the file is completed before it gets its name.
 
-    Only this account can enter it, and at the end of its context it is removed. It is used by descriptor:
-    where another account may write, another folder or a link can be under ``path`` a moment later.
+    Only this account can enter the folder, and leaving the context removes it. All access is by descriptor,
+    because an account that may write next to the folder could replace ``path`` at any time.
     """
 
     __slots__ = ("_parent", "descriptor", "path")
@@ -273,7 +273,7 @@ class PrivateFolder:
             os.close(self._parent)
             raise
         found = os.fstat(self.descriptor)
-        # It was empty, so that all that is removed at the end is what this process has put there.
+        # The folder was empty, so the files that are removed at the end are those of this process.
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077 or self._names():
             self._close()
             raise self._replaced()
@@ -282,7 +282,7 @@ class PrivateFolder:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Remove the folder and its files, wherever it is now."""
+        """Remove the folder and its files, even if the folder was moved."""
         try:
             for name in self._names():
                 os.unlink(name, dir_fd=self.descriptor)
@@ -309,9 +309,9 @@ class PrivateFolder:
         return False
 
     def publish(self, name: str, out: Path) -> None:
-        """Give a complete file of the folder its name next to the folder. No file is replaced.
+        """Move the complete file ``name`` of the folder to ``out``. An existing file is not replaced.
 
-        The content is flushed before it is named: after a power failure ``out`` is never incomplete.
+        The content is flushed before the move: after a power failure ``out`` is never incomplete.
         """
         if not self._is_there():
             raise self._replaced()

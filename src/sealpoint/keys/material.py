@@ -59,7 +59,7 @@ class LazyMaterial(Material):
         with self._lock:
             if self._value is None:
                 if self._error is not None and self._has_failed():
-                    # A new instance: threads that raise the same one would extend the same traceback.
+                    # A new instance: threads that raise the same instance would extend the same traceback.
                     raise type(self._error)(*self._error.args, hint=self._error.hint)
                 if self.is_slow:
                     tally.add(READ, "")
@@ -100,8 +100,8 @@ def _try_load(material: Material) -> None:
 class Background:
     """Loads material in one thread of the process, so that the first value under a key need not wait.
 
-    One thread for all keys: a host with many old keys makes one request at a time. A value that is to be
-    opened does not wait for it, but has its key loaded by another thread.
+    One thread for all keys: a host with many old keys makes one request at a time. Opening a value does not
+    wait for this thread: another thread loads the key of the value.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Background:
             return self._waiting.popleft() if self._waiting else None
 
     def reset_after_fork(self) -> None:
-        """Forget the thread, which does not exist in this process, and what it was to load."""
+        """Forget the thread, which does not exist in this process, and its queue."""
         self._lock = Lock()
         self._waiting.clear()
         self._is_running = False
@@ -145,7 +145,7 @@ background: Final = Background()
 
 def parse_material(text: bytes, what: str) -> bytes:
     """Parse 32 raw bytes, or base64 or hex of them with an optional newline."""
-    # Before a newline is removed: the last of 32 raw bytes can be one.
+    # Checked before a newline is removed: the last of 32 raw bytes can be a newline.
     if len(text) == KEY_BYTES:
         return text
     line = text.removesuffix(b"\n").removesuffix(b"\r")

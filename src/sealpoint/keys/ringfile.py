@@ -2,7 +2,7 @@
 
 See ``keys.example`` for a complete one. Every unknown field of a key is an error. ``[threads]`` names the
 thread store for commands, ``[ledger]`` the ledger that they record in, ``[[database]]`` the databases that
-they examine, ``[[wrapper]]`` what wraps keys.
+they examine, ``[[wrapper]]`` the services that wrap keys.
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ class SourceLoader:
             read_private(self.file, allow_links=True)
         if self.check not in (None, check_value(material)):
             raise KeyMaterialError(
-                f"{self.where}: the material is not the one that 'check' was made from",
+                f"{self.where}: the material does not match 'check'",
                 hint="restore the material of this id; if the ring file is wrong, correct 'check'",
             )
         return material
 
     def accepts(self, held: Material) -> bool:
-        """Whether this loader would read the same material.
+        """Whether this loader would read the same material as ``held``.
 
-        The check value suffices if the key was moved to another source, or wrapped again for the same ring.
+        Equal check values suffice if the key was moved to another source, or wrapped again for the same ring.
         """
         if held.loader == self:
             return True
@@ -116,7 +116,7 @@ class SourceLoader:
 
 
 def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
-    """Return new material for a loader; for a slow loader held material, if it is the same."""
+    """Return new material for a loader; a slow loader reuses equal material in ``held``."""
     is_slow = loader.source.is_slow
     same = (material for material in held if is_slow and loader.accepts(material))
     return next(same, None) or LazyMaterial(loader, is_slow=is_slow)
@@ -126,7 +126,7 @@ VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
 MAX_LINE_DOTS: Final = 64  # the parser's time is quadratic in the parts of a dotted key
 SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may write it
-INDEX: Final = "index"  # id of an index key whose entry names none, and of one that a command adds
+INDEX: Final = "index"  # default id of an index key, also used by commands that add an index key
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 
 _RING_FIELDS: Final = frozenset(
@@ -138,7 +138,7 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
     """Return the path of the ring file.
 
     Args:
-        path: Its path; by default as for `KeyRing.load`.
+        path: Path of the ring file; by default as for `KeyRing.load`.
 
     Raises:
         RingFileMissingError: If there is no file, or this account may not enter its folder.
@@ -188,11 +188,11 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
 
 class RingFile(NeverPickled):
-    """A ring file that was found by `find_ring_file`, read and parsed, without any material."""
+    """A ring file, found by `find_ring_file`, read and parsed. It contains no key material."""
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         file = find_ring_file(path)
-        # Before it is read: the next check notices a change since then.
+        # Taken before the file is read: the next check notices a later change.
         self.origin = Origin.of(file)
         # From the root: material may be read after a daemon has left the folder, and the same entry of the
         # same file is recognised when the file is read again.
@@ -207,7 +207,7 @@ class RingFile(NeverPickled):
         if named != self.active_id:
             claim = "names no key" if named is None else f"names {excerpt(named)}"
             raise RingFileError(
-                f"{file}: 'active' {claim}, and the key with that state is {self.active_id or 'none'}",
+                f"{file}: 'active' {claim}, but the key with state active is {self.active_id or 'none'}",
                 hint="exactly one key has state = \"active\", and 'active' names it",
             )
         self.databases = read_database_tables(get_tables(table, "database", file), file)
@@ -238,7 +238,7 @@ class RingFile(NeverPickled):
         return key
 
     def require_loader(self, key_id: str) -> SourceLoader:
-        """Return what reads the material of a key or of the index key."""
+        """Return the loader of the material of a key or of the index key."""
         is_index = key_id == (self.index_id or INDEX) and key_id not in {entry.id for entry in self.entries}
         if self.index is not None and is_index:
             return self.index
@@ -247,7 +247,7 @@ class RingFile(NeverPickled):
         return self._loaders[key_id]
 
     def make_key(self, entry: RingEntry, held: Sequence[Material] = (), *, is_needed: bool = False) -> Key:
-        """Return a key, with material of earlier rings from slow sources. No material is loaded."""
+        """Return a key without loading its material; slow sources reuse the material of earlier rings."""
         # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
         is_read = is_needed or entry.state.opens or entry.source == InlineSource.kind
@@ -263,19 +263,19 @@ def parse_toml(data: bytes) -> dict[str, Any]:
 
 
 def _read_table(data: bytes, file: Path) -> dict[str, Any]:
-    """Return what a ring file contains, of which only the version was checked."""
+    """Return the contents of a ring file, of which only size and version are checked."""
     if len(data) > MAX_RING_BYTES:
-        raise RingFileError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
+        raise RingFileError(f"{file} has {len(data)} bytes; a ring file has at most {MAX_RING_BYTES}")
     lines = (line for line in data.split(b"\n") if not line.startswith(b"#"))
     if any(line.count(b".") > MAX_LINE_DOTS for line in lines):
-        raise RingFileError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
+        raise RingFileError(f"{file}: a line has over {MAX_LINE_DOTS} dots, and is not parsed")
     try:
         table = parse_toml(data)
         problem = None
     except UnicodeDecodeError:
         problem = "is not UTF-8"
     except tomllib.TOMLDecodeError as error:
-        place = str(error).rpartition("(")[2].rstrip(")")  # without the text before it
+        place = str(error).rpartition("(")[2].rstrip(")")  # without the text of the file
         problem = f"is not TOML ({place})"
     # Python refuses to convert integers of over 4300 digits, whose time grows with the square.
     except ValueError:
@@ -296,9 +296,9 @@ def _read_table(data: bytes, file: Path) -> dict[str, Any]:
 def _read_index(
     tables: Sequence[Mapping[str, Any]], file: Path, wrappers: Wrappers
 ) -> tuple[str | None, SourceLoader | None]:
-    """Return the id of the index key, if its entry has one, and what reads its material."""
+    """Return the id of the index key, if its entry has an id, and the loader of its material."""
     if len(tables) > 1:
-        raise RingFileError(f"{file} has {len(tables)} [[index]] entries; one is enough")
+        raise RingFileError(f"{file} has {len(tables)} [[index]] entries; at most one is allowed")
     for table in tables:
         where = f"{file}: [[index]]"
         require_fields(table, {"id", "created", "check", "source"}, {"source"}, where)

@@ -1,13 +1,12 @@
 """Where key material comes from: file, env, command, credential, inline. Each key has exactly one source.
 
-A new kind is one class here, in `Source` and in `SOURCES`. No source shows what it reads, in an error or a
-repr. The source of a wrapped key stands in `sealpoint.keys.entry`, above the wrappers.
+A new kind needs one class here, listed in `Source` and `SOURCES`. No error or repr of a source shows the
+material. The source of a wrapped key is in `sealpoint.keys.entry`, above the wrappers.
 
-Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
-
-What a command reads and prints passes through pipes alone, never through a file. Its environment is that of
-the process, without the variables that hold key material or PINs of a ring that was read before. Programs
-that the SDK of a service starts by itself get all variables.
+Commands that print key material or a signature run without a shell and within a time limit, and are killed
+with all child processes. Their input and output pass through pipes, never through a file. Their environment
+is that of the process, without the variables that hold key material or PINs of a ring that was read before.
+Programs that the SDK of a service starts by itself get all variables.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from sealpoint.keys.files import read_private
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
 
-# Variables with key material or a PIN, which no command gets that this process starts from now on. They stay
-# withheld, also if no ring names them any more.
+# Variables with key material or a PIN. Commands that this process starts from now on do not get them, even
+# if no ring names them any more.
 _withheld: Final = {"LANGGRAPH_AES_KEY"}
 
 
@@ -48,7 +47,7 @@ def run_command(
             stdout=subprocess.PIPE,
             # The stderr of an agent often ends up in a log, and the command may print a token there.
             stderr=subprocess.DEVNULL,
-            bufsize=0,  # `_feed` writes what the pipe takes
+            bufsize=0,  # `_feed` writes as much as the pipe accepts
             # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
             start_new_session=True,
         )
@@ -59,7 +58,7 @@ def run_command(
     try:
         output = _exchange(process, text or b"", name, deadline)
         if len(output) > MAX_BYTES:
-            hint = "it must print a key alone"
+            hint = "the command must print the key and nothing else"
             raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint=hint)
         # A command that closes its output just before the deadline still needs a moment to exit.
         code = process.wait(max(deadline - time.monotonic(), 0.1))
@@ -73,7 +72,7 @@ def run_command(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command with its process group. What runs as another account (sudo) cannot be killed."""
+    """Kill a command with its process group. A process of another account (sudo) cannot be killed."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout):
@@ -113,7 +112,7 @@ def _exchange(process: subprocess.Popen[bytes], text: bytes, name: str, deadline
 
 
 def _feed(pipe: IO[bytes], text: bytes) -> bytes:
-    """Write what a pipe takes, and return the rest; nothing if the command has closed its input."""
+    """Write as much as a pipe accepts, and return the rest; nothing if the command has closed its input."""
     try:
         return text[os.write(pipe.fileno(), text) :]
     except BlockingIOError:
@@ -142,7 +141,7 @@ class FileSource(_NamedSource):
 
 @dataclass(frozen=True, slots=True)
 class EnvSource(_NamedSource):
-    """An environment variable, which no program of sealpoint gets."""
+    """An environment variable, withheld from the programs that sealpoint starts."""
 
     kind: ClassVar = "env"
 
@@ -167,7 +166,7 @@ class CredentialSource(_NamedSource):
 
     def __post_init__(self) -> None:
         if self.location in {".", ".."} or "/" in self.location:
-            raise RingFileError(f"credential {excerpt(self.location)} is not a plain name")
+            raise RingFileError(f"credential {excerpt(self.location)} must be a name, not a path")
 
     def read(self, _: Path, /) -> bytes:
         """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``."""
@@ -192,13 +191,13 @@ class CommandSource:
         return self.argv[0]
 
     def read(self, _: Path, /) -> bytes:
-        """Run the command, and return what it prints."""
+        """Run the command, and return its output."""
         return run_command(self.argv)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InlineSource:
-    """The ring file itself, for development. Never equal to another: that would compare material."""
+    """Text in the ring file itself, for development. Two are never equal: that would compare material."""
 
     kind: ClassVar = "inline"
     is_slow: ClassVar = False
@@ -210,8 +209,8 @@ class InlineSource:
         return self.text.encode()
 
 
-# Where the material of a key is. Equal sources provide the same material. Reading from one that is slow may
-# wait for another program or a network: sealing and opening never do.
+# Where the material of a key is. Equal sources provide the same material. Reading from a slow source may wait
+# for another program or a network: sealing and opening never do.
 Source = FileSource | EnvSource | CommandSource | CredentialSource | InlineSource
 
 SOURCES: Final[Mapping[str, Callable[[Any], Source]]] = {
@@ -220,18 +219,18 @@ SOURCES: Final[Mapping[str, Callable[[Any], Source]]] = {
 
 
 def parse_source(source: object, others: Sequence[str] = ()) -> Source:
-    """Parse the source of a key in a ring file. No material is read; ``others`` are kinds for messages."""
+    """Parse the source of a key in a ring file. No material is read. Messages also list ``others``."""
     known = ", ".join((*SOURCES, *others))
     if not isinstance(source, dict) or len(source) != 1:
-        raise RingFileError(f"source names exactly one of {known}")
+        raise RingFileError(f"source must name exactly one of {known}")
     ((kind, value),) = source.items()
     if kind not in SOURCES:
         raise RingFileError(f"source {excerpt(kind)} is not one of {known}")
     if kind == CommandSource.kind:
         return CommandSource(require_words(value, "source 'command'"))
     if not isinstance(value, str) or not value:
-        raise RingFileError(f"source {kind!r} is a string that is not empty")
-    if "\0" in value:  # TOML can write one as \u0000, and no path can contain it
+        raise RingFileError(f"source {kind!r} must be a string that is not empty")
+    if "\0" in value:  # TOML can write a NUL as \u0000, and no path can contain it
         raise RingFileError(f"source {kind!r} contains a NUL character")
     return SOURCES[kind](value)
 
@@ -255,7 +254,7 @@ def get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str
     """Return the entries ``[[name]]`` of a ring file."""
     entries = table.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
+        raise RingFileError(f"{file}: '{name}' must be an array of tables, [[{name}]]")
     return entries
 
 
@@ -276,7 +275,7 @@ def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
 def require_words(value: object, what: str) -> tuple[str, ...]:
     """Return a value that is a command: a program and its arguments."""
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-        raise RingFileError(f"{what} is a list of words: program and arguments, no shell")
+        raise RingFileError(f"{what} must be a list of words: program and arguments, no shell")
     return tuple(value)
 
 

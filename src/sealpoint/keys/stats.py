@@ -1,4 +1,4 @@
-"""What a process knows of its ring and of the sources of its keys, as numbers and names for monitoring."""
+"""Statistics of a process about its ring and the sources of its keys, as numbers and names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tally:
         self._counters: dict[tuple[str, str], count[int]] = {}
 
     def counter(self, kind: str, name: str) -> count[int]:
-        """Return the counter of a kind and a name; each `next` of it adds one."""
+        """Return the counter of a kind and a name; each call of `next` on it adds one."""
         return self._counters.setdefault((kind, name), count())
 
     def add(self, kind: str, name: str) -> None:
@@ -32,7 +32,7 @@ class Tally:
         """Return the sum of the counts of some kinds, by name; names that were not counted are omitted."""
         shown: dict[str, int] = {}
         for (kind, name), counter in sorted(self._counters.copy().items()):
-            number = int(repr(counter)[len("count(") : -1])  # any other read adds one
+            number = int(repr(counter)[len("count(") : -1])  # other ways to read the count would increase it
             if number and kind in kinds:
                 shown[name] = shown.get(name, 0) + number
         return shown
@@ -44,11 +44,11 @@ class RingStats:
 
     Attributes:
         active_id: Id of the active key; ``None`` if no key is active.
-        active_created: When the active key was created, if the ring says so.
+        active_created: When the active key was created, if the ring file records it.
         read_at: When the ring in use was read; for a ring that is not reloaded, when the cipher was made.
-        reloads: How often the changed file was read, and its ring used.
-        refused: How often the file or a source of its keys was refused, by class of the error.
-        error: Class of the error of the last attempt; ``None`` if it succeeded, or there was none.
+        reloads: Number of reloads after which a new ring was in use.
+        refused: Number of refusals of the file or of a source of its keys, by class of the error.
+        error: Class of the error of the last reload; ``None`` after success, or without a reload.
     """
 
     active_id: str | None
@@ -60,7 +60,7 @@ class RingStats:
 
 
 class Reloads:
-    """Records what became of a ring file. One thread at a time writes; any thread may read."""
+    """Records reloads of a ring file and their errors. One thread at a time writes; any thread may read."""
 
     def __init__(self) -> None:
         self.read_at = datetime.now(UTC)
@@ -69,7 +69,7 @@ class Reloads:
         self.refused = Counter[str]()  # by class of the error
 
     def succeed(self) -> None:
-        """Record that the ring in use is a new one."""
+        """Record that a new ring is in use."""
         self.read_at, self.error = datetime.now(UTC), None
         self.reloads += 1
 
@@ -84,8 +84,8 @@ class SourceStats:
     """How often this process asked slow sources for key material: wrappers, and commands that print a key.
 
     Attributes:
-        reads: How often one was asked; repeated attempts of one call count once.
-        failed: How often one did not provide its key, by class of the error.
+        reads: Number of requests to sources; repeated attempts of one call count once.
+        failed: Number of requests that did not provide the key, by class of the error.
     """
 
     reads: int

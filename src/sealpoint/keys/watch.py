@@ -1,8 +1,8 @@
-"""Follower: reloads a ring file when it has changed, and refuses one that is older than the ring in use.
+"""Follower: reloads a ring file after a change, and refuses a file that is older than the ring in use.
 
-Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
-asked. Key files are not watched: a key's material never changes, other material is another key. For the
-same reason material from a slow source is not asked for again.
+Only the ring file is watched, by its `stat`: as long as the result is the same, neither the file nor a source
+is read. Key files are not watched: a key's material never changes, other material is another key. For the
+same reason slow sources are not read again.
 `sealpoint.seal.ring` says which rings are refused.
 """
 
@@ -25,7 +25,7 @@ from sealpoint.locks import holding
 from sealpoint.seal.keys import LEGACY, Key, KeyState, Material, NeverPickled
 from sealpoint.seal.ring import marks, require_later, require_later_key
 
-SEALING: Final = "+seal"  # what a call may need instead of a key id; ids contain no '+'
+SEALING: Final = "+seal"  # stands for a key id in calls that need the active key; ids contain no '+'
 ANY_LEGACY: Final = "+aes"
 
 LOOK_SECONDS: Final = 3.0
@@ -39,9 +39,9 @@ class _Load(NamedTuple):
     """A changed ring whose slow sources are being read."""
 
     ring: KeyRing
-    missing: Collection[Material]  # loaded first
+    missing: Collection[Material]  # the material that must be loaded before the ring is used
     is_first: bool  # the first attempt after a change of the file
-    needs: frozenset[str]  # which calls wait: ids of keys, `SEALING`, `ANY_LEGACY`
+    needs: frozenset[str]  # the calls that wait: ids of keys, `SEALING`, `ANY_LEGACY`
     ended: Event  # set when the ring is in use, refused, or replaced by a newer one
 
 
@@ -49,15 +49,16 @@ class Follower(NeverPickled):
     """Follows one ring file for one cipher. Safe to share between threads, and after a fork.
 
     New states apply when the file is parsed, before any source is read. The call that finds the change
-    reads files and variables. Slow sources are read by a thread, and only for keys whose material is not
-    loaded. The new ring waits for that of the active key, and of keys whose material was loaded and may be
-    other material now; until then the loaded keys are used with their new states. That of all other keys is
-    loaded meanwhile: values under them wait for it, or raise.
+    reads key files and environment variables. Slow sources are read by a thread, and only for keys whose
+    material is not loaded. The new ring waits for the material of the active key, and of keys whose loaded
+    material may have changed; until then the loaded keys are used with their new states. The material of all
+    other keys is loaded meanwhile: values under them wait for it, or raise.
 
     A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
     refusal is reported once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
     missing source may be the reason. If only a source failed, keys that the file disables or destroys are
-    refused nevertheless, and one that it marks as compromised seals nothing, although no key seals then.
+    refused nevertheless, and a key that it marks as compromised no longer seals, even if no key is left to
+    seal.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Follower(NeverPickled):
         self._retry_at: float | None = None
         self._lock = Lock()
         self._load: _Load | None = None
-        self._is_running = False  # the thread
+        self._is_running = False  # whether the loading thread runs
         reset_in_child(self)
         reason = None if origin.path in _fixed else why_fixed(origin.path)
         if reason is not None:
@@ -84,7 +85,7 @@ class Follower(NeverPickled):
     def look(self, *, wait: bool) -> bool:
         """Reload the file if it has changed, without running or awaiting a command.
 
-        Returns whether the file was checked: without ``wait`` not if another thread is checking it.
+        Returns whether the file was checked. Without ``wait``, returns False while another thread checks it.
         """
         return holding(self._lock, -1 if wait else 0, self._look, bool)
 
@@ -119,11 +120,11 @@ class Follower(NeverPickled):
         return True
 
     def _read(self) -> KeyRing:
-        """Parse the file, and apply what it withdraws from keys. No source is read."""
+        """Parse the file, and apply the restrictions that it puts on keys. No source is read."""
         from sealpoint.keys.ringfile import RingFile  # rings that are created in code need no TOML
 
         self._marks |= marks(self._ring)  # first: the ring loses the material of keys that are closed below
-        # A newer file may come while commands run: what they give is used for it, too.
+        # A newer file may come while commands run: the material that they print is used for it, too.
         held = (self._ring,) if self._load is None else (self._ring, self._load.ring)
         later = KeyRing.of_file(RingFile(self._path), *held)
         for key in self._ring.keys:
@@ -135,7 +136,7 @@ class Follower(NeverPickled):
         return later
 
     def _missing(self, ring: KeyRing) -> list[Material]:
-        """Return the material from slow sources without which a ring is not used."""
+        """Return the material from slow sources that a ring needs before it is used."""
         needed = [key for key in ring.keys if key.state is KeyState.ACTIVE or key.id in self._marks]
         found = [key.lazy_material for key in needed if key.lazy_material is not None]
         if ring.index is not None and self._ring.index is not None and self._ring.index.is_loaded:
@@ -144,7 +145,7 @@ class Follower(NeverPickled):
 
     def _load_slow(self, ring: KeyRing, missing: Collection[Material], is_first: bool) -> None:
         needs = frozenset[str]()
-        if is_first:  # on later attempts the earlier ring is used, and no call waits
+        if is_first:  # on later attempts the earlier ring stays in use, and no call waits
             interim, needs = _interim(self._ring, ring, missing)
             self._enforce(interim)
         before, self._load = self._load, _Load(ring, missing, is_first, needs, Event())
@@ -171,7 +172,7 @@ class Follower(NeverPickled):
                     with self._lock:
                         if self._load is load:
                             self._refuse(_stamp(load.ring), load.is_first, error)
-        # Not an error of ours, e.g. of a wrapper of another package. Refused too, so that it is tried again.
+        # An unexpected error, e.g. of another package's wrapper, is a refusal, too: the load is tried again.
         except BaseException as error:
             with self._lock:
                 if self._load is not None:
@@ -222,7 +223,7 @@ def _stamp(ring: KeyRing) -> tuple[int, ...] | None:
 
 
 def _withdraw(key: Key, later: Key | None) -> Key:
-    """Return a key as a later file restricts it: closed, or never to seal again. Its other states wait."""
+    """Return a key with the restrictions of a later file: it is closed, or no longer seals."""
     if later is None or later.state is key.state:
         return key
     if not later.state.opens:
@@ -233,7 +234,7 @@ def _withdraw(key: Key, later: Key | None) -> Key:
 
 
 def _interim(ring: KeyRing, later: KeyRing, missing: Collection[Material]) -> tuple[KeyRing, frozenset[str]]:
-    """Return the keys that are used until material is loaded, in their new states, and what waits for it."""
+    """Return the ring in use until material is loaded, with new states, and the calls that wait for it."""
     keys, needs = [], set()
     for key in later.keys:
         held = ring.get_key(key.id)

@@ -2,8 +2,8 @@
 
 `StateGraph.compile` accepts only LangGraph's own checkpointers. Under ``LANGGRAPH_STRICT_MSGPACK=true`` it
 also makes the checkpointer's serializer allow the types of the graph's schema, and replaces LangGraph's
-encrypting serializer. Both serializers here are subclasses of LangGraph's JsonPlusSerializer, which it uses
-as it is. `encryption` makes the object that LangGraph's Agent Server loads.
+encrypting serializer. Both serializers here are subclasses of LangGraph's JsonPlusSerializer, and are not
+replaced. `encryption` creates the object that LangGraph's Agent Server loads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ else:
         },
     )
 
-# Without the classes that are named as LangGraph's own: `import *` replaces no other import.
+# Classes with the same names as LangGraph's are left out, so that `import *` does not replace those.
 __all__ = [
     "EmptyChannelError",
     "SealedCache",

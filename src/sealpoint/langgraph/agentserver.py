@@ -25,16 +25,16 @@ def encryption(
 ) -> Encryption:
     """Return the encryption of LangGraph's Agent Server, for ``"encryption"`` in ``langgraph.json``.
 
-    Objects keep their keys, and each value is sealed and bound to its key. A value or blob under an older
+    JSON objects keep their keys, and each value is sealed and bound to its key. A value or blob under an old
     key is returned with its replacement under the active key, if the SDK has `DecryptResult`. All work is
     done on worker threads, so that no event loop waits for a file or for the source of a key.
 
     Args:
-        ring: The keys, or a cipher, whose `RingCipher.stats` then also count what the server does.
-        plain_metadata: Keys of ``metadata`` that stay readable: those that searches and the filters of an
-            ``@auth.on`` handler use, such as ``owner``. They are not authenticated.
-        bound_context: Keys of the encryption context to which all is bound, such as ``tenant_id``. A value
-            opens only with the same texts there: name what never changes for a thread.
+        ring: The keys, or a cipher; `RingCipher.stats` of the cipher then include the server's values.
+        plain_metadata: Keys of ``metadata`` that stay readable, for searches and the filters of an
+            ``@auth.on`` handler, such as ``owner``. They are not authenticated.
+        bound_context: Keys of the encryption context to which every value is bound, such as ``tenant_id``. A
+            value opens only if they have the same texts: choose keys that never change for a thread.
         plaintext: ``refuse``, or ``allow`` to read values and blobs that are not sealed, during a migration.
 
     Raises:
@@ -103,5 +103,5 @@ def _server_rules() -> Rules:
         )
     except AttributeError as error:
         raise ConfigError(
-            f"this release of langgraph-api does not list what it stores readable: {error}"
+            f"this release of langgraph-api does not list the keys that it stores readable: {error}"
         ) from None

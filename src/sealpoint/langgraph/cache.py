@@ -2,7 +2,7 @@
 
     value   table=cache namespace=<labels, joined by NUL> key=<key>
 
-When a value was stored, and when it expires, is not sealed: an earlier value of the same key opens.
+The times of storage and expiry are not sealed, and an earlier value of the same key opens, too.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from sealpoint.threadpool import shared
 _row: Final = RowTemplate(dict(CACHED.kind), CACHED.columns).row
 _GONE: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError)
 _CLEAR: Final = (
-    "remove what was cached before: SealedCache(...).clear(); if all was, find out who writes to the cache"
+    "remove the values cached before: SealedCache(...).clear(); if that does not help, find who writes to it"
 )
 
 
 class SealedCache(BaseCache[ValueT]):
-    """A cache that seals values, each bound to its namespace and key, and stores them in another.
+    """A cache that seals values, each bound to its namespace and key, and stores them in another cache.
 
     A value that was changed, moved or not sealed by this class raises a `SealpointError`. A value under a
     key that the ring does not have, or may not open with, counts as not cached: caches are not rotated.
@@ -69,7 +69,7 @@ class SealedCache(BaseCache[ValueT]):
     serde: EncryptedSerializer
 
     def __init__(self, cache: BaseCache[ValueT], serde: EncryptedSerializer) -> None:
-        """Take a cache over: its serializer is replaced.
+        """Wrap a cache, and replace its serializer.
 
         Args:
             cache: LangGraph's InMemoryCache, SqliteCache or RedisCache, or another that passes each value to
@@ -88,7 +88,7 @@ class SealedCache(BaseCache[ValueT]):
             )
         require_ring(serde)
         super().__init__(serde=serde)
-        cache.serde = Carrier()  # not of a copy: one of SqliteCache closes the connection of both
+        cache.serde = Carrier()  # not on a copy: a copy of SqliteCache closes the connection of both
         self.inner = cache
         reset_in_child(self)
 
@@ -109,9 +109,9 @@ class SealedCache(BaseCache[ValueT]):
 
         Raises:
             PlaintextError: If a value is not sealed.
-            UnboundValueError: If a value is sealed, and not to its key.
+            UnboundValueError: If a value is sealed, but not bound to its key.
             IntegrityError: If a value was changed, moved or relabelled.
-            SealpointError: What the serializer raises.
+            SealpointError: An error of the serializer.
         """
         return self._open(keys, self.inner.get(keys))
 
@@ -128,7 +128,7 @@ class SealedCache(BaseCache[ValueT]):
 
         Raises:
             ConfigError: If a namespace is not a tuple of labels without NUL, or a key is not text.
-            SealpointError: What the serializer raises; nothing is stored then.
+            SealpointError: An error of the serializer; nothing is stored then.
         """
         self.inner.set(self._seal(pairs))
 
@@ -140,7 +140,7 @@ class SealedCache(BaseCache[ValueT]):
         """Remove the values of some namespaces, or all.
 
         Args:
-            namespaces: Those to clear; ``None`` for all.
+            namespaces: Namespaces to clear; ``None`` for all.
         """
         self.inner.clear(namespaces)
 
@@ -151,14 +151,14 @@ class SealedCache(BaseCache[ValueT]):
     def _seal(
         self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]
     ) -> dict[FullKey, tuple[Sealable, int | None]]:
-        """Seal all before the first is stored."""
+        """Seal all values before the first is stored."""
         return {
             full: (Sealable.of(partial(self.serde.seal, value, row=_row_of(*full)), now=True), ttl)
             for full, (value, ttl) in pairs.items()
         }
 
     def _open(self, keys: Sequence[FullKey], found: Mapping[FullKey, Any]) -> dict[FullKey, ValueT]:
-        # SqliteCache joins labels by commas and splits them again: a label that has one comes back as two.
+        # SqliteCache joins labels by commas and splits them again: a label with a comma comes back as two.
         split = {(",".join(full[0]), full[1]): found[full] for full in found.keys() - set(keys)}
         values = ((full, found.get(full, split.get((",".join(full[0]), full[1])))) for full in keys)
         opened = dict[FullKey, ValueT]()
@@ -181,17 +181,17 @@ class SealedCache(BaseCache[ValueT]):
             if is_sealed(tag):
                 raise UnboundValueError(f"{excerpt(tag)} is not bound to a key of the cache", hint=_CLEAR)
             raise PlaintextError(f"a cached value of type {excerpt(tag)} is not sealed", hint=_CLEAR)
-        # First: the cipher would count a refusal.
+        # Checked first: the cipher would count a refusal.
         require_ring(self.serde).require_key(str(parse_tag(tag).key_id))
         opened = self.serde.open(tag, blob, row=row)
         return self.serde.decode(opened.inner, opened.data)  # type: ignore[no-any-return]
 
 
 def _row_of(namespace: Namespace, key: str) -> PackedRow:
-    """Return what a value is bound to."""
+    """Return the row to which a value is bound."""
     if not isinstance(namespace, tuple) or not all(isinstance(text, str) for text in (*namespace, key)):
         raise ConfigError("a key of the cache is not a tuple of labels and a text")
     labels = "\0".join(namespace)
     if namespace != (tuple(labels.split("\0")) if labels else ()):
-        raise ConfigError("a namespace of the cache has a NUL, or is one empty label: another has its bytes")
+        raise ConfigError("a namespace of the cache has a NUL, or is one empty label, and is ambiguous")
     return _row(require_unicode("namespace", labels), require_unicode("key", key))

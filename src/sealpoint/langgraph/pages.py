@@ -1,4 +1,4 @@
-"""Pages: the requests of a search that compares items itself, while other processes save and delete some."""
+"""Pages: requests of a search that filters items itself, while other processes save and delete items."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from sealpoint.seal.places import KEY
 
 _FIRST_PAGE: Final = 64
 
-# Pages grow until they have so many characters: a store sorts all items for each page
+# Pages grow up to this number of characters: a store sorts all items for each page
 _PAGE_CHARS: Final = 2**21
 
-# What is read again at the end of a search is read at once up to so many characters
+# Items are read again at the end of a search; up to this number of characters, in one request
 _MAX_CHARS: Final = 2**23
 
-# After so many pages without a new item, all items are read at once
+# After this number of pages without a new item, all items are read in one request
 _MAX_IDLE: Final = 16
 
 
 def stored_chars(found: Item) -> int:
-    """Return how many characters of a sealed value were read; of one that is refused later perhaps none."""
+    """Return the number of characters of a sealed value; possibly 0 for a value that is refused later."""
     frame = found.value.get(KEY) if isinstance(found.value, dict) else None
     sealed = frame.get("value") if isinstance(frame, dict) else None
     return len(sealed) if isinstance(sealed, str) else 0
 
 
-# When items were saved, by their names in the database
+# Times at which items were saved, by their names in the database
 Times = dict[ItemName, datetime]
 
 
@@ -41,7 +41,7 @@ def name_of(found: Item) -> ItemName:
 
 
 def seconds_of(found: Item) -> float:
-    """Return when an item was saved; the beginning of time if a database says none."""
+    """Return the time at which an item was saved; minus infinity if the database has no time."""
     at = found.updated_at
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() if isinstance(at, datetime) else -inf
 
@@ -52,31 +52,30 @@ def times_of(page: Iterable[Item]) -> Times:
 
 
 def others(page: Iterable[Item], times: Times) -> list[Item]:
-    """Return the items of a page that are not among others, or were saved again."""
+    """Return the items of a page that ``times`` lacks, or that were saved again."""
     return [each for each in page if times.get(name_of(each)) != each.updated_at] if times else [*page]
 
 
 class Pages:
-    """The requests that read items from the newest one on, while other processes save and delete items.
+    """Requests that read items, newest first, while other processes save and delete items.
 
-    Items that are not saved again keep their order, but on Postgres those of one time do not: there, all of
-    one time are taken from one page. A page begins with the last item that was taken. If it has none of those
-    that were, items were deleted, and others may have moved before the offset: the page before is read again.
-
-    An item that is saved again becomes the newest one, and may come to no page. So the newest ones are read
-    again in another walk, until one request has all of them.
+    Items that are not saved again keep their order, but Postgres does not order items of the same time: these
+    are all taken from one page. A page begins with the last item that was taken. If a page contains no item
+    that was taken, items were deleted, and others may have moved before the offset: the previous page is read
+    again. An item that is saved again becomes the newest item, and may be on no page. So the newest items are
+    read again in a second walk, until one request returns all of them.
 
     Attributes:
-        size: How many items to ask for next; 0 at the end.
-        offset: From which on.
-        is_whole: Whether the last reply has all that was asked for: what the store had at one time.
+        size: Number of items to request next; 0 at the end.
+        offset: Offset of the next request.
+        is_whole: Whether the last reply has all requested items, as the store had them at one time.
     """
 
     def __init__(self, since: float, is_whole: bool, *, is_ranked: bool, is_ordered: bool) -> None:
         """Begin; ``since`` is the time of the oldest items that are needed.
 
-        With ``is_whole`` one request reads all, after smaller ones: where items come in no order of times,
-        and if others save them faster than they are read.
+        With ``is_whole`` one request reads all items, after smaller requests: for a store that does not sort
+        items by time, or if items are saved faster than they are read.
         """
         self.size, self.offset, self.is_whole = _FIRST_PAGE, 0, True
         self._since, self._max_chars = since, inf if is_whole else _MAX_CHARS if since > -inf else 0

@@ -1,4 +1,4 @@
-"""SealedSaver as one of LangGraph's savers."""
+"""SealedSaver as a subclass of LangGraph's BaseCheckpointSaver."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class SealedSaver(saver.SealedSaver, _LangGraphSaver[Any]):  # type: ignore[misc
     _absent = _LangGraphSaver
 
 
-SealedSaver.__doc__ = saver.SealedSaver.__doc__  # what `help` is asked for
+SealedSaver.__doc__ = saver.SealedSaver.__doc__  # shown by `help`

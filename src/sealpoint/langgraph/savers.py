@@ -1,4 +1,4 @@
-"""sealpoint's savers as LangGraph's."""
+"""sealpoint's savers as subclasses of LangGraph's BaseCheckpointSaver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sealpoint's serializers as subclasses of LangGraph's, which checks that they are."""
+"""sealpoint's serializers as subclasses of LangGraph's JsonPlusSerializer, which LangGraph requires."""
 
 from __future__ import annotations
 

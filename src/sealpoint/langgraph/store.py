@@ -1,16 +1,16 @@
 """SealedStore: wraps LangGraph's Store, and seals what an agent remembers across threads.
 
 A batch is a procedure without I/O (`sealpoint.sealed.steps`) over the method ``batch`` of the wrapped store:
-first what is read, then what is put. See `sealpoint.sealed.items` for what is stored.
+reads come first, then puts. See `sealpoint.sealed.items` for the stored form.
 
-Where the results differ from those of the wrapped store alone:
+The results differ from those of the wrapped store alone:
 
-- Values come back as the serializer carries them, such as bytes, times, and keys that are no text: JSON would
-  have refused or changed them.
-- Fields that are not plain are compared as `InMemoryStore` does; see `sealpoint.sealed.conditions`. A token
-  tells true from 1, as Postgres does, and never stands for a missing field.
-- Each result is a new object: what a caller changes in one does not change an `InMemoryStore`.
-- A filter with a query finds all that match, also beyond those among which the wrapped store searches.
+- Values keep types that the serializer supports and JSON lacks, such as bytes, times, and keys that are not
+  text.
+- Fields that are not plain are compared as `InMemoryStore` does; see `sealpoint.sealed.conditions`. Tokens
+  distinguish true from 1, as Postgres does, and a missing field has no token.
+- Each result is a new object: changes by a caller do not change an `InMemoryStore`.
+- A filter with a query finds all matching items, also items outside of the wrapped store's own selection.
 - With pseudonyms, pages of namespaces come in the order of pseudonyms, and a namespace without an item, which
   `InMemoryStore` lists, has no name.
 """
@@ -62,27 +62,27 @@ VectorPolicy = Literal["refuse", "open"]
 
 TEXTS: Final = "__texts__"
 
-# A store whose replies share the items with it, and are not in the order of times
+# A store whose replies are its own objects, and are not sorted by time
 _SHARED: Final = "langgraph.store.memory"
 
 # Stores that return items of one time in the same order on each page; Postgres does not
 _ORDERED: Final = "langgraph.store.sqlite"
 
-# After so many seconds what was saved meanwhile is read at once, however much it is
+# After this number of seconds, all items that were saved meanwhile are read in one request
 _MAX_SECONDS: Final = 10
 
 # How long a transaction takes that saves items, and less than a second, to which SQLite rounds
 _SAVE_SECONDS: Final = 2
 
-# Stores that refuse a NUL in a key when others of the batch may be stored
+# Stores that refuse a NUL in a key only after other items of the batch may have been stored
 _NO_NUL: Final = "langgraph.store.postgres"
 
 
 class _Indexed(dict[str, Any]):
-    """What is stored of an item, with the texts for the index of the store, which it must not store.
+    """The stored form of an item, with texts that the store must put into its index, but must not store.
 
-    The store looks for texts by the names of fields, where it meets `TEXTS`, and then stores a copy, which
-    lacks it.
+    The store looks up the texts by the name of a field, `TEXTS`, and then stores a copy, which lacks that
+    field.
     """
 
     __slots__ = ("texts",)
@@ -97,10 +97,10 @@ class _Indexed(dict[str, Any]):
 
 
 class _Batched(AsyncBatchedBaseStore):
-    """What a `SealedStore` is, too, if the wrapped store collects concurrent operations into batches."""
+    """Base class of a `SealedStore` whose wrapped store collects concurrent operations into batches."""
 
     inner: Any
-    _task = None  # is asked for even if `__init__` has raised an error
+    _task = None  # read even if `__init__` has raised an error
 
     async def __aenter__(self) -> Self:
         await type(self.inner).__aenter__(self.inner)
@@ -116,10 +116,10 @@ def _batched(kind: Any) -> Any:
 
 
 class SealedStore(Wrapping, BaseStore):
-    """A store that seals items, each bound to its namespace and key, and stores them in another.
+    """A store that seals items, each bound to its namespace and key, and stores them in another store.
 
-    Every method raises a `SealpointError` if what it reads was changed, moved or exchanged. An older value of
-    the same item that is put back is not noticed, nor an item that is gone; times and expiry are not sealed.
+    Every method raises a `SealpointError` if an item that it reads was changed, moved or exchanged. A deleted
+    item, or a restored older value of the same item, is not detected; times and expiry are not sealed.
     Names of namespaces and keys stay readable, unless ``pseudonyms`` is given. See docs/memory.md.
 
     Attributes:
@@ -138,7 +138,7 @@ class SealedStore(Wrapping, BaseStore):
     __module__ = "sealpoint.langgraph"
 
     def __new__(cls, store: Any = None, *_: Any, **__: Any) -> Self:
-        """Create an object of a class that collects operations into batches, if that of ``store`` does."""
+        """Create an object whose class collects operations into batches, if the class of ``store`` does."""
         made: Self = super().__new__(_batched(cls) if isinstance(store, AsyncBatchedBaseStore) else cls)
         reset_in_child(made)
         return made
@@ -162,18 +162,18 @@ class SealedStore(Wrapping, BaseStore):
             store: One of LangGraph's stores. It is not changed.
             serde: Serializes and seals; its cipher is a `RingCipher`.
             plain_fields: Top-level fields that stay readable, for the filters of the store. They hold JSON.
-            indexed_fields: Top-level fields that are found by token if a filter names their value: equal
-                values can be recognised. Needs an index key in the ring.
-            pseudonyms: Whether labels of namespaces, and keys, get pseudonyms in the database: for a store
-                that begins with it. Needs an index key.
-            vectors: ``refuse`` a store with an index, or ``open``: it finds by meaning, and **whoever reads
-                the database has the embeddings, from which texts can be reconstructed**.
+            indexed_fields: Top-level fields that a filter on equality finds by token. Equal values have equal
+                tokens, which anybody can compare. Needs an index key in the ring.
+            pseudonyms: Whether pseudonyms replace labels of namespaces, and keys, in the database: only for
+                a store that has used them from the beginning. Needs an index key.
+            vectors: ``refuse`` a store with an index, or ``open`` to search by meaning: **any reader of the
+                database then has the embeddings, from which texts can be reconstructed**.
             unbound: ``refuse``, or ``allow`` to read items that are not sealed, or lack readable fields,
-                during a migration; filters are compared here then. ``serde`` needs ``plaintext="allow"``.
+                during a migration; this process then filters. ``serde`` needs ``plaintext="allow"``.
             allow_write_plain: During a migration, whether items are written as the store alone writes them,
                 for processes that have no `SealedStore` yet. **Nothing is sealed.** Needs
                 ``unbound="allow"``.
-            allow_schema: Whether the store's tables may have what LangGraph does not give them.
+            allow_schema: Whether tables may have additions that LangGraph does not create, such as triggers.
 
         Raises:
             ConfigError: If an argument is invalid, or the store cannot be sealed.
@@ -185,14 +185,14 @@ class SealedStore(Wrapping, BaseStore):
             raise ConfigError("the store is a SealedStore already")
         require_instance(store, "store", ("batch", "abatch"), "SealedStore(SqliteStore(connection), ...)")
         if unbound not in ("refuse", "allow"):
-            raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+            raise ConfigError(f"unbound must be 'refuse' or 'allow', not {excerpt(str(unbound))}")
         config = getattr(store, "index_config", None)
         if vectors not in ("refuse", "open"):
-            raise ConfigError(f"vectors is 'refuse' or 'open', not {excerpt(str(vectors))}")
+            raise ConfigError(f"vectors must be 'refuse' or 'open', not {excerpt(str(vectors))}")
         if config and vectors == "refuse":
             raise ConfigError(
-                "the store has an index, whose embeddings tell nearly what the texts are, and stay readable",
-                hint='make it without index=, or pass vectors="open" if any reader may have them',
+                "the store has an index: its embeddings stay readable, and reveal nearly the whole texts",
+                hint='create the store without index=, or pass vectors="open" if that is acceptable',
             )
         require_ring(serde)
         tokens = Tokens(lambda: require_ring(serde))
@@ -220,13 +220,13 @@ class SealedStore(Wrapping, BaseStore):
     def _require_reads_plain(self) -> None:
         if not self._items.allow_unbound or self._items.has_pseudonyms:
             raise ConfigError(
-                "allow_write_plain writes items that are not sealed: pseudonyms and unbound='refuse' do not"
-                " fit that",
-                hint='pass unbound="allow", and pseudonyms only for a store that begins with it',
+                "allow_write_plain writes items that are not sealed: it cannot be combined with pseudonyms or"
+                " unbound='refuse'",
+                hint='pass unbound="allow", and no pseudonyms',
             )
         if self._serde.plaintext == "refuse":
             raise PlaintextError(
-                "allow_write_plain writes items that are not sealed, and serde= refuses to read them",
+                "allow_write_plain writes items that are not sealed, but serde= refuses to read them",
                 hint='create serde= with plaintext="allow" for the time of the migration',
             )
         logger.warning("SealedStore with allow_write_plain: items are written readable, and not sealed")
@@ -247,7 +247,7 @@ class SealedStore(Wrapping, BaseStore):
         return f"{type(self).__name__}({type(self.inner).__name__}{more})"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations: first what reads, then what writes; of two writes to a key the last one.
+        """Execute operations, first reads, then writes. Of two writes to the same key only the last is done.
 
         Args:
             ops: Operations of LangGraph's: get, put, search and list namespaces.
@@ -257,11 +257,11 @@ class SealedStore(Wrapping, BaseStore):
 
         Raises:
             InvalidNamespaceError: If a label of a namespace is empty, not a string, or contains a period.
-            ConfigError: If a value is no dict or has the field ``__sealpoint__``, or a filter has an unknown
-                operator.
-            SchemaError: If the store's tables have what LangGraph does not give them.
-            SealpointError: If an item is not what was stored there, or a value cannot be sealed. Nothing is
-                written then.
+            ConfigError: If a value is not a dict, or has the field ``__sealpoint__``, or a filter has an
+                unknown operator.
+            SchemaError: If the store's tables have additions that LangGraph does not create.
+            SealpointError: If an item was changed, moved or exchanged, or a value cannot be sealed. Nothing
+                is written then.
         """
         return self._run(self._batch([*ops]))
 
@@ -285,7 +285,7 @@ class SealedStore(Wrapping, BaseStore):
         return results
 
     def _read(self, op: Op) -> tuple[Op | None, Callable[..., Steps[Any]]]:
-        """Return what the wrapped store is asked for, if anything, and the procedure that gets its reply."""
+        """Return the operation for the wrapped store, if any, and the procedure that receives its reply."""
         if isinstance(op, GetOp):
             own = _named(op)
             name = self._items.stored_name(own)
@@ -307,7 +307,7 @@ class SealedStore(Wrapping, BaseStore):
             return op
         stored = self._items.stored_name(name)
         if self._refuses_nul and "\0" in stored.key:
-            raise ConfigError("the key of an item holds a NUL, which Postgres does not store")
+            raise ConfigError("the key of an item contains a NUL, which Postgres cannot store")
         if op.value is None:
             return op._replace(namespace=stored.namespace, key=stored.key)
         try:
@@ -321,7 +321,7 @@ class SealedStore(Wrapping, BaseStore):
         return op._replace(namespace=stored.namespace, key=stored.key, value=value, index=index)
 
     def _indexed(self, sealed: dict[str, Any], op: PutOp) -> tuple[dict[str, Any], Any]:
-        """Return what is stored with the texts for the index, and the paths to them; ``False`` for none."""
+        """Return the stored form with the texts for the index, and their paths; ``False`` without texts."""
         if op.index is False:
             return sealed, False
         paths = self._paths if op.index is None else [(path, tokenize_path(path)) for path in op.index]
@@ -340,16 +340,16 @@ class SealedStore(Wrapping, BaseStore):
         opened = yield from self._open(found)
         if all(_is_wanted(each, op, conditions) for each in opened):
             return opened
-        return (yield from self._scan(op, conditions))  # the store counted others, too
+        return (yield from self._scan(op, conditions))  # the store counted items that do not match
 
     def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
-        """Open what the wrapped store has found, of an item by its own name."""
+        """Open the items that the wrapped store has found; ``name`` is the real name of a single item."""
         return (yield from _working(found, lambda: [self._opened(each, name) for each in found]))
 
     def _opened(self, found: Item, own: ItemName | None = None) -> Item:
-        """Return an item from that of the wrapped store, which may keep it, and is not changed.
+        """Return the opened item for ``found``, an item of the wrapped store, which is not changed.
 
-        The name in the store follows from its own name, or is that which the store has found.
+        The name in the store follows from ``own``, the item's real name, or else is the name of ``found``.
         """
         stored = self._items.stored_name(own) if own else name_of(found)
         name, value = self._items.open(stored, found.value, own)
@@ -365,16 +365,16 @@ class SealedStore(Wrapping, BaseStore):
         return op._replace(namespace_prefix=prefix, filter=conditions.stored or None)
 
     def _scan(self, op: SearchOp, conditions: Conditions) -> Steps[list[Any]]:
-        """Open items until as many meet the conditions as are asked for.
+        """Open items until the requested number of items meets the conditions.
 
-        In memory are what was read of one page, and what is returned.
+        Memory holds one page, and the items that are returned.
         """
         if op.limit < 0 or op.offset < 0:
-            raise ConfigError("limit and offset of a search are not negative")
+            raise ConfigError("limit and offset of a search must not be negative")
         end = op.offset + op.limit if op.limit else 0
         met = yield from self._walk(op, conditions, end)
         wanted = [*met.items()][op.offset :]
-        if names := [name for name, item in wanted if item is None]:  # others have come before them
+        if names := [name for name, item in wanted if item is None]:  # other items have come before them
             reply = yield Do("batch", ([GetOp(*name, refresh_ttl=False) for name in names],))
             items = [_searched(item) for item in reply if item is not None]
             again = yield from self._choose(op._replace(offset=0), conditions, end, items, _Met(), _Met())
@@ -385,7 +385,7 @@ class SealedStore(Wrapping, BaseStore):
         return [item for _, item in results]
 
     def _walk(self, op: SearchOp, conditions: Conditions, end: int) -> Steps[_Met]:
-        """Return the items that are wanted, in their order, at least to the end: each once, and all."""
+        """Return all matching items in order, each once, at least up to the position ``end``."""
         stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
         is_ranked = bool(op.query) and self._paths is not None
         is_whole = is_ranked or self._is_shared
@@ -405,15 +405,15 @@ class SealedStore(Wrapping, BaseStore):
             met = found | met
             if pages.is_whole:
                 return met
-            # Others may have saved items meanwhile that no page had. They are the newest ones.
+            # Other processes may have saved items meanwhile that are on no page: the newest items.
             since, limit = top + start - _SAVE_SECONDS, min(limit, monotonic() - begun + _MAX_SECONDS)
 
     def _choose(
         self, op: SearchOp, conditions: Conditions, end: int, page: Sequence[Item], before: _Met, met: _Met
     ) -> Steps[_Met]:
-        """Return which items of a page are wanted and not met; with those before them, at most to the end.
+        """Return the new matching items of a page, up to the position ``end`` of the search.
 
-        Each is opened alone: of those that are not returned, one is in memory.
+        Items are opened one by one: memory holds only one that is not returned.
         """
 
         def chosen() -> _Met:
@@ -439,20 +439,20 @@ class SealedStore(Wrapping, BaseStore):
         return tuple(label if label == kept else self._items.stored_label(label) for label in _labels(labels))
 
     def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
-        """Return namespaces: where pseudonyms stand for them, the item that comes first in each names it."""
+        """Return namespaces. The first item of a namespace contains the real name behind a pseudonym."""
         if not (found and self._items.has_pseudonyms):
             return [*found]
         firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))
         opened = yield from self._open([item for items in firsts for item in items])
         named = [(each, items[0].namespace) for each, items in zip(found, firsts, strict=True) if items]
         for each, stored in named:
-            if tuple(stored[: len(each)]) != tuple(each):  # Postgres takes a forged '%' for any text
-                raise located(RowError("a namespace has the item of another one"), "store", namespace=each)
+            if tuple(stored[: len(each)]) != tuple(each):  # a forged '%' matches any text on Postgres
+                raise located(RowError("a namespace has an item of another"), "store", namespace=each)
         return [item.namespace[: len(each)] for item, (each, _) in zip(opened, named, strict=True)]
 
 
 def _labels(namespace: Any) -> tuple[str, ...]:
-    """Return the labels of a namespace, which stand joined by periods in a database."""
+    """Return the labels of a namespace; a database stores them joined by periods."""
     for label in namespace:
         if not isinstance(label, str) or not label or "." in label:
             raise InvalidNamespaceError(
@@ -467,7 +467,7 @@ def _named(op: GetOp | PutOp) -> ItemName:
 
 
 def _is_wanted(found: Item, op: SearchOp, conditions: Conditions) -> bool:
-    """Whether a search asks for an item: also the namespace that the wrapped store has found may be wrong."""
+    """Whether an item matches a search; the wrapped store may return even a wrong namespace."""
     prefix = tuple(op.namespace_prefix)
     return found.namespace[: len(prefix)] == prefix and conditions.are_met(found.value)
 
@@ -486,7 +486,7 @@ def _working(found: Sequence[Item], function: Callable[[], R]) -> Steps[R]:
     return (yield Call(function))  # type: ignore[no-any-return]
 
 
-# Items that a search has met, by their names in the database; those before its offset without their values
+# Matching items of a search, by their names in the database; items before its offset without their values
 _Met = dict[ItemName, Item | None]
 
 # `__new__` hides the arguments, and a subclass with `__init__` of its own has others.

@@ -41,7 +41,7 @@ TASKS: Final = "__pregel_tasks"
 WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
 """Index of the special writes of a task: they sort before its other writes and may be replaced."""
 
-# The task of what the user stores, by ``Command``: no node runs again to store it
+# Task id of writes that a user stores by ``Command``: no node can run again to repeat them
 NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 ID_BYTES: Final = 8

@@ -132,9 +132,9 @@ def is_unicode(text: str) -> bool:
 
 
 def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DEPTH - 1) -> bool:
-    """Whether a value of metadata may be readable in a sealed row: in strict JSON of at most 64 levels.
+    """Whether a value of metadata may stay readable in a sealed row: strict JSON of at most 64 levels.
 
-    ``otherwise`` is returned for NaN and infinities. What else JSON lacks is refused when it is sealed.
+    ``otherwise`` is returned for NaN and infinities. Other values without a form in JSON cannot be sealed.
     """
     if isinstance(value, float):
         return otherwise or math.isfinite(value)
@@ -145,7 +145,7 @@ def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DE
 
 
 def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
-    """Return a function that encodes a value as an encoder does; its second argument is ``False``.
+    """Return a function that encodes a value as ``encoder`` does; call it with ``False`` as second argument.
 
     `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
     ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The encoder

@@ -3,10 +3,10 @@
 At most one key seals; the others only open. A ring that is older than the ring in use, or another one, is
 refused: see `require_later`.
 
-Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
-Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
-process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
-What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
+Changed material under the id of a key is noticed if the process has loaded the earlier material, of which it
+keeps a mark. Material that was never loaded has no mark, so that material of a corrected source is accepted:
+this process has sealed and opened nothing with the earlier one, and a source that never worked must be
+correctable. Such a key is protected by the ``check`` in its entry, which is compared at loading.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Ring(NeverPickled):
 
 
 def marks(ring: Ring) -> dict[str, bytes]:
-    """Return 32 bytes for each key with loaded material, which identify the material and do not reveal it.
+    """Return, for each key with loaded material, 32 bytes that identify the material without revealing it.
 
     The caller keeps the marks of disabled keys, whose material is not loaded.
     """
@@ -160,7 +160,7 @@ def require_later(old: Ring, new: R, seen: Mapping[str, bytes] | None = None) ->
 
 
 def require_later_key(old: Key, new: Key | None) -> None:
-    """Refuse a key that does not follow from the one with its id in the ring in use."""
+    """Refuse a key that does not follow from ``old``, the key with the same id in the ring in use."""
     if new is None:
         raise RingRollbackError(
             f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"

@@ -258,7 +258,7 @@ def require_document(
 ) -> None:
     """Check that a stored value is the checkpoint of its row, with the three mappings of every checkpoint.
 
-    A value for which ``is_object`` is true stands for an object that was not built: a mapping.
+    ``is_object`` recognises placeholders of objects that were not built; a mapping may be such a placeholder.
     """
     if type(document) is dict:  # nearly always, and without a loop
         get = document.get
@@ -271,4 +271,4 @@ def require_document(
         part = document.get(name)
         if not (isinstance(part, dict) or is_object(part)):
             wanted = ", ".join(DOCUMENT_MAPPINGS)
-            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of {wanted}")
+            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of the mappings {wanted}")

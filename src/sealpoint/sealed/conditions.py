@@ -1,7 +1,7 @@
-"""Conditions: what a search of LangGraph's Store wants of the fields of items. No I/O.
+"""Conditions: the filter of a search in LangGraph's Store. No I/O.
 
-A search is divided: the wrapped store applies conditions on fields that are readable, this process all
-others, to items that it has opened. A condition is a value, or a mapping of operators such as ``$gt``.
+A filter is divided: the wrapped store applies the conditions on readable fields, this process applies all
+others, to opened items. A condition is a value, or a mapping of operators such as ``$gt``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.seal.items import Items
 
-# Other names are paths on some stores, and are compared here
+# Some stores take other names as paths; this process applies conditions on such names
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 _SEQUENCES: Final = (list, tuple)
@@ -33,7 +33,7 @@ class Conditions(NamedTuple):
     Attributes:
         stored: The filter for the wrapped store: fields with their conditions, and tokens.
         own: Conditions that only this process applies.
-        again: Conditions in ``stored`` that are compared again.
+        again: Conditions of ``stored`` that this process checks again.
     """
 
     stored: dict[str, Any]
@@ -43,11 +43,11 @@ class Conditions(NamedTuple):
     def are_met(self, value: Mapping[str, Any]) -> bool:
         """Whether the value of an item meets all conditions.
 
-        What the wrapped store has found is only a proposal: a text of JSON that has a field twice, or a
-        damaged index, may lead it to another item. So equality (``$eq``, ``$ne`` and a value alone) is
-        compared again with what was sealed. The four orders are not: stores compare text with numbers in
-        ways of their own, and none could be refuted for certain. Who can write to the database may add an
-        item to such a search, hide one from any, or have a page begin too early, but not change an item.
+        The wrapped store may return a wrong item: a duplicate field in JSON, or a damaged index, can mislead
+        it. So equality (``$eq``, ``$ne`` and a value alone) is checked again, on the sealed value. The four
+        order operators are not, because stores differ in how they compare text with numbers. An attacker who
+        can write to the database may add an item to such a search, hide an item from any search, or make a
+        page begin too early, but cannot change an item.
         """
         return all(matches(field_of(value, name), wanted) for name, wanted in self.own.items()) and not any(
             _is_refuted(field_of(value, name), wanted) for name, wanted in self.again.items()
@@ -57,7 +57,7 @@ class Conditions(NamedTuple):
 def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
     """Divide the filter of a search.
 
-    During a migration the wrapped store applies nothing: items lack fields that became readable later.
+    During a migration the wrapped store applies no condition: items lack fields that became readable later.
 
     Raises:
         ConfigError: If an operator is unknown; the wrapped store raises an error of its own.
@@ -77,7 +77,7 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
     for condition in own.values():
         if _is_operators(condition):
             for operator_name, value in condition.items():
-                _applies(None, operator_name, value)  # an unknown one is refused, whatever is found
+                _applies(None, operator_name, value)  # refuses an unknown operator, whatever items are found
     return Conditions(stored, own, again)
 
 
@@ -91,7 +91,7 @@ def _token(items: Items, name: str, condition: Any) -> str | None:
 
 
 def field_of(value: Mapping[str, Any], name: str) -> Any:
-    """Return a field of an item, or what the name leads to as a path; ``None`` if there is neither."""
+    """Return a field of an item, or the value at ``name`` as a path; ``None`` if there is neither."""
     if name in value:
         return value[name]
     found: Any = value
@@ -105,8 +105,8 @@ def field_of(value: Mapping[str, Any], name: str) -> Any:
 def matches(found: Any, condition: Any) -> bool:
     """Whether a field meets a condition, as `InMemoryStore` compares.
 
-    Numbers are ordered as numbers, texts as texts, and a number is compared with a text that says one. What
-    has no order is not found, where `InMemoryStore` raises an error. A mapping without operators is a
+    Numbers are ordered as numbers, texts as texts, and a number is compared with a text that spells a number.
+    Values without an order do not match; `InMemoryStore` raises an error. A mapping without operators is a
     condition on each of its fields. Lists and tuples are equal.
 
     Raises:
@@ -137,7 +137,7 @@ def _applies(found: Any, name: str, wanted: Any) -> bool:
     compare = _ORDERS.get(name)
     if compare is None:
         raise ConfigError(
-            f"a filter has the operator {excerpt(str(name))}",
+            f"a filter has the unknown operator {excerpt(str(name))}",
             hint=f"the operators are {', '.join((*_EQUALITY, *_ORDERS))}",
         )
     try:
@@ -157,7 +157,7 @@ def _is_equal(found: Any, wanted: Any) -> bool:
 
 
 def _is_refuted(found: Any, condition: Any) -> bool:
-    """Whether no store would have found a field by what was sealed, by its equality."""
+    """Whether the sealed value of a field contradicts an equality condition on every kind of store."""
     if not _is_operators(condition):
         return not matches(found, condition)
     return any(

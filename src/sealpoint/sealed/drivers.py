@@ -1,8 +1,8 @@
-"""Drivers: what they, or the wrapped saver or Store, would decode before it is compared with what was sealed.
+"""Drivers: checked decoding of columns that a driver, or the wrapped saver or Store, would decode itself.
 
-Cursors of a copy of the saver or Store make rows in which JSON is parsed here, within bounds and strictly,
-and names and times are checked. Of a checkpoint on SQLite, parent and metadata stand beside the sealed
-value, for `sealpoint.sealed.entry.Entry`.
+Cursors of a copied saver or Store return rows whose JSON is parsed here, strictly and within limits, and
+whose names and times are checked. On SQLite, the row of a checkpoint has parent and metadata beside the
+sealed value, for `sealpoint.sealed.entry.Entry`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TEXT: Final = frozenset((str,))
 
 
 def saver_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row of SQLite for a saver, which sorts writes by their places."""
+    """Check a row of SQLite for a saver; return it, with a checkpoint's value as one `Sealed` object."""
     last = cursor.description[-1][0]
     if last == "idx" and not (type(row[-1]) is int and type(row[-2]) is type(row[0]) is str):
-        raise RowError("a write is not named by text and a number")
+        raise RowError("the key of a write is not text and a number")
     if last != "metadata" or len(row) < _CHECKPOINT_COLUMNS:
         return row
     *names, parent, tag, blob, metadata = row
@@ -52,17 +52,17 @@ def item_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
         datetime.fromisoformat(texts[-1])
         datetime.fromisoformat(texts[-2])
     except ValueError:
-        raise RowError("the time of an item has another form than a date and a time") from None
+        raise RowError("the time of an item is not a date with a time") from None
     return (*row[:at], _parse_item(row[at]), *row[at + 1 :])
 
 
 def _parse_item(stored: Any) -> Any:
-    """Return what `parse_item` does; sooner for what LangGraph's Stores write, which have orjson."""
+    """Parse JSON as `parse_item` does; faster for text of LangGraph's Stores, which write by orjson."""
     import orjson
 
     with suppress(ValueError, TypeError):
         value = orjson.loads(stored)
-        if type(value) is dict and orjson.dumps(value) == stored:  # nothing in it reads as something else
+        if type(value) is dict and orjson.dumps(value) == stored:  # no other parser reads it differently
             return value
     from sealpoint.serde.jsontext import parse_item
 
@@ -123,11 +123,11 @@ def _loading(kind: Any) -> Any:
 
 
 def decoding_late(wrapped: Any) -> Any:
-    """Return a copy of a saver or Store; one on Postgres decodes no JSON before it is compared."""
+    """Return a copy of a saver or Store that, on Postgres, decodes JSON by this module's loaders."""
     made: Any = copy.copy(wrapped)
     kind: Any = type(wrapped)
     if hasattr(made, "_task"):
-        made._task = None  # of the one that is copied: it would be cancelled with the copy
+        made._task = None  # the task of the original: it would be cancelled with the copy
     if not _ON_POSTGRES.isdisjoint(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__):
         made.__class__ = _loading(kind)
     return made

@@ -17,12 +17,12 @@ from sealpoint.sealed.steps import R
 from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop
 from sealpoint.threadpool import finish, shared
 
-# Before the search path is set, all is qualified: an operator could be one from another role's schema.
+# Qualified names: until the search path is set, an operator could be another role's own.
 _RESOLVE: Final = "SELECT pg_catalog.current_schemas(true), ARRAY[{}]"
 _OID: Final = "pg_catalog.to_regclass('{}')::pg_catalog.oid"
 _SETTLE: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 _FOUND: Final = f"{TABLES} r.oid = ANY(%s::oid[])"
-# The statements of the saver would call one whose types fit better, though pg_catalog is searched first.
+# The saver's statements would call such a function if its types fit better, though pg_catalog comes first.
 _SHADOWS: Final = """
     SELECT what, name FROM (
         SELECT 'a function', proname, oid, 'pg_proc'::regclass FROM pg_proc AS own
@@ -38,8 +38,8 @@ _SHADOWS: Final = """
     ) AS found(what, name, oid, class) WHERE NOT EXISTS (
         SELECT FROM pg_depend WHERE classid = class AND objid = found.oid AND deptype = 'e'
     ) LIMIT 1"""
-_OF_PGVECTOR: Final = ["<=>", "<#>", "<->", "vector", "halfvec"]  # what the statements of a Store name
-# A session can return to the role that it was authenticated as; only a superuser can be another.
+_OF_PGVECTOR: Final = ["<=>", "<#>", "<->", "vector", "halfvec"]  # names in the statements of a Store
+# A session can return to the role of its login; only a superuser can become another role.
 _WHO: Final = """
     SELECT pg_try_advisory_xact_lock(%s), ARRAY[session_user::text, current_user::text,
         (SELECT rolname::text FROM pg_stat_get_activity(pg_backend_pid()) JOIN pg_roles ON oid = usesysid)]"""
@@ -58,19 +58,19 @@ class PostgresTables:
     ) -> None:
         """Create an object for one database: see `sealpoint.sealed.tables.tables_of`.
 
-        With ``heads`` it asks their thread store for rights of the session's roles.
+        With ``heads`` it asks their thread store whether the session's roles can write it.
         """
         is_asked = heads is not None and not allow_shared_role and hasattr(heads.store, "require_apart")
         self._heads = heads if is_asked else None
-        self._names: Sequence[str] = STORE_NAMES if is_store else NAMES  # the first one is needed
+        self._names: Sequence[str] = STORE_NAMES if is_store else NAMES  # the first table is required
         self._has_schema = not allow_schema
         self._is_checked = allow_schema and not is_asked
 
     def _given(self, saver: Any) -> tuple[Any, Any]:
-        """Return contexts: of a connection, or of a cursor on it, and of a lock for it."""
+        """Return two contexts: of a connection or a cursor on it, and of the connection's lock."""
         if self._names is not STORE_NAMES:
             return saver._cursor(), nullcontext()
-        # The cursor of a Store locks nothing. The connection comes first, as in its methods: no deadlock.
+        # A Store's cursor takes no lock. Connection first, then the lock, as in the Store: no deadlock.
         is_pool = hasattr(saver.conn, "getconn")
         return saver.conn.connection() if is_pool else nullcontext(saver.conn), saver.lock
 
@@ -97,9 +97,9 @@ class PostgresTables:
             await shared.run(self.require, saver)
 
     def _look(self) -> _Look[bool]:
-        """Look at the tables and the rights; return whether that was all.
+        """Check the tables and the rights; return whether the check is complete.
 
-        It takes place in a transaction that is rolled back.
+        It runs in a transaction that is rolled back.
         """
         ((path, oids),) = yield _RESOLVE.format(", ".join(map(_OID.format, self._names))), ()
         yield _SETTLE, ()
@@ -114,7 +114,7 @@ class PostgresTables:
 
 
 class AioPostgresTables(PostgresTables):
-    """The same for an asynchronous session."""
+    """Tables of one database, and the rights of an asynchronous session of psycopg."""
 
     def require(self, saver: Any) -> None:
         """See `Tables`."""
@@ -122,7 +122,7 @@ class AioPostgresTables(PostgresTables):
             run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
-        """Check the tables, to the end also if the task is cancelled: its transaction must not stay open."""
+        """Check the tables. A cancelled task completes the check: its transaction must not stay open."""
         if not self._is_checked:
             await finish(asyncio.ensure_future(self._check(saver)))
 
@@ -148,10 +148,10 @@ class AioPostgresTables(PostgresTables):
 
 
 def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]) -> _Look[set[str]]:
-    """Check the tables to which the saver's statements lead, and return those that there are.
+    """Check the tables that the saver's statements access, and return the names of those that exist.
 
-    Also whether a function, an operator or a type in a schema of the path may come before the server's,
-    or has one of the names in ``more``, unless an extension has made it.
+    Also refuse a function, an operator or a type in a schema of the path that could replace the server's
+    own, or has one of the names in ``more``, unless an extension created it.
     """
     rows = yield _FOUND, ([oid for oid in oids if oid is not None],)
     others = [schema for schema in path if schema != "pg_catalog"]
@@ -160,7 +160,7 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
         if next(schema for schema in path if not schema.startswith("pg_temp")) != "pg_catalog":
             raise refuse_schema("the search path of the session names another schema before pg_catalog")
         for what, name in shadows:
-            raise refuse_schema(f"the search path leads to {what} {excerpt(name)} that is not the server's")
+            raise refuse_schema(f"the search path contains {what} {excerpt(name)} that is not the server's")
         return require_tables([Row(*row) for row in rows])
     except OldTablesError:
         raise
@@ -169,9 +169,9 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
 
 
 def _ask(heads: Heads, lock: int, roles: Sequence[str]) -> bool:
-    """Look for rights of roles on the thread store, by a lock that the session holds.
+    """Ask the thread store whether roles can write it; it sees the session's lock if both share a server.
 
-    Return whether it could be asked. A right is a `SharedRoleError`, which is raised or counted.
+    Return whether the store could be asked. Such a right is a `SharedRoleError`, which is raised or counted.
     """
     store: Any = heads.store
     try:

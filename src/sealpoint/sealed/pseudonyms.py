@@ -1,4 +1,4 @@
-"""Pseudonyms: what stands for a thread in a database, found and remembered."""
+"""Pseudonyms: finds and caches the name under which a database stores a thread."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REMEMBERED: Final = 10_000
 
 
 class Pseudonyms:
-    """Finds what stands for a thread in the database.
+    """Finds the name of a thread in the database: a pseudonym, or the thread's real id.
 
-    A pseudonym is remembered: a thread never loses it. Its own id is remembered too, and compared with the
+    A pseudonym is cached, because a thread never loses it. A real id is cached, too, but compared with the
     database each time, because another process may have deleted the thread and begun it again.
     """
 
@@ -30,18 +30,18 @@ class Pseudonyms:
     def find(
         self, place: Place, check: Callable[[CheckpointTuple, Spot], object], *, is_new: bool
     ) -> Steps[str]:
-        """Return the id of a thread in the database; ``is_new`` if it is about to be written.
+        """Return the name of a thread in the database; ``is_new`` if the thread is about to be written.
 
-        ``check`` authenticates a row: a forged one under the id itself would else be followed.
+        ``check`` authenticates a row, because a row under the real id may be forged.
         """
         thread_id = place.thread_id
         column = self._known.get(thread_id)
-        if is_new and not place.checkpoint_id:  # a history begins: what is put next has no parent
-            self.forget(thread_id)  # what is stored upon it at the same time must not go under another id
+        if is_new and not place.checkpoint_id:  # a history begins: the next checkpoint has no parent
+            self.forget(thread_id)  # concurrent writes of this thread must not use another name
         elif column is not None and column != thread_id:
             return column
         pseudonym = self._tokens.pseudonym(thread_id)
-        # What looks like a pseudonym is never taken for an id: it is another thread's.
+        # An id that looks like a pseudonym is not taken as a name: it is the pseudonym of another thread.
         may_be_named = not PSEUDONYM.match(thread_id)
         is_there = bool((yield _any_of(pseudonym)))
         is_renamed = self._has_live is not None and (yield from self._has_live(pseudonym))
@@ -61,15 +61,15 @@ class Pseudonyms:
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
     def others(self, thread_id: str, column: str) -> Sequence[str]:
-        """Return what else than ``column`` may stand for a thread: its history may have begun twice.
+        """Return the names other than ``column`` that a thread may have: its history may have begun twice.
 
-        Nothing is looked for: writes without a checkpoint are no history, and must be deleted too.
+        The database is not asked: writes without a checkpoint are no history, and must be deleted, too.
         """
         named = () if PSEUDONYM.match(thread_id) else (thread_id,)
         return [other for other in (self._tokens.pseudonym(thread_id), *named) if other != column]
 
     def forget(self, thread_id: str) -> None:
-        """Search for a thread again the next time: it was deleted."""
+        """Forget the name of a deleted thread, so that the next call searches for it again."""
         self._known.pop(thread_id, None)
 
     def _remember(self, thread_id: str, column: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading: the latest checkpoint, one by its id, listings, and histories, compared with the thread store."""
+"""Reads checkpoints: the latest, by id, listings, and histories; compares them with the thread store."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def size_of(entry: Entry) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the procedures of one saver share."""
+    """The objects that the procedures of one saver share."""
 
     rows: Rows
-    pseudonyms: Pseudonyms | None  # if threads have them
+    pseudonyms: Pseudonyms | None  # if threads have pseudonyms
     heads: Heads | None  # if there is a thread store
     pass_through: Sequence[str]  # keys of ``configurable`` that the wrapped saver gets
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
@@ -91,32 +91,32 @@ class Parts:
 
 
 class Asked(NamedTuple):
-    """What a caller asks for."""
+    """The thread or checkpoint that a caller requests."""
 
     place: Place  # in the database
     thread_id: str  # the database may have a pseudonym for it
     has_ns: bool  # whether the config names a namespace
-    more: Mapping[str, Any]  # what the wrapped saver gets of ``configurable`` besides the place
+    more: Mapping[str, Any]  # further keys of ``configurable`` for the wrapped saver
 
     @property
     def config(self) -> RunnableConfig:
-        """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
+        """The config for the wrapped saver: only the place, and the caller's keys that are passed on."""
         return self.place.config(self.more)
 
     def name(self, error: SealpointError) -> None:
-        """Have an error name the thread by its own id, and what is asked for if it names no row."""
+        """Make an error name the thread by its real id, and the requested checkpoint if it names no row."""
         if isinstance(error, RowError):
             located(error, "checkpoints", self.place)
         if error.place.get("thread_id") == self.place.thread_id:
             error.thread_id = self.thread_id
 
     def at(self, checkpoint_id: str, checkpoint_ns: str | None = None) -> Asked:
-        """Return what asks for a checkpoint of the same thread, by default in the same namespace."""
+        """Return the request for a checkpoint of the same thread, by default in the same namespace."""
         ns = self.place.checkpoint_ns if checkpoint_ns is None else checkpoint_ns
         return self._replace(place=Place(self.place.thread_id, ns, checkpoint_id), has_ns=True)
 
     def __enter__(self) -> None:
-        """Name the errors of a block."""
+        """Make the errors of a block name their row, see `name`."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, SealpointError):
@@ -128,7 +128,7 @@ _asked: Final[Callable[[tuple[Any, ...]], Asked]] = partial(tuple.__new__, Asked
 
 
 def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Steps[Asked]:
-    """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
+    """Return the request that ``config`` makes; ``is_new`` if its thread is about to be written."""
     place = require_place(config)
     if parts.heads is not None:
         yield OWN
@@ -149,9 +149,9 @@ def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
 
 
 def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
-    """Whether the special writes of a checkpoint are the last ones; else it is to be read again by its id.
+    """Whether the special writes of a checkpoint are the latest; if not, it must be read again by its id.
 
-    With ``is_before``, what the store knew was read before the checkpoint, so that a contradiction is final.
+    With ``is_before``, the thread store was read before the checkpoint, so a contradiction is final.
     """
     events = known.specials.get(entry.spot)
     if not events:
@@ -161,14 +161,14 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
         return error is None
     now = yield from heads.find([entry.spot])
     head = now and now.heads.get(entry.spot)
-    if now is not None and (head is None or head.kind is Kind.PUT):  # else it may go, or has gone
+    if now is not None and (head is None or head.kind is Kind.PUT):  # else it may be or is deleted
         heads.report(error, entry.spot, entry.thread_id)
     return True
 
 
 def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
-    """Return the checkpoint that is asked for, or the latest of its thread, or ``None``."""
-    asked = asked if asked.has_ns else asked._replace(has_ns=True)  # no namespace is that of the root
+    """Return the requested checkpoint, or the latest of the requested thread, or ``None``."""
+    asked = asked if asked.has_ns else asked._replace(has_ns=True)  # by default the root's namespace
     heads = parts.heads
     if heads is None:
         return (yield from _get(parts, asked))
@@ -181,7 +181,7 @@ def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
             return entry
         want = next(iter(known.heads.values()), None)
         if entry is not None and (want is None or want.spot <= entry.spot):
-            # It may be newer than all heads that were asked for.
+            # The checkpoint may be newer than all heads that were requested.
             now = known if entry.spot in known.heads else (yield from heads.find([entry.spot])) or known
             standing = yield from heads.compare(entry, now)
             want = now.heads.get(entry.spot)
@@ -195,7 +195,7 @@ def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
                 return found if found or asked.place.checkpoint_id else (yield from _latest(parts, asked))
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(parts, asked))
-        elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
+        elif want is None or want.kind is not Kind.PUT:  # it may be or is deleted
             return entry
         looks = looks + 1 if want == suspect else 1
         if want is not None and looks == LOOKS:  # it was in the store each time the database was read
@@ -214,7 +214,7 @@ def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
 
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
-    """Authenticate a row, and check that it is what was asked for: an index may lead to another."""
+    """Authenticate a row, and check that it is the requested row: an index may lead to another."""
     try:
         entry = Entry(rows, found, spot_of(found))
     except SealpointError as error:
@@ -244,9 +244,9 @@ def _latest(parts: Parts, asked: Asked) -> Steps[Entry | None]:
 def _require(
     parts: Parts, heads: Heads, asked: Asked, entry: Entry | None, known: Known, want: Head
 ) -> Steps[Entry | None]:
-    """Return the checkpoint of a head that the database has not returned.
+    """Return the checkpoint of a head that the database did not return as its latest.
 
-    A database may have another order of ids, so that another checkpoint is its latest.
+    A database may sort ids in another order, so that another checkpoint is its latest.
     """
     if not asked.place.checkpoint_id:
         named = asked.at(want.spot.checkpoint_id, want.spot.checkpoint_ns)
@@ -261,14 +261,14 @@ def _require(
     return entry
 
 
-# A row of a listing, not opened; and what the store knew of its page, if that is compared with it
+# A row of a listing, not opened, and the thread store's heads for its page, if there is a thread store
 Listed = tuple[CheckpointTuple, Known | None]
 
 
 def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry | None]:
     """Open a row of a page, and compare it with its head; ``None`` if it counts as absent.
 
-    It is read again if it was stored again after the page was read, or a special write to it was.
+    The row is read again if it, or a special write to it, was stored again after the page was read.
     """
     found, known = row
     entry: Entry = yield opening(parts, found, asked)
@@ -285,7 +285,7 @@ def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry |
 
 
 def get_tuple(parts: Parts, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
-    """Return what `get` returns, as a saver returns it."""
+    """Return the result of `get` as a ``CheckpointTuple``."""
     asked = yield from asking(parts, config)
     try:
         if parts.heads is not None:
@@ -313,7 +313,7 @@ def _read(rows: Rows, found: CheckpointTuple, asked: Asked) -> CheckpointTuple |
 def _decoded(
     parts: Parts, entry: Entry, asked: Asked | None, rows: Mapping[Spot, CheckpointTuple]
 ) -> Steps[CheckpointTuple]:
-    """Return a checkpoint as a saver returns it; its parent may be among ``rows``, which are read already."""
+    """Return a checkpoint as a ``CheckpointTuple``; its parent may be among ``rows``, already read."""
     sends: Sequence[Write] = ()
     if entry.parent and entry.needs_sends:
         parent = entry.spot._replace(checkpoint_id=entry.parent)
@@ -341,27 +341,27 @@ def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> Checkp
 
 FIRST_ROWS: Final = 16
 MAX_ROWS: Final = 128
-# Bytes of values in a page, about, if it has more than one checkpoint
+# Approximate bytes of values in a page that has more than one checkpoint
 MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class Pages:
-    """Divides one listing. A page is a finished list: some savers hold a lock while they list.
+    """Divides one listing into pages, each a complete list: some savers hold a lock while they list.
 
-    Checkpoints come latest first. Several may have one id: in other namespaces, or in copies of a thread.
-    Those are never divided between pages, because the next page begins below an id.
+    Checkpoints come latest first. Several may have the same id: in different namespaces, or in copies of a
+    thread. These are never divided between pages, because the next page begins below an id.
 
     Attributes:
-        request: What to ask for next; ``None`` at the end.
+        request: The next request; ``None`` at the end.
     """
 
     __slots__ = ("_has_unique_ids", "_is_sorted", "_is_whole", "_taken", "request")
 
     def __init__(self, request: Request, *, is_paged: bool, is_sorted: bool, first: int) -> None:
-        """Begin; a ``limit`` of ``None`` means that it is not known how many rows are needed.
+        """Begin; a ``limit`` of ``None`` means that the number of needed rows is not known.
 
-        ``is_paged`` says that the saver lists by id, over all threads and namespaces; with ``is_sorted`` its
-        order is not relied on, nor that all are older than asked for.
+        ``is_paged`` says that the saver lists by id, over all threads and namespaces. With ``is_sorted``,
+        rows are sorted here, and neither the saver's order nor its limit ``before`` is relied on.
         """
         config, limit = request.config, request.limit
         self._has_unique_ids = config is not None and config["configurable"].get("checkpoint_ns") is not None
@@ -412,7 +412,7 @@ class Listing:
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> None:
-        """Begin a listing of a thread, or of all; the other arguments are those of ``list``."""
+        """Begin a listing of a thread, or of all threads; the other arguments are those of ``list``."""
         self._parts, self._asked, self._left = parts, asked, limit
         self._page: list[Listed] = []
         self._by_spot: dict[Spot, CheckpointTuple] = {}
@@ -421,22 +421,22 @@ class Listing:
         stored, is_exact = self._search.divide(wanted or {})
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
-            raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
+            raise ConfigKeyError("'before' must name a 'checkpoint_id'")
         config = None if asked is None else asked.config
         if config is not None and asked is not None and not asked.has_ns:
             del config["configurable"]["checkpoint_ns"]
-        # To see what is missing, all rows of a thread are needed, and some may count as absent.
+        # All rows of a thread are needed to find missing ones, and some rows may count as absent.
         is_compared = parts.heads is not None and asked is not None
         exact = limit if is_exact and parts.heads is None else None
         request = Request(config, {} if is_compared else stored, older, exact)
         first = limit if is_compared and limit and not wanted else FIRST_ROWS
-        first = FIRST_ROWS if first < 0 else min(first, FIRST_ROWS)  # a negative limit is none in SQLite
+        first = FIRST_ROWS if first < 0 else min(first, FIRST_ROWS)  # a negative limit is no limit in SQLite
         is_paged = self._search.lists_by_id
         self._pages = Pages(request, is_paged=is_paged, is_sorted=is_compared and is_paged, first=first)
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be more."""
+        """Whether there may be further rows."""
         return self._pages.request is not None and self._left != 0
 
     def page(self) -> Steps[list[Listed]]:
@@ -479,14 +479,14 @@ class Listing:
             return [(item, known) for item in found]
 
     def take(self, row: Listed) -> Steps[Entry | None]:
-        """Open a row, and return it if it is wanted."""
+        """Open a row, and return it if it matches the filter."""
         found, known = row
         head = known and known.heads.get(spot_of(found))
         if self._left == 0 or (head and head.kind is Kind.DELETED):
             return None
         entry = yield from open_listed(self._parts, self._asked, row)
-        # The part that the saver applies, too: an index, an operator or a key that stands twice in the
-        # readable metadata may lead it to another row.
+        # Also the part that the saver applies: an index, an operator or a duplicate key in the readable
+        # metadata may lead the saver to another row.
         if entry is None or not all(
             self._search.matches(entry.metadata, key, value) for key, value in self._wanted.items()
         ):
@@ -495,7 +495,7 @@ class Listing:
         return entry
 
     def checkpoint(self, row: Listed) -> Steps[CheckpointTuple | None]:
-        """Return what `take` returns, as a saver returns it."""
+        """Return the result of `take` as a ``CheckpointTuple``."""
         entry = yield from self.take(row)
         if entry is None:
             return None
@@ -507,7 +507,7 @@ class Listing:
 def _spots(found: Sequence[CheckpointTuple]) -> list[Spot]:
     spots = [spot_of(item) for item in found]
     if any(type(part) is not str for spot in spots for part in spot):
-        raise RowError("the row of a checkpoint is not named by text")
+        raise RowError("the key of a checkpoint's row is not text")
     return spots
 
 
@@ -537,7 +537,7 @@ def histories(
             if not parent or not walk.open:
                 break
             if parent in seen:
-                raise RowError(f"the parents of checkpoint {excerpt(parent)} go in a circle")
+                raise RowError(f"the parents of checkpoint {excerpt(parent)} form a cycle")
             if parent not in page:
                 # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
                 page = yield from _page_below(parts, asked.place, checkpoint_id, size)
@@ -552,7 +552,7 @@ def histories(
 
 
 def _visit(walk: DeltaWalk, entry: Entry, made: object) -> None:
-    """Visit a checkpoint, with the writes of which its child was ``made``; ``None`` for all."""
+    """Visit a checkpoint, with the writes from which its child was ``made``; ``None`` for all writes."""
     writes = entry.writes(walk.open, made)
     walk.visit(entry.values(walk.open), [write[1:] for write in writes])
 

@@ -44,8 +44,8 @@ _OPTIONAL: Final = tuple(name for name in vars(Deleting) if not name.startswith(
 
 @cache
 def _without(kind: Any, names: tuple[str, ...]) -> Any:
-    """Return a subclass with the methods of the base class of all savers under these names."""
-    # An older LangGraph than the one that added a method has no such name.
+    """Return a subclass in which the methods ``names`` are those of the base class of all savers."""
+    # Older releases of LangGraph lack some of these methods.
     missing = {name: getattr(kind._absent, name, getattr(BaseCheckpointSaver, name)) for name in names}
     return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
 
@@ -60,11 +60,11 @@ UnboundPolicy = Literal["refuse", "allow"]
 
 
 class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
-    """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
+    """A saver that seals checkpoints, writes and metadata, binds each to its row, and stores them in another.
 
-    The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
-    `SealpointError` if what it reads was changed, moved or exchanged, or the error of the wrapped saver if
-    that cannot read the row. See docs/savers.md for what remains visible on each saver.
+    The wrapped saver is not changed: a copy of it is used, whose serializer has no key. Every method raises a
+    `SealpointError` if a row that it reads was changed, moved or exchanged, or the error of the wrapped saver
+    if that cannot read the row. See docs/savers.md for what remains visible on each saver.
 
     Attributes:
         inner: The copy of the wrapped saver.
@@ -77,12 +77,12 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
         >>> require_sealing(saver)  # raises if a value would not be sealed
         {'saver': 'SealedSaver'}
 
-        A graph takes it as any other saver: ``builder.compile(checkpointer=saver)``.
+        A graph uses it like any other saver: ``builder.compile(checkpointer=saver)``.
     """
 
     __module__ = "sealpoint.sealed"
 
-    # The class whose methods stand for those that a saver does not have
+    # The base class whose methods replace those that a saver lacks
     _absent: ClassVar[type] = BaseCheckpointSaver
 
     def __new__(cls, saver: Any = None, *_: Any, **__: Any) -> Self:
@@ -118,23 +118,24 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
             saver: A LangGraph saver, or one of sealpoint's. It is not changed.
             serde: Serializes and seals; its cipher is a `RingCipher`.
             plain_metadata: Keys of metadata that stay readable, besides those that savers need.
-            indexed_metadata: Keys of metadata that are searched by token: equal values can be recognised.
-                Needs an index key in the ring.
+            indexed_metadata: Keys of metadata that filters find by token. Equal values have equal tokens,
+                which anybody can compare. Needs an index key in the ring.
             pseudonyms: Whether new threads get a pseudonym in the database. Needs an index key.
-            pass_through: Keys of ``configurable`` that the wrapped saver gets; it may store them readable.
-            unbound: ``refuse``, or ``allow`` to read rows that are not bound to their places, as they were
-                before this wrapper, during a migration. What is written is bound all the same.
+            pass_through: Keys of ``configurable`` for the wrapped saver, which may store them readable.
+            unbound: ``refuse``, or ``allow`` to read rows from before this wrapper, which are not bound to
+                their places, during a migration. New rows are bound in both cases.
             layout: How the saver stores a checkpoint; ``auto`` knows LangGraph's and sealpoint's savers.
-            threads: Remembers, outside of the database, what must be there. Needs an index key.
-            heads: ``require``, or ``warn`` to go on where the thread store is not available or the database
-                lacks what it remembers; each time is logged, and counted in `warnings`.
+            threads: Thread store, which remembers outside of the database which checkpoints the database must
+                have. Needs an index key.
+            heads: ``require``, or ``warn`` to continue if the thread store is not available or the database
+                lacks a checkpoint; each such error is logged, and counted in `warnings`.
             allow_write_with: During a migration, the serializer of the processes that have no `SealedSaver`
-                yet: rows are written by it, exactly as the wrapped saver alone writes them, so that those
-                processes read them. **Nothing is bound, and nothing is sealed unless it seals.** Needs
-                ``unbound="allow"``. See docs/migration.md.
-            allow_partial_writes: Whether a part of a task's result is read, for a saver or a connection that
-                stores writes one by one: one that is deleted is not noticed then.
-            allow_schema: Whether the saver's tables may have what LangGraph does not give them.
+                yet: it writes rows exactly as the wrapped saver alone writes them, so that those processes
+                can read them. **Nothing is bound, and nothing is sealed unless that serializer seals.**
+                Needs ``unbound="allow"``. See docs/migration.md.
+            allow_partial_writes: Whether an incomplete result of a task is read, for a saver or a connection
+                that stores writes one by one. A deleted write is not detected then.
+            allow_schema: Whether tables may have additions that LangGraph does not create, such as triggers.
             allow_shared_role: Whether the saver's role may write a thread store on the same Postgres server.
 
         Raises:
@@ -146,12 +147,12 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
         if isinstance(saver, SealedSaver):
             raise ConfigError("the saver is a SealedSaver already")
         if unbound not in ("refuse", "allow"):
-            raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+            raise ConfigError(f"unbound must be 'refuse' or 'allow', not {excerpt(str(unbound))}")
         if heads not in ("require", "warn"):
-            raise ConfigError(f"heads is 'require' or 'warn', not {excerpt(str(heads))}")
+            raise ConfigError(f"heads must be 'require' or 'warn', not {excerpt(str(heads))}")
         plain, indexed = names_of(plain_metadata), names_of(indexed_metadata)
         if KEY in plain or plain & indexed:
-            raise ConfigError("a key of metadata is plain and indexed, or reserved")
+            raise ConfigError("a key of metadata is both plain and indexed, or is reserved")
         tokens = Tokens(lambda: require_ring(self._parts.serde))
         rows = layout_of(saver, layout, serde)(
             serde=serde,
@@ -167,9 +168,9 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
         if allow_write_with is not None:
             if unbound != "allow" or pseudonyms or threads is not None:
                 raise ConfigError(
-                    "allow_write_with writes rows that are not bound: pseudonyms, a thread store and"
-                    " unbound='refuse' do not fit that",
-                    hint='pass unbound="allow", and the others when allow_write_with is removed',
+                    "allow_write_with writes rows that are not bound: it cannot be combined with pseudonyms,"
+                    " a thread store or unbound='refuse'",
+                    hint='pass unbound="allow", and add the others after allow_write_with is removed',
                 )
             _require_reads(serde, allow_write_with, rows)
             logger.warning(
@@ -179,7 +180,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
         compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
         named = None
         if pseudonyms:
-            from sealpoint.sealed.pseudonyms import Pseudonyms  # for a saver with this option alone
+            from sealpoint.sealed.pseudonyms import Pseudonyms  # only for a saver with this option
 
             named = Pseudonyms(tokens, None if compared is None else compared.has_live)
         self._parts = Parts(rows, named, compared, sorted(names_of(pass_through)))
@@ -208,13 +209,13 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
     @property
     def allow_write_with(self) -> SerializerProtocol | None:
-        """The serializer that rows are written with as before; ``None`` if they are sealed."""
+        """The serializer that writes unbound rows during a migration; ``None`` if rows are bound."""
         before: SerializerProtocol | None = self._parts.rows.before
         return before
 
     @property
     def warnings(self) -> Mapping[str, int]:
-        """How often each error of ``heads="warn"`` was only counted, by its class."""
+        """Number of errors that ``heads="warn"`` did not raise, by class of the error."""
         return {} if self._parts.heads is None else dict(self._parts.heads.warnings)
 
     def _tolerate(self, error: SealpointError) -> None:
@@ -241,7 +242,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread.
-            SealpointError: If the row is not what was stored there.
+            SealpointError: If the row was changed, moved or exchanged.
         """
         return self._run(get_tuple(self._parts, config))
 
@@ -259,13 +260,13 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
         are compared after opening, so a search for them opens every checkpoint of the thread.
 
         Args:
-            config: Thread, and perhaps namespace and id; ``None`` for all threads.
-            filter: Metadata that they must have.
-            before: Names, by ``checkpoint_id``, what they must be older than.
-            limit: How many at most.
+            config: Names the thread, and optionally the namespace and the id; ``None`` for all threads.
+            filter: Metadata that a checkpoint must have, by key.
+            before: Config of a checkpoint; only older checkpoints are yielded.
+            limit: Maximum number of checkpoints.
 
         Raises:
-            SealpointError: If one of the rows is not what was stored there.
+            SealpointError: If a row was changed, moved or exchanged.
         """
         asked = None if config is None else self._run(asking(self._parts, config))
         listing = Listing(self._parts, asked, filter, before, limit)
@@ -281,7 +282,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Raises:
             RowError: If an ancestor is missing.
-            SealpointError: If a row is not what was stored there.
+            SealpointError: If a row was changed, moved or exchanged.
         """
         return self._run(histories(self._parts, config, channels))
 
@@ -298,7 +299,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread, or the checkpoint has no id.
-            SealpointError: What the serializer raises; nothing is stored then.
+            SealpointError: An error of the serializer; nothing is stored then.
         """
         return self._run(put(self._parts, config, checkpoint, metadata, new_versions))
 
@@ -313,7 +314,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Raises:
             ConfigError: If ``config`` does not name a checkpoint.
-            SealpointError: What the serializer raises; nothing is stored then.
+            SealpointError: An error of the serializer; nothing is stored then.
         """
         self._run(put_writes(self._parts, config, writes, task_id, task_path))
 
@@ -367,25 +368,25 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
 
 def _require_reads(serde: EncryptedSerializer, before: SerializerProtocol, rows: Rows) -> None:
-    """Check that rows which ``before`` writes can be read, with one that is not stored."""
+    """Check that ``serde`` can read rows that ``before`` writes, with a sample that is not stored."""
     if isinstance(before, type) or not isinstance(before, SerializerProtocol):
         raise ConfigError(
             f"allow_write_with is {type(before).__name__}, not a serializer",
-            hint="pass the one that the saver had without SealedSaver, such as JsonPlusSerializer()",
+            hint="pass the serializer that the saver had without SealedSaver, such as JsonPlusSerializer()",
         )
     if rows.keeps_types:
-        raise ConfigError(f"allow_write_with is not for savers with layout {rows.layout!r}")
+        raise ConfigError(f"allow_write_with does not support savers with layout {rows.layout!r}")
     tag, blob = before.dumps_typed({"id": ""})
     opened = serde.open(tag, blob) if is_sealed(tag) else None
     if opened is None and serde.plaintext == "refuse":
         raise PlaintextError(
-            f"{type(before).__name__} writes rows that are not sealed, and serde= refuses to read them",
+            f"{type(before).__name__} writes rows that are not sealed, but serde= refuses to read them",
             hint='create serde= with plaintext="allow" for the time of the migration',
         )
     inner = getattr(before, "serde", before)  # that of a serializer that encrypts
     if getattr(inner, "pickle_fallback", False) and (opened is None or not opened.authenticated):
         raise ConfigError(
-            "allow_write_with may write pickles that are not sealed, and they are never read",
+            "allow_write_with could write unsealed pickles, which are never read",
             hint="see docs/migration.md#rows-of-pickle",
         )
 

@@ -1,7 +1,4 @@
-"""How savers search metadata, and how their databases compare JSON values.
-
-What is sealed is searched as the wrapped saver would search it in the clear.
-"""
+"""Searches sealed metadata as the wrapped saver would, and compares JSON values as SQLite and Postgres do."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ def equals_on_sqlite(found: Any, wanted: Any) -> bool:
 
 
 def contains_on_postgres(found: Any, wanted: Any) -> bool:
-    """Whether a JSON value contains another as Postgres' ``@>`` says, which compares decimal digits."""
+    """Whether a JSON value contains another by Postgres' operator ``@>``, which compares decimal digits."""
     if isinstance(wanted, tuple):
         wanted = list(wanted)
     if isinstance(wanted, dict):

@@ -13,7 +13,7 @@ from sealpoint.guards.files import inspect, require_whole, rolled_back
 from sealpoint.sealed.steps import unwatched
 from sealpoint.sealed.tables import ALLOW_HINT, run_on_loop
 
-# Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
+# Not the schema's version, which can be set back after a change. Bytes: text of a file may be invalid.
 _SCHEMA: Final = """
     SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
     FROM main.sqlite_schema"""
@@ -23,8 +23,8 @@ _REFERRING: Final = """
     WHERE found.type = 'table'"""
 
 _PARTIAL_HINT: Final = (
-    "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True, and a"
-    " deleted write is not noticed"
+    "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True: then a"
+    " deleted write is not detected"
 )
 
 
@@ -34,12 +34,12 @@ class SqliteTables:
     def __init__(self, *, is_store: bool, allow_partial: bool, allow_schema: bool, **_: object) -> None:
         """Create an object for one database: see `sealpoint.sealed.tables.tables_of`.
 
-        With ``allow_schema`` only the files next to it are checked. With ``allow_partial`` the saver may
+        With ``allow_schema`` only its companion files are checked. With ``allow_partial`` the saver may
         store the writes of a call one by one.
         """
         self._names = tables.STORE if is_store else tables.SAVER
         self._has_schema, self._allow_partial = not allow_schema, allow_partial
-        self._schema: list[Any] | None = None  # that was checked
+        self._schema: list[Any] | None = None  # the schema that was checked
         self._cursor: sqlite3.Cursor | None = None
 
     def require(self, saver: Any) -> None:
@@ -52,9 +52,9 @@ class SqliteTables:
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Look at them on a connection."""
+        """Check the tables on a connection."""
         if not self._allow_partial and _is_autocommit(connection):
-            raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
+            raise ConfigError("the saver's connection commits each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
         if cursor is None or cursor.connection is not connection:
             file, cursor = inspect(connection), connection.cursor()
@@ -69,7 +69,7 @@ class SqliteTables:
             return
         self._schema = self._cursor = None  # a refused schema is refused again
 
-        def look() -> list[Any]:  # what is remembered is what was checked, whatever is changed meanwhile
+        def look() -> list[Any]:  # keeps the schema that was checked, even if it changes meanwhile
             found = cursor.execute(_SCHEMA).fetchall()
             _require_known(connection, cursor, self._names)
             return found
@@ -86,7 +86,7 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names
         tables.require_tables(cursor, names)
         for name, other in cursor.execute(_REFERRING).fetchall():
             if other.lower() in names and name.lower() not in names:  # which are checked already
-                raise SchemaError(f"table {excerpt(name)} refers to {excerpt(other)}, and acts with it")
+                raise SchemaError(f"table {excerpt(name)} has a foreign key to {excerpt(other)}")
     except OldTablesError:
         raise
     except SchemaError as error:
@@ -96,14 +96,14 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names
 
 
 class AioSqliteTables(SqliteTables):
-    """The same for a connection of aiosqlite, on its thread."""
+    """Tables of one database, for a connection of aiosqlite, on its thread."""
 
     def require(self, saver: Any) -> None:
         """See `Tables`."""
         run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
-        """Check the tables on the connection's thread, which is started first if it is not yet."""
+        """Check the tables on the connection's thread, which is started first if necessary."""
         connection = _connection_of(saver)
         if not saver.is_setup and getattr(connection, "_connection", connection) is None:
             async with saver.lock:
@@ -122,5 +122,5 @@ def _connection_of(saver: Any) -> Any:
     """Return the connection of a saver or Store."""
     connection = getattr(saver, "conn", None)
     if connection is None:
-        raise ConfigError(f"{type(saver).__name__} has no connection to look at its tables", hint=ALLOW_HINT)
+        raise ConfigError(f"{type(saver).__name__} has no connection to check its tables", hint=ALLOW_HINT)
     return unwatched(connection)

@@ -4,9 +4,9 @@ A procedure (`sealpoint.base.saver`) yields requests, and receives the replies.
 
 With a thread store, transactions of the caller are refused: heads would be recorded before their rows are
 stored. A transaction that the wrapped saver began, and left open when a statement failed or its task was
-cancelled, is rolled back: LangGraph's savers on SQLite would have it open from then on. To tell the two
-apart, the copy of a saver gets a connection to SQLite that notes what it begins. The caller keeps the
-connection itself: what the caller executes does not pass through here.
+cancelled, is rolled back: LangGraph's savers on SQLite would leave it open. To distinguish the two, the copy
+of a saver gets a wrapper of its SQLite connection, which records the transactions that the saver begins. The
+caller keeps the original connection, so the caller's statements do not pass through the wrapper.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Request(NamedTuple):
     """A call of ``list``; the reply is a list.
 
     Attributes:
-        config: Names a thread, and perhaps more; ``None`` for all threads.
+        config: Names a thread, and optionally namespace and id; ``None`` for all threads.
         filter: Metadata to search for.
-        before: Id that the checkpoints must be older than.
-        limit: How many at most.
+        before: Id of a checkpoint; only older checkpoints are listed.
+        limit: Maximum number of checkpoints.
     """
 
     config: RunnableConfig | None
@@ -68,7 +68,7 @@ class Call(NamedTuple):
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    size: Callable[[], int] | None = None  # of what it opens or decodes, stored; None if it waits for a store
+    size: Callable[[], int] | None = None  # stored bytes that it opens or decodes; None if it awaits a store
 
 
 # `Do(...)` and `Call(...)` without their Python constructors.
@@ -82,7 +82,7 @@ Steps = Generator[AnyRequest, Any, R]
 
 
 def spot_of(found: CheckpointTuple) -> Spot:
-    """Return the row that a saver names."""
+    """Return the thread, namespace and id of a checkpoint that a saver returned."""
     named = found.config["configurable"]
     return _spot((str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"]))
 
@@ -140,9 +140,9 @@ _OPEN: Final = (2, 3)  # libpq's PQTRANS_INTRANS and PQTRANS_INERROR
 
 
 def _require_own_transactions(saver: Any) -> None:
-    """Check that a saver's connection is in no transaction of the caller: else heads come before rows.
+    """Raise if a saver's connection is in a transaction of the caller: heads would be stored before rows.
 
-    A saver without the attribute ``conn``, or with a pool, is taken as it is.
+    A saver without the attribute ``conn``, or with a pool, is not checked.
     """
     if _may_be_refused(saver) and _is_refused(saver):
         raise _refusal()
@@ -157,10 +157,10 @@ async def _arequire_own_transactions(saver: Any) -> None:
 
 
 def _may_be_refused(saver: Any) -> bool:
-    """Whether a transaction may be open, and no call of the saver runs, which has one of its own.
+    """Whether a transaction may be open while no call of the saver runs; a call has its own transaction.
 
     A connection to SQLite is not asked while another thread may run a statement on it. From SQLite 3.53 on it
-    would wait for that with Python's lock held, for which a callback in the statement would wait in turn.
+    would await the statement with Python's GIL held, for which a callback in the statement would also wait.
     """
     connection, lock = getattr(saver, "conn", None), getattr(saver, "lock", None)
     if getattr(connection, "autocommit", True) is False:
@@ -172,7 +172,7 @@ def _may_be_refused(saver: Any) -> bool:
 
 
 def _is_refused(saver: Any) -> bool:
-    """Roll back the transaction of the saver, if it is one; return whether another one is open."""
+    """Roll back the open transaction if the saver began it; return whether another one is open."""
     connection, lock = saver.conn, saver.lock
     if isinstance(lock, asyncio.Lock):
         loop = getattr(saver, "loop", None)
@@ -210,7 +210,7 @@ def _refusal() -> ConfigError:
 
 
 class _Owner:
-    """Whether the open transaction of a connection was begun by a saver."""
+    """Records whether a saver began the open transaction of a connection."""
 
     __slots__ = ("is_saver",)
 
@@ -220,7 +220,7 @@ class _Owner:
     def run(
         self, connection: sqlite3.Connection, call: Callable[..., Any], *arguments: Any, **options: Any
     ) -> Any:
-        """Call what the saver calls, on its thread, and note whether that begins a transaction."""
+        """Run a call of the saver on the connection's thread, and record whether it begins a transaction."""
         self.is_saver = self.is_saver or not _is_within(connection)
         try:
             return call(*arguments, **options)
@@ -269,7 +269,7 @@ class _Watched:
 
 @cache
 def _watching(kind: Any) -> Any:
-    """Return a class of connections that share the state of one of aiosqlite's class ``kind``."""
+    """Return a class of connections that share the state of a connection of aiosqlite's class ``kind``."""
 
     class WatchedAsync(kind):  # type: ignore[misc]
         __slots__ = ("owner", "plain", "rows")
@@ -289,16 +289,16 @@ def _watching(kind: Any) -> Any:
             return found
 
         async def end(self) -> bool:
-            """Call `_Owner.end` after all that was called before, and before all that is called later."""
+            """Call `_Owner.end` on the connection's thread, in the order of its calls."""
             return bool(self.owner and await self.plain._execute(self.owner.end, self._conn))
 
     return WatchedAsync
 
 
 def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
-    """Give a copy of a saver or a Store a connection with such rows, if it has one to SQLite.
+    """Wrap the SQLite connection of a copied saver or Store, if it has one; ``rows`` converts its rows.
 
-    With ``notes`` the connection notes its transactions.
+    With ``notes`` the wrapper records transactions.
 
     Sealpoint's own savers roll back themselves.
     """
@@ -314,12 +314,12 @@ def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
 
 
 def unwatched(connection: Any) -> Any:
-    """Return the connection of a saver for one that `watch` has made, which has no settings; else itself."""
+    """Return the original connection behind a wrapper of `watch`; any other connection is returned as is."""
     return connection.plain if hasattr(connection, "owner") else connection
 
 
 def is_watched(connection: Any) -> bool:
-    """Whether a connection notes its transactions."""
+    """Whether a connection is a wrapper that records transactions."""
     return type(getattr(connection, "owner", None)) is _Owner
 
 

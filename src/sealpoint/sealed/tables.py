@@ -1,7 +1,7 @@
-"""The tables of the wrapped saver or Store: what is looked at before it is used.
+"""The tables of the wrapped saver or Store, which are checked before it is used.
 
-What hangs on a table runs in the session of the saver that writes it: a trigger could drop or copy rows, a
-view could answer with other ones. LangGraph takes a schema as it comes. So it is checked here, by the
+Code in the schema runs in the session of the saver: a trigger could drop or copy rows, a view could return
+other rows. LangGraph does not check the schema. So it is checked here, by the
 functions that `SqliteSaver` and the commands of this package use: on Postgres at the first use, on SQLite
 also whenever it has changed. A change while a call runs is noticed by the next call.
 """
@@ -27,10 +27,10 @@ class Tables(Protocol):
     """The tables of one database."""
 
     def require(self, saver: Any) -> None:
-        """Look at them, through the connection of a saver or Store.
+        """Check the tables through the connection of a saver or Store.
 
         Raises:
-            SchemaError: If a statement could do or show something else than it says.
+            SchemaError: If a statement of the saver could read or write other data than its tables.
         """
 
     async def arequire(self, saver: Any) -> None:
@@ -38,8 +38,8 @@ class Tables(Protocol):
 
 
 ALLOW_HINT: Final = (
-    "if you have put it there yourself, and trust what it does: pass allow_schema=True to SealedSaver or"
-    " SealedStore; otherwise find out who did before you use the database"
+    "if you added it yourself, and trust it: pass allow_schema=True to SealedSaver or"
+    " SealedStore; otherwise find out who added it before you use the database"
 )
 
 
@@ -55,16 +55,16 @@ class InheritedSaver:
 
 
 class Wrapping:
-    """A saver or Store that wraps another one, and looks at its tables before each use."""
+    """A saver or Store that wraps another, and checks the tables of the wrapped one before each use."""
 
     inner: Any
     serde: Any
     _tables: Tables | None
 
     def reset_after_fork(self) -> None:
-        """Refuse every later use if the connection of what is wrapped belongs to the parent.
+        """Refuse every later use if the connection of the wrapped saver or Store belongs to the parent.
 
-        A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
+        A pool that the child opens itself may be used. Without an attribute ``conn``, nothing is refused.
         """
         inner = vars(self).get("inner")  # which a copy does not have at first
         connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
@@ -72,9 +72,9 @@ class Wrapping:
             self.inner = InheritedSaver(inner)
 
     def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
-        """Run a procedure on what is wrapped, and count the error that is raised.
+        """Run a procedure on the wrapped saver or Store, and count an error that it raises.
 
-        Its tables need no look for a row that was read just now.
+        With ``looks=False`` the tables are not checked: they were when the row was read just now.
         """
         try:  # without a context: every read and write passes here
             if looks and self._tables is not None:
@@ -141,10 +141,10 @@ _KINDS: Final = {
 
 
 def tables_of(wrapped: Any, heads: Heads | None, **allowed: bool) -> Tables | None:
-    """Return what looks at the tables of a saver or Store.
+    """Return the object that checks the tables of a saver or Store; ``None`` for other classes.
 
-    sealpoint's savers look at their tables themselves, and others, such as InMemoryStore, have none that are
-    known here. What is not looked at is ``allow_partial``, ``allow_schema`` or ``allow_shared_role``.
+    sealpoint's savers check their tables themselves; others, such as InMemoryStore, have no known tables.
+    ``allowed`` turns off parts of the check: ``allow_partial``, ``allow_schema``, ``allow_shared_role``.
     """
     for base in type(wrapped).__mro__:
         name = f"{base.__module__}.{base.__qualname__}"

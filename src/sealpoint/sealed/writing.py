@@ -1,8 +1,8 @@
-"""Writing: checkpoints stored, copied and deleted, and recorded in the thread store.
+"""Writing: stores, copies and deletes checkpoints, and records that in the thread store.
 
-A put is recorded after it is stored: a process that is killed between the two leaves a row that the store
-does not know. A thread is recorded as deleted before it is. Where a saver chooses the rows itself, it is
-recorded first that they may go.
+A checkpoint is recorded after it is stored: a process that is killed in between leaves a row that the thread
+store does not know. A thread is recorded as deleted before it is deleted. If the saver itself chooses rows to
+delete, the thread store first records which rows may disappear.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def put(
     }
     _require_names(rows, checkpoint["channel_values"])
     sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
-    # All is computed before: after a wait for the disk, the caches of the processor are cold.
+    # Everything is computed first: after a wait for the disk, the caches of the processor are cold.
     record = None if heads is None else heads.record(spot, digest_of(claim, "", b""))
     stored: RunnableConfig = {
         "configurable": {
@@ -93,27 +93,27 @@ def put(
 
 
 def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
-    """Return the call of the wrapped saver with what its serializer is to write, and count it."""
+    """Return the wrapped saver's call with unbound values for its own serializer, and count the call."""
     parts.serde.tally.add(UNBOUND, "")
     return Do(method, arguments)
 
 
 def _require_names(rows: Rows, channels: Collection[Any], *task: Any) -> None:
-    """Refuse a name that a database refuses, perhaps after values of other channels are stored."""
+    """Refuse a name that a database would refuse, perhaps after it has stored values of other channels."""
     require_channels(channels, *task)
     if isinstance(rows, Inline) and any("\0" in channel for channel in channels):
-        raise ConfigError("the name of a channel holds a NUL, which Postgres does not store")
+        raise ConfigError("the name of a channel contains a NUL, which Postgres cannot store")
 
 
 def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
-    """Return what a checkpoint says of the writes to its parent.
+    """Return what a new checkpoint claims about the writes to its parent.
 
     LangGraph stores a checkpoint of a delta graph when all writes to delta channels are stored.
     """
     if not asked.place.checkpoint_id:
         return None
     spot = Spot(*asked.place[:2], asked.place.checkpoint_id)
-    calls = [*parts.acknowledged.get(spot, ())]  # before it looks: others may be stored meanwhile
+    calls = [*parts.acknowledged.get(spot, ())]  # copied before the search: others may be stored meanwhile
 
     def made(found: CheckpointTuple) -> str:
         require_names(found, spot)
@@ -132,8 +132,8 @@ def put_writes(
 ) -> Steps[None]:
     """Store the writes of a task to a checkpoint.
 
-    A special write that is stored alone replaces the one before it, which the thread store remembers then. It
-    remembers, too, what the user has stored.
+    A special write that is stored alone replaces the previous one; the thread store then remembers the new
+    write. It also remembers the writes of a user.
     """
     if parts.rows.before is not None:
         yield _as_before(parts, "put_writes", config, writes, task_id, task_path)
@@ -217,9 +217,9 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
 def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]:
     """Yield the calls that store writes in their places: task, path of the task, and writes with claims.
 
-    A saver numbers the writes of a call, and a write of a copied thread must have the number that it claims:
-    a later call of its task would else be stored with another. Savers read tasks in the order of their paths,
-    which they do not return. If a write is not bound, and so claims none, numbers keep the order.
+    A saver numbers the writes of a call, and a copied write must get the number in its sealed claim:
+    otherwise a later call of its task would be stored with another number. Savers read tasks in the order of
+    their paths, which they do not return. If a write is unbound, and so has no claim, numbers keep the order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:
@@ -250,8 +250,8 @@ def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]
 def _numbered(writes: Sequence[Write], path: str) -> Mapping[int, Write]:
     """Return ordinary writes by their numbers.
 
-    If one is not bound, its number is not known: all are numbered in the order of the saver then, and name no
-    call, which would name other numbers.
+    The number of an unbound write is not known: if there is one, all writes are numbered in the order of the
+    saver, and name no call, which would name other numbers.
     """
     if all(write.claims for write in writes):
         return {write.claims.idx: write for write in writes if write.claims}
@@ -283,7 +283,7 @@ def delete_thread(parts: Parts, thread_id: str) -> Steps[None]:
 
 
 def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
-    """Return what asks for a thread that is deleted, by each name that it may have in the database."""
+    """Return a request for a deleted thread under each name that it may have in the database."""
     column = asked.place.thread_id
     others = () if parts.pseudonyms is None else parts.pseudonyms.others(asked.thread_id, column)
     return [asked._replace(place=asked.place._replace(thread_id=name)) for name in (column, *others)]
@@ -292,7 +292,7 @@ def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
-    With a thread store one that is missing already is refused: it would look like a deleted one afterwards.
+    With a thread store, a checkpoint that is already missing is an error: it would look pruned afterwards.
     """
     threads = list[Asked]()
     for thread_id in thread_ids:
@@ -315,7 +315,7 @@ def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]
         yield from heads.append([] if known is None else _leaving(asked, known, strategy))
     try:
         yield pruning
-    except Exception:  # refused, or ended early: what is still there must be there from now on
+    except Exception:  # refused, or ended early: the checkpoints that are left must exist from now on
         yield from _settle_threads(parts, heads, threads, strategy)
         raise
     if strategy == _DELETE:
@@ -345,7 +345,7 @@ def delete_for_runs(parts: Parts, run_ids: Sequence[str]) -> Steps[None]:
 def _of_run(parts: Parts, heads: Heads, run_id: str) -> Steps[list[Head]]:
     """Return the heads of the checkpoints of a run, as they are when their deletion begins.
 
-    Each row is opened: the database may name it for any run.
+    Each row is opened: its readable run id in the database may be wrong.
     """
     found: list[CheckpointTuple] = yield Request(None, {"run_id": run_id})
     known = yield from heads.find([*map(spot_of, found)])
@@ -372,13 +372,13 @@ def _leaving(asked: Asked, known: Known, strategy: str) -> list[Head]:
 
 
 def _newest(known: Known) -> Head | None:
-    """Return the head that keeping the latest must keep: of other namespaces, savers delete all."""
+    """Return the head that ``keep_latest`` must keep: of other namespaces, savers delete all checkpoints."""
     heads = [head for head in known.heads.values() if head.kind is Kind.PUT and not head.spot.checkpoint_ns]
     return max(heads, default=None)
 
 
 def _settle_threads(parts: Parts, heads: Heads, threads: Sequence[Asked], strategy: str) -> Steps[None]:
-    """Record what has gone; the latest must not, if it is to be kept."""
+    """Record which checkpoints are gone; the latest must not be among them with ``keep_latest``."""
     for asked in threads:
         column = asked.place.thread_id
         known = yield from heads.of_thread(column)
@@ -397,7 +397,7 @@ def _settle_threads(parts: Parts, heads: Heads, threads: Sequence[Asked], strate
 
 
 def _may_go(parts: Parts, heads: Heads, asked: Asked, head: Head) -> Steps[bool]:
-    """Whether a later checkpoint is the latest, not recorded yet, or another process has deleted this one."""
+    """Whether a later checkpoint, not yet recorded, is the latest, or another process deleted this one."""
     known = yield from heads.find([head.spot])
     if known is None or head not in known.heads.values():
         return True
@@ -416,9 +416,9 @@ def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
 
 
 def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
-    """Record which checkpoints have gone, and return those that were recorded as kept.
+    """Record missing checkpoints of ``which`` as deleted, and the others again as kept; return the latter.
 
-    A deletion may have ended meanwhile, so they are looked for again.
+    A deletion may have ended meanwhile, so ``left`` was read again before.
     """
     there = {*left}
     gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]

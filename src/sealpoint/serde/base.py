@@ -1,4 +1,4 @@
-"""Protocols of serializers and ciphers: what a saver needs, and what users may provide.
+"""Protocols of serializers and ciphers, which savers use and users may implement.
 
 A serializer needs the two methods of `SerializerProtocol`. The other protocols describe optional
 capabilities; code that uses them checks for the protocol, not for single methods.
@@ -53,7 +53,7 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
             content: The bytes.
 
         Raises:
-            SerdeError: If they are not what ``kind`` says, or name a type that is not allowed.
+            SerdeError: If the bytes do not have the format ``kind``, or name a type that is not allowed.
         """
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
@@ -65,7 +65,7 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
             allow_any_type: Whether a serializer that builds any type does so for these bytes too.
 
         Raises:
-            SerdeError: If they are not what ``kind`` says, exceed a limit, or name a blocked type.
+            SerdeError: If the bytes do not have the format ``kind``, exceed a limit, or name a blocked type.
         """
 
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
@@ -114,8 +114,8 @@ class CipherProtocol(Protocol):
         """Return the plaintext.
 
         Args:
-            ciphername: What `encrypt` returned as the name.
-            ciphertext: What it returned as bytes.
+            ciphername: The name that `encrypt` returned.
+            ciphertext: The bytes that `encrypt` returned.
         """
 
 
@@ -150,7 +150,7 @@ def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtoco
 
 
 def read_plain(kind: str, content: bytes | bytearray, hint: str = "") -> bytes | bytearray | None:
-    """Return the value of one of the three kinds that hold no structure."""
+    """Return the value of ``null``, ``bytes`` or ``bytearray``; raise for any other kind."""
     if kind == BYTES:
         return bytes(content)
     if kind == BYTEARRAY:
@@ -158,5 +158,5 @@ def read_plain(kind: str, content: bytes | bytearray, hint: str = "") -> bytes |
     if kind != NULL:
         raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}", hint=hint)
     if content:
-        raise DecodeError("a value of type 'null' has bytes")
+        raise DecodeError("a value of type 'null' is not empty")
     return None

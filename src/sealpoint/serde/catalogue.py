@@ -68,7 +68,7 @@ _PARTS: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))
 
 
 def _fast_moment(cls: Any, otherwise: Builder) -> Builder:
-    """Take the two commonest forms that ``isoformat()`` writes, recognised by every third character."""
+    """Accept the two most common forms that ``isoformat()`` writes, by every third character."""
     read = cls.fromisoformat
 
     def build(text: Any) -> Any:
@@ -84,7 +84,7 @@ def _fast_moment(cls: Any, otherwise: Builder) -> Builder:
 
 
 def _fast_members(cls: Any, otherwise: Builder) -> Builder:
-    """Take members that are too few to share a hash, if no two are equal."""
+    """Accept members that are too few for an attack by equal hashes, if no two are equal."""
 
     def build(members: Any) -> Any:
         if type(members) is not list or len(members) > MAX_SAME_HASH:
@@ -99,7 +99,7 @@ def _fast_members(cls: Any, otherwise: Builder) -> Builder:
 
 
 def _fast_path(cls: Any, otherwise: Builder) -> Builder:
-    """Take a root or none, and then names, which are what the parts of the path will be."""
+    """Accept an optional root and then names, if these will be the parts of the path."""
 
     def build(parts: Any) -> Any:
         if type(parts) is not list:

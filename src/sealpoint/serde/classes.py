@@ -1,4 +1,4 @@
-"""Classes: finding the class that a record names, and whether an object's class would be found."""
+"""Classes: finds the class that a record names, and checks that a reader would find an object's class."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from sealpoint.serde.limits import MAX_WARNINGS
 
 _MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
 IMPORTABLE: Final = (
-    "let this process find the module and what it imports, under the name in the value;"
+    "make the module, and its imports, importable in this process under the name in the value;"
     " `sealpoint trial` imports it with --import MODULE"
 )
 _RENAMED: Final = (
-    "keep the name at the top of its module while stored values have it, such as OLD = NEW;"
+    "keep the old name at the top of its module while stored values name it, such as OLD = NEW;"
     ' serde=JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
 )
 _OF_ITS_PROGRAM: Final = (
-    "the program that wrote it had the type in its main module, perhaps inside a class or a function: run"
-    " that program on a copy of the database, not `sealpoint trial`; for any program to read it, define the"
+    "the program that wrote the value had the type in its main module, perhaps in a class or a function: run"
+    " that program on a copy of the database, not `sealpoint trial`; to let any program read it, define the"
     " type at the top level of a module, under its own name"
 )
 
@@ -86,7 +86,7 @@ def why_not_found(cls: type) -> str | None:
 
 
 def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:
-    """Whether the class does not determine which of ``methods`` its objects have.
+    """Whether objects of a class may have other ``methods`` than the class itself.
 
     pydantic's models also have ``__getattr__``, but their ``model_dump`` is a plain method and is checked
     first. The ``__getattribute__`` slot of classes written in C uses the default lookup: only a Python
@@ -117,13 +117,13 @@ class ChannelProtocol(Protocol[Value, Update, C]):
         """Type of an update."""
 
     def checkpoint(self) -> C | None:
-        """Return what to store, or raise `EmptyChannelError`."""
+        """Return the value to store, or raise `EmptyChannelError`."""
 
     def from_checkpoint(self, checkpoint: C | None) -> Self:
-        """Return a channel that holds what was stored.
+        """Return a channel with a stored value.
 
         Args:
-            checkpoint: What `checkpoint` returned; ``None`` for an empty channel.
+            checkpoint: The value that `checkpoint` returned; ``None`` for an empty channel.
         """
 
     def update(self, values: Sequence[Update]) -> bool:
@@ -175,21 +175,21 @@ def warn_once(kind: str, module: str, name: str, message: str) -> None:
         return
     _warned.add(key)
     if len(_warned) > MAX_WARNINGS:
-        logger.warning("over %d types have been warned about; no more will be", MAX_WARNINGS)
+        logger.warning("over %d types have caused a warning; further types will not", MAX_WARNINGS)
     else:
         logger.warning("%s: %s", excerpt(f"{module}.{name}"), message)
 
 
-# What runs if a model is dumped, or made without validation.
+# Hooks that run when a model is dumped, or created without validation.
 _MODEL_HOOKS: Final = ("model_dump", "model_construct", "model_post_init")
-# Values of enums that msgpack gives back as they are.
+# Types of enum values that msgpack returns unchanged.
 _SIMPLE: Final = (bool, int, str, bytes, type(None))
 
 
 def accepts_its_own(cls: Any) -> bool:
-    """Whether what is stored of any object of a class is certain to make it again.
+    """Whether a class certainly accepts the stored form of each of its objects.
 
-    A model that refuses its own dump is made without validation, unless its own code runs then too.
+    A model that refuses its own dump is created without validation, unless that would run its own code, too.
     """
     if (home_of(cls.__module__), cls.__name__) in CATALOGUE or cls is re.Pattern:
         return True
@@ -210,5 +210,5 @@ def accepts_its_own(cls: Any) -> bool:
 
 
 def _is_generated(cls: Any, method: str) -> bool:
-    """Whether the standard library made a method of a class, which then takes any field as it is."""
+    """Whether the standard library generated a method of a class; it then accepts any field unchanged."""
     return getattr(getattr(getattr(cls, method), "__code__", None), "co_filename", "") == "<string>"

@@ -32,9 +32,9 @@ class Extension(NamedTuple):
     """The contents of the payload of one code.
 
     Attributes:
-        label: Its name in inert values and inventories.
+        label: Name in inert values and inventories.
         method: The last element of a record, if LangGraph writes one.
-        type_name: Module and name of its type, if the payload does not name one.
+        type_name: Module and name of the type, if the payload does not name it.
     """
 
     label: str
@@ -65,7 +65,7 @@ EXTENSIONS: Final[Mapping[int, Extension]] = {
 
 
 def require_record(code: int, record: Any) -> tuple[str, str]:
-    """Return the module and the name that a record names."""
+    """Return the module and the name of the type of a record."""
     is_named = code in EXTENSIONS and EXTENSIONS[code].type_name is None
     if is_named and isinstance(record, list) and len(record) >= 3:
         module, name, _, *method = record
@@ -76,7 +76,7 @@ def require_record(code: int, record: Any) -> tuple[str, str]:
 
 def malformed(code: int) -> DecodeError:
     """Return the error for a malformed payload of an extension."""
-    return DecodeError(f"extension {code} does not hold what LangGraph writes there")
+    return DecodeError(f"extension {code} does not have the contents that LangGraph writes")
 
 
 UNPACK: Final = ormsgpack.OPT_NON_STR_KEYS

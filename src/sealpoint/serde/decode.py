@@ -1,8 +1,8 @@
 """msgpack to values, under an allowlist. `sealpoint.serde.codes` lists the extensions.
 
-What a decoder has learned of one kind of record holds as long as its class stands in its module and the
-module in `sys.modules`, which is looked at once in a call of `Decoder.decode`. After a reload, or when a
-notebook cell runs again, the same name is another class, and records mean that class from then on.
+A decoder caches a builder for each kind of record. It is valid as long as its class is in its module, and the
+module in `sys.modules`; each call of `Decoder.decode` checks this once. After a reload, or when a notebook
+cell runs again, the same name is another class, and records name that class from then on.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ OnBlocked = Literal["raise", "raw"]
 Hook = Callable[[int, bytes], Any]
 _MODELS: Final = (PYDANTIC_V1, PYDANTIC_V2)
 
-# Looked up once: it is called for every extension.
+# Looked up once, because it is called for every extension.
 _unpackb: Final = ormsgpack.unpackb
 
 _TOO_DEEP: Final = (RecursionError, ImportError, LookupError, OverflowError, TypeError, ValueError)
 
 
 class Learned:
-    """One kind of record.
+    """The cached builder of one kind of record.
 
     Attributes:
-        build: Builds from the argument.
-        build_from_bytes: Builds from the bytes of the record too; ``None`` where ``build`` is enough.
+        build: Builds an object from the argument of a record.
+        build_from_bytes: Builds it from the bytes of the record, too; ``None`` where ``build`` is enough.
         cls: The class that the builder was made for; ``None`` if none was imported.
         place: Name of the module of the class.
-        home: The module.
-        names: The names in it.
-        seen: The latest call that found it current.
+        home: The module of the class.
+        names: The names in that module.
+        seen: The latest call that found the builder current.
     """
 
     __slots__ = ("build", "build_from_bytes", "cls", "home", "names", "place", "seen")
@@ -65,7 +65,7 @@ class Learned:
         cls: Any = None,
         build_from_bytes: Callable[[bytes, Any], Any] | None = None,
     ) -> None:
-        """Note a builder, and its class as it stands in ``module`` now; without one it is never current."""
+        """Cache a builder and its class, which ``module`` has now; without a class it is never current."""
         self.build, self.build_from_bytes, self.cls = build, build_from_bytes, cls
         self.place = home_of(module)
         self.home = sys.modules.get(self.place)
@@ -73,13 +73,13 @@ class Learned:
         self.seen: object = None
 
     def require_current(self, name: str, call: object) -> None:
-        """Note that the class still stands under ``name``, as seen by a call."""
+        """Record that a call found the class under ``name``, or raise if another class is there."""
         if sys.modules[self.place] is not self.home or self.names[name] is not self.cls:
             raise KeyError(self.place)
         self.seen = call
 
     def is_current(self, module: str, name: str) -> bool:
-        """Whether the class is the one that its module gives, if only by ``__getattr__``."""
+        """Whether the module still has the class under ``name``, perhaps by ``__getattr__``."""
         try:
             return self.cls is not None and self.cls is find_class(module, name)
         except UnbuildableValueError:
@@ -87,7 +87,7 @@ class Learned:
 
 
 class Decoder:
-    """Converts msgpack to values, and imports only what its allowlist allows."""
+    """Converts msgpack to values, and imports only types on its allowlist."""
 
     def __init__(
         self,
@@ -97,15 +97,15 @@ class Decoder:
         *,
         authenticated: bool = False,
     ) -> None:
-        # ``limits`` is None for authenticated or otherwise trusted bytes: only others are checked before they
-        # are decoded, as are the arguments of the safe types. ``authenticated``: a key has authenticated
-        # them, so a model that refuses its own dump is made without validation. Never set it for others:
-        # an attacker would choose the fields.
+        # ``limits`` is None for authenticated or otherwise trusted bytes. Untrusted bytes, and arguments of
+        # safe types in them, are checked before decoding. ``authenticated``: a key has authenticated the
+        # bytes, so a model that refuses its own dump is created without validation. Never set it for other
+        # bytes: an attacker would choose the fields.
         self.allowlist = allowlist
         self.on_blocked = on_blocked
         self.limits = limits
         self.authenticated = authenticated
-        # For what is inside a model. What is checked first is built at once: a second reading has its cost.
+        # For objects inside a model. Checked bytes are built at once, because a second reading takes time.
         self._in_model = self
         if on_blocked == "raise" and limits is None:
             self._in_model = Decoder(allowlist, "raw", authenticated=authenticated)
@@ -121,7 +121,7 @@ class Decoder:
         limits = self.limits
         if limits is None:
             return self.unpack(data, hook)
-        # Imported here: what a key has authenticated is not scanned.
+        # Imported here: authenticated bytes are not scanned.
         from sealpoint.serde.scan import require_few_costly, scan
 
         payloads = scan(data, limits)
@@ -145,7 +145,7 @@ class Decoder:
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
     def _make_hook(self) -> Hook:
-        """Return what decodes one extension. It looks up no attributes, and saves a call per known record."""
+        """Return the function that decodes an extension; for speed, it looks up no attributes."""
         learned = self._learned if is_on("lookup") else {}
         latest_call, rebuild, note = self._latest_call, self._rebuild, self._note
         construct_, rebuild_model = self._construct, self._rebuild_model
@@ -175,7 +175,7 @@ class Decoder:
                 except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
                     return construct_(error, code, record, data)
             except BaseException as error:
-                if code in _MODELS and type(error) is ValueError:  # of what is inside
+                if code in _MODELS and type(error) is ValueError:  # an error of an object inside the model
                     return rebuild_model(error, code, data)
                 note(error)
                 raise
@@ -188,7 +188,7 @@ class Decoder:
             vars(self._failed).setdefault("error", error)
 
     def _construct(self, error: Exception, code: int, record: list[Any], data: bytes) -> Any:
-        """Make an authenticated model that refused its record without validation; raise for any other."""
+        """Create a model without validation if its authenticated record was refused; raise for others."""
         if self.authenticated and code in _MODELS and not isinstance(error, RecursionError | MemoryError):
             with suppress(Exception):  # of the model's own code, which may have changed the record
                 again = _unpackb(data, ext_hook=self._in_model._extension, option=UNPACK)
@@ -196,7 +196,7 @@ class Decoder:
         raise as_unbuildable(error, record[0], record[1]) from None
 
     def _rebuild_model(self, error: BaseException, code: int, data: bytes) -> Any:
-        """Build a model that contains what cannot be built: it reads the bare arguments, as in LangGraph."""
+        """Build a model with bare arguments in place of objects that cannot be built, as LangGraph does."""
         failure, decoder = vars(self._failed).get("error"), self._in_model
         if decoder is self or not isinstance(failure, BlockedTypeError | UnbuildableValueError):
             raise error
@@ -208,7 +208,7 @@ class Decoder:
             raise
 
     def _rebuild(self, code: int, record: Any, data: bytes) -> Any:
-        """Build what is unknown or has no name, or whose class has changed."""
+        """Build an object whose kind of record is not cached or has no name, or whose class has changed."""
         if code in UNNAMED:
             try:
                 return UNNAMED[code](record, self.limits is not None)
@@ -270,5 +270,5 @@ class Decoder:
         if self.on_blocked == "raise":
             raise error
         if isinstance(error, self._warned):
-            warn_once(type(error).__name__, error.module, error.name, f"given as bare arguments: {error}")
+            warn_once(type(error).__name__, error.module, error.name, f"returned as bare arguments: {error}")
         return lambda payload: payload

@@ -1,7 +1,7 @@
 """Values to msgpack, byte for byte as LangGraph writes them.
 
-What msgpack has no form for becomes an extension, see `sealpoint.serde.codes`. One table from type to encoder
-is filled when a type is first seen: the questions to a type are asked once, and not once for every value.
+A value that msgpack cannot represent becomes an extension, see `sealpoint.serde.codes`. A table from type to
+encoder is filled when a type is first seen: a type is examined once, and not once for every value.
 
 An object within an object is packed by a further call of msgpack, and neither that nor a decoder knows
 how deep the stack is. So each encoder receives the level of its object, and passes it on: see `_inside`.
@@ -79,7 +79,7 @@ class _Diagnostics(threading.local):
     """The diagnostics of the current value.
 
     Attributes:
-        refusal: Why it cannot be encoded.
+        refusal: Why the value cannot be encoded.
         unreadable: Module, name and cause of each object whose class a reader would not find.
         replaced: How often text was written with ``?`` in place of a lone surrogate.
     """
@@ -93,7 +93,7 @@ class _Diagnostics(threading.local):
 
 
 _STORE_FIELDS: Final = (
-    "store it in another form, such as its fields in a dict, or let the class accept what it holds"
+    "store the object in another form, such as its fields in a dict, or let its class accept its own fields"
 )
 _CALLBACK_FAILED: Final = "Type is not msgpack serializable"
 
@@ -102,7 +102,7 @@ _diagnostics: Final = _Diagnostics()
 
 @contextmanager
 def refusing_surrogates() -> Iterator[None]:
-    """Within it, `encode` refuses text with a lone surrogate in this thread, and does not write ``?``."""
+    """Within this context, `encode` refuses text with a lone surrogate in this thread."""
     _diagnostics.refuses_surrogates = True
     try:
         yield
@@ -112,12 +112,12 @@ def refusing_surrogates() -> Iterator[None]:
 
 def refuse(what: str) -> UnsupportedTypeError:
     """Record that ``what`` cannot be encoded, and return the error."""
-    _diagnostics.refusal = UnsupportedTypeError(f"no form for {what}")
+    _diagnostics.refusal = UnsupportedTypeError(f"cannot serialize {what}")
     return _diagnostics.refusal
 
 
 def _nesting_of(error: Exception) -> NestingError | None:
-    """Return the error of a value for which the stack did not suffice, if it is that.
+    """Return the error for a value that exhausted the stack, if this was the cause of ``error``.
 
     ormsgpack gives one text for every failure of a callback, and each callback records its own. If none was
     recorded, Python could not enter the callback.
@@ -136,15 +136,15 @@ class _AllTypes(frozenset[tuple[str, str]]):
         return True
 
 
-# Reads what this process has just written, and so may build any type, without a warning.
+# Reads values that this process has just written, and so may build any type, without a warning.
 _own: Final = Decoder(Allowlist(_AllTypes()), authenticated=True)
 
 
 def _try(data: bytes, unreadable: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
-    """Read a value back. Return the classes whose objects it lacks then: others were made by a model.
+    """Read a value back. Return the classes whose objects are then missing: a model built other objects.
 
     Raises:
-        UnreadableTypeError: If a class refuses what is written of its object.
+        UnreadableTypeError: If a class refuses the stored form of its object.
     """
     try:
         value = _own.decode(data)
@@ -153,7 +153,7 @@ def _try(data: bytes, unreadable: Counter[tuple[str, str, str]]) -> Counter[tupl
             unreadable = unreadable - _diagnostics.unreadable
     except UnbuildableValueError as error:
         if not any(each[:2] == (error.module, error.name) for each in unreadable):
-            cause = f"its class does not accept what is stored of this object: {error.cause}"
+            cause = f"its class does not accept the stored form of this object: {error.cause}"
             raise UnreadableTypeError(error.module, error.name, cause, hint=_STORE_FIELDS) from None
     except (DecodeError, ormsgpack.MsgpackEncodeError):  # the stack ends
         pass
@@ -214,11 +214,11 @@ def encode(obj: Any, must_be_readable: bool = False, may_be_raw: bool = False) -
         may_be_raw: Whether bare arguments may be read in place of an object that cannot be built.
 
     Raises:
-        UnsupportedTypeError: If something in it has a type without a form, an integer has
-            over 64 bits, or has text that is an error.
-        NestingError: If it is nested too deeply.
-        UnreadableTypeError: If a class in it would not be found, and that is an error; or refuses what is
-            stored of its object, unless ``may_be_raw``.
+        UnsupportedTypeError: If ``obj`` contains an unsupported type, an integer of over 64 bits,
+            or text with a lone surrogate if that is an error.
+        NestingError: If ``obj`` is nested too deeply.
+        UnreadableTypeError: If a reader would not find a class in ``obj``, and that is an error; or if a
+            class refuses the stored form of its object, unless ``may_be_raw``.
     """
     try:
         try:
@@ -240,10 +240,10 @@ def encode(obj: Any, must_be_readable: bool = False, may_be_raw: bool = False) -
 def _keep_freed_memory() -> None:
     """Let glibc's malloc keep freed memory. Called once at the first large value, so an import has no effect.
 
-    It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
-    freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
-    it. The threshold rises to the largest such block that was ever freed: to this one, of which no
-    page is ever touched. In return the process may keep up to twice as much of what it has freed.
+    malloc requests every block over a threshold, 128 KiB at first, from the kernel, and returns it when
+    it is freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than
+    packing. The threshold rises to the largest such block that was ever freed: here to a block of which
+    no page is touched. In return the process may keep up to twice that size of freed memory.
     """
     bytes(_KEPT_BYTES)
 
@@ -258,7 +258,7 @@ def _pack(value: Any, level: int) -> bytes:
 
 
 def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
-    """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
+    """Pack again with ``?`` in place of lone surrogates, if they were the cause of ``error``."""
     # ormsgpack raises one class for every cause: only the text tells them apart.
     if "surrogates" not in str(error):
         raise error
@@ -267,17 +267,17 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
     _diagnostics.replaced += 1
     _note()
     if _diagnostics.replaced > MAX_REPLACEMENTS:
-        raise refuse("text with lone surrogates in so many objects")
+        raise refuse("text with lone surrogates in too many objects")
     return _packb(value, _inside[level], PACK_REPLACING)
 
 
 def _count_levels(value: Any) -> int:
-    """Return how many containers are within each other in a value, without those in its objects."""
+    """Return the nesting depth of containers in a value, without containers inside of its objects."""
     levels, items = 0, iter((value,))
-    # By identity, because a container that stands in many places need not be counted in each.
+    # By identity, because a container in many places need not be counted again in each.
     while containers := {id(item): item for item in items if isinstance(item, dict | list | tuple)}:
         levels += 1
-        if levels > MAX_PACKED_LEVELS:  # it may hold itself
+        if levels > MAX_PACKED_LEVELS:  # it may contain itself
             break
         items = chain.from_iterable(
             chain(item, item.values()) if isinstance(item, dict) else item for item in containers.values()
@@ -286,7 +286,7 @@ def _count_levels(value: Any) -> int:
 
 
 class _Callbacks(dict[int, Callable[[Any], Any]]):
-    """What msgpack calls for whatever it has no form for, by the level of what it packs."""
+    """The callbacks for values that msgpack cannot represent, by the level of the packed value."""
 
     def __missing__(self, level: int) -> Callable[[Any], Any]:
         if level > MAX_WRITTEN_LEVELS:
@@ -301,7 +301,7 @@ class _Callbacks(dict[int, Callable[[Any], Any]]):
             try:
                 return _encoders[type(obj)](obj, inner)
             except Exception as error:
-                # The first one is the innermost. The text of an error of the object's own code may quote it.
+                # The first refusal is the innermost. The text of an error of the object's code may quote it.
                 if _diagnostics.refusal is None:
                     _diagnostics.refusal = _nesting_of(error) or UnsupportedTypeError(
                         f"{_CALLBACK_FAILED}: {excerpt(type(obj).__name__)}"
@@ -329,7 +329,7 @@ class _Encoders(dict[type, Encoder]):
 
 
 def _noting(cls: type, encoder: Encoder) -> Encoder:
-    """Have the value read back before it is stored; note a class that a reader would not find by now."""
+    """Return an encoder that has the value read back before it is stored, and records an unfindable class."""
 
     def encode_and_note(obj: Any, level: int) -> Any:
         _note()
@@ -367,7 +367,7 @@ def _choose_for(asked: Any, cls: type) -> Encoder:
 
 
 def _encode_by_questions(obj: Any, level: int) -> Any:
-    """The general path: ask the object itself, every time."""
+    """The general path: examine the object itself at each call."""
     encoder = _choose_for(obj, type(obj))
     if encoder is not _encode_by_questions:
         return encoder(obj, level)
@@ -443,13 +443,13 @@ def _numpy_array(obj: Any, level: int) -> ormsgpack.Ext:
 _MODEL_OPTIONS: Final = (PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS) & ~ormsgpack.OPT_NON_STR_KEYS
 # A time is not among them: its zone may be any object.
 _DUMPED_AS_THEY_ARE: Final = frozenset((UUID, Decimal, datetime.datetime, datetime.date, datetime.timedelta))
-# Values of these are dumped as they are, whatever they hold: what is of another type than the schema says
-# is dumped by its own, and the plain types of msgpack have no other form than themselves.
+# Values of these schemas are dumped unchanged: a value of another type than the schema is dumped by its own
+# type, and the plain types of msgpack have no other form.
 _LEAVES: Final = {
     *("any", "none", "bool", "int", "float", "str", "bytes", "literal"),
     *("date", "time", "datetime", "timedelta", "decimal", "uuid"),
 }
-# Where a schema contains other schemas.
+# Keys of a schema under which it contains other schemas.
 _INSIDE: Final = {
     "default": ("schema",),
     "nullable": ("schema",),
@@ -469,12 +469,12 @@ _INSIDE: Final = {
 def _dump(obj: Any) -> Any:
     fields = obj.model_dump()
     if type(fields) is not dict:
-        _note()  # a serializer of the model's own, whose form its validation may not take
+        _note()  # the model's own serializer may write a form that its validation refuses
     return fields
 
 
 def _model_dump(cls: type) -> Encoder:
-    """Pack plain fields from where the model has them, which takes a third of the time of its method."""
+    """Pack plain fields directly from the model, in a third of the time of ``model_dump()``."""
     by_dump = _record(PYDANTIC_V2, _dump)(cls)
     names = plain_fields(cls) if is_on("models") else None
     if names is None:
@@ -563,7 +563,7 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
     (Enum, _record(SINGLE_ARGUMENT, attrgetter("value"))),
 )
 
-# What these write names no class, or always the same.
+# The output of these encoders names no class, or always the same class.
 _NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _text))
 
 

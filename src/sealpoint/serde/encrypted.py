@@ -79,7 +79,7 @@ class EncryptedSerializer:
     Safe to share between threads and savers.
 
     Attributes:
-        tally: The counters of its cipher, to which it adds; `RingCipher.stats` shows them.
+        tally: The counters of the cipher, to which the serializer adds; `RingCipher.stats` shows them.
 
     Example:
         >>> from sealpoint import EncryptedSerializer
@@ -95,7 +95,7 @@ class EncryptedSerializer:
     """
 
     from_pycryptodome_aes: Final = Omitted(
-        "make one with from_key() or from_key_file(); to read rows that LangGraph sealed under "
+        "create one with from_key() or from_key_file(); to read rows that LangGraph sealed under "
         'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring '
         "(docs/migration.md#rows-under-langgraph_aes_key)"
     )
@@ -110,7 +110,7 @@ class EncryptedSerializer:
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = FROM_ENVIRONMENT,
         compress: Compression | None = None,
     ) -> None:
-        """Make a serializer.
+        """Create a serializer.
 
         Args:
             cipher: A `RingCipher`, or any cipher with LangGraph's two methods, which binds neither type nor
@@ -120,32 +120,32 @@ class EncryptedSerializer:
                 always sealed.
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
                 row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
-                chooses what is imported and called. By default such rows are read as by a strict ``serde``.
-            allowed_msgpack_modules: In place of ``serde``: that of a `JsonPlusSerializer` with this argument.
+                chooses code to import and call. By default such rows are read as by a strict ``serde``.
+            allowed_msgpack_modules: Instead of ``serde``: use a `JsonPlusSerializer` with this argument.
             compress: ``zstd`` to compress values of 512 bytes or more before they are sealed, if that saves
                 at least a tenth. Every process needs the extra ``zstd`` before the first one compresses. The
                 length of a value then says how well it compressed, which can reveal its content to an
                 attacker who puts text next to it: see docs/serializer.md.
 
         Raises:
-            ValueError: If ``plaintext`` or ``compress`` is none of these.
+            ValueError: If ``plaintext`` or ``compress`` is not one of these values.
             ConfigError: If both ``serde`` and ``allowed_msgpack_modules`` are given, or ``cipher`` is
-                no cipher.
-            SealingError: If ``compress`` is given and the cipher is no `RingCipher`.
-            MissingExtraError: If ``compress`` is given and there is no module for zstd.
+                not a cipher.
+            SealingError: If ``compress`` is given and the cipher is not a `RingCipher`.
+            MissingExtraError: If ``compress`` is given and no module for zstd is installed.
         """
         if serde is _DEFAULT:
             serde = JsonPlusSerializer(allowed_msgpack_modules=allowed_msgpack_modules)
         elif allowed_msgpack_modules is not FROM_ENVIRONMENT:
             raise ConfigError(
                 "serde and allowed_msgpack_modules are both given",
-                hint="pass the list to it: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
+                hint="pass the list to the serializer: serde=JsonPlusSerializer(allowed_msgpack_modules=...)",
             )
         require_is(cipher, CipherProtocol, "cipher", _CIPHER_HINT)
         if plaintext not in ("refuse", "allow"):
-            raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+            raise ValueError(f"plaintext must be 'refuse' or 'allow', not {excerpt(plaintext)}")
         if compress not in (None, ZSTD):
-            raise ValueError(f"compress is 'zstd' or None, not {excerpt(str(compress))}")
+            raise ValueError(f"compress must be 'zstd' or None, not {excerpt(str(compress))}")
         self._cipher = cipher
         self._set_serde(maybe_add_typed_methods(serde))
         self._plaintext: PlaintextPolicy = plaintext
@@ -176,7 +176,7 @@ class EncryptedSerializer:
 
         Args:
             key: 32 bytes.
-            key_id: Its public name, which is in every tag.
+            key_id: Public name of the key, part of every tag.
             serde: As for the class.
             plaintext: As for the class.
             allow_unauthenticated_types: As for the class.
@@ -282,7 +282,7 @@ class EncryptedSerializer:
 
         Raises:
             PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
-            SealpointError: What `RingCipher.open` and the serializer raise.
+            SealpointError: Errors of `RingCipher.open` and the serializer.
         """
         tag, blob = data
         try:
@@ -309,7 +309,7 @@ class EncryptedSerializer:
             obj: Any value that ``serde`` serializes.
 
         Returns:
-            Its type name and its readable bytes.
+            The type name and the unsealed bytes of the value.
         """
         return self._serde.dumps_typed(obj)
 
@@ -327,7 +327,7 @@ class EncryptedSerializer:
 
     def _decode_unauthenticated(self, opened: Opened, *, allow_any_type: bool) -> Any:
         if opened.inner == PICKLE:
-            raise UnknownTypeError("a pickle is read only from a value whose seal binds its type")
+            raise UnknownTypeError("a pickle is read only from a value whose seal authenticates its type")
         if self._aware is None:
             return self._serde.loads_typed(opened.typed)
         try:
@@ -378,7 +378,7 @@ class EncryptedSerializer:
 
         Raises:
             PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
-            SealpointError: What `RingCipher.open` raises.
+            SealpointError: Errors of `RingCipher.open`.
         """
         try:
             if not isinstance(tag, str):

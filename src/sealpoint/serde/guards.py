@@ -57,9 +57,9 @@ class RefusedError(ValueError):
 
 
 def require_members(members: Any) -> None:
-    """Refuse members of a set that are equal, or that were made to share a hash or each other's slots.
+    """Refuse members of a set that are equal, or that were chosen to collide in a hash table.
 
-    Those with the same hash are each compared with all others. Lists count as the tuples they were.
+    A set compares all members with the same hash. Lists count as the tuples that they were.
     """
     _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
@@ -77,7 +77,7 @@ def require_members(members: Any) -> None:
 
 
 def as_tuple(value: Any) -> Any:
-    """Convert lists to tuples, recursively: if they are hashed, they were tuples."""
+    """Convert lists to tuples, recursively: lists that are hashed were tuples when they were stored."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
@@ -97,13 +97,13 @@ def short_text(limit: int) -> Guard:
 
 
 def accepting(condition: Callable[[Any], bool], reason: str) -> Guard:
-    """Return a guard that accepts what fulfils a condition, and refuses all else for ``reason``."""
+    """Return a guard that accepts values that meet a condition, and refuses others with ``reason``."""
     return lambda arguments: _check(condition(arguments), reason)
 
 
 def integers(count: int) -> Guard:
     """Return a guard that accepts a list of ``count`` integers."""
-    types, reason = [int] * count, f"it is not made from {count} whole numbers"
+    types, reason = [int] * count, f"its arguments are not {count} whole numbers"
     return lambda arguments: _check(type(arguments) is list and [*map(type, arguments)] == types, reason)
 
 
@@ -139,7 +139,7 @@ def require_decimal(text: Any) -> None:
 
 
 def require_parts(parts: Any) -> None:
-    """Refuse parts that are not the parts of a path."""
+    """Refuse arguments that are not the parts of a path."""
     _check(isinstance(parts, list) and len(parts) <= MAX_PARTS, "it has too many parts")
     for part in parts:
         _check(
@@ -156,7 +156,7 @@ def require_parts(parts: Any) -> None:
 require_list: Final = accepting(lambda value: isinstance(value, list), "its argument is not a list")
 require_timezone: Final = accepting(
     lambda value: isinstance(value, list) and [*map(type, value)] in ([timedelta], [timedelta, str]),
-    "it is not made from an offset and a name",
+    "its arguments are not an offset and a name",
 )
 # A key could lead out of the folder of time zones.
 require_zone: Final = accepting(
@@ -172,14 +172,14 @@ require_interrupt: Final = accepting(
 def require_time(arguments: Any) -> None:
     """Refuse everything but the six fields of a time."""
     _check(
-        isinstance(arguments, dict) and arguments.keys() == {*TIME_FIELDS}, "it is not made from its fields"
+        isinstance(arguments, dict) and arguments.keys() == {*TIME_FIELDS}, "its arguments are not its fields"
     )
     _require_five([value for field, value in arguments.items() if field != "tzinfo"])
 
 
 def require_pattern(arguments: Any) -> None:
     """Refuse a pattern that is long or slow to compile, and unknown flags."""
-    _check(isinstance(arguments, list) and len(arguments) == 2, "it is not made from a pattern and flags")
+    _check(isinstance(arguments, list) and len(arguments) == 2, "its arguments are not a pattern and flags")
     pattern, flags = arguments
     _check(isinstance(pattern, str | bytes) and len(pattern) <= MAX_PATTERN_CHARS, "its pattern is too long")
     _check(type(flags) is int and not flags & ~_KNOWN_FLAGS, "its flags are not known")
@@ -279,9 +279,9 @@ _PARSED: Final = ("tool_calls", "invalid_tool_calls", "tool_call_chunks")
 
 
 class JsonBudget(threading.local):
-    """How many elements the JSON in the strings of the value that this thread reads may still have."""
+    """Budget of JSON elements in the strings of the value that this thread reads."""
 
-    elements: int | None = None  # while no value is read
+    elements: int | None = None  # `None` while no value is read
 
     def run(self, elements: int, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, with a budget of its own."""
@@ -372,10 +372,10 @@ def require_item(fields: Any) -> None:
 
 def _require_fields(fields: Any, types: dict[str, Types]) -> None:
     if type(fields) is not dict or len(fields) > MAX_FIELDS:
-        raise RefusedError("it is not made from its fields")
+        raise RefusedError("its arguments are not its fields")
     for name, value in fields.items():
         if name in types and type(value) not in types[name]:
-            raise RefusedError(f"its {name} is not of a type that is written there")
+            raise RefusedError(f"its {name} has an unexpected type")
 
 
 def _require_records(records: Any, types: dict[str, Types], where: str) -> None:
@@ -385,7 +385,7 @@ def _require_records(records: Any, types: dict[str, Types], where: str) -> None:
         for name, value in record.items():
             if name in types:
                 if type(value) not in types[name]:
-                    raise RefusedError(f"its {where} have a field of another type than is written there")
+                    raise RefusedError(f"its {where} have a field of an unexpected type")
             elif type(name) is not str:
                 raise RefusedError(f"its {where} have keys that are not text")
 
@@ -414,7 +414,7 @@ def _raw_arguments(fields: dict[str, Any]) -> list[str]:
 
 
 def _is_json(text: str) -> bool:
-    """Whether a text is JSON as LangChain takes it, which is with line feeds in strings."""
+    """Whether a text is JSON for LangChain, which allows line feeds in strings."""
     try:
         json.loads(text, strict=False)
     except ValueError:
@@ -426,5 +426,5 @@ require_document: Final = partial(_require_fields, types=_DOCUMENT)
 
 
 def is_same_item(item: Any, fields: dict[str, Any]) -> bool:
-    """Whether the times of an item are those that its fields spell."""
+    """Whether the times of an item equal the times in its fields."""
     return all(getattr(item, name).isoformat() == fields[name] for name in ("created_at", "updated_at"))

@@ -28,7 +28,7 @@ _BYTES: Final = (bytes, bytearray)  # a union would be created for every value
 FROM_ENVIRONMENT: Final[Any] = object()
 _PICKLE_HINT: Final = (
     "serde=JsonPlusSerializer(pickle_fallback=True) reads such rows if they are sealed, or if the serializer"
-    " is not strict; it runs what their writer put there"
+    " is not strict; reading a pickle runs code that its writer chose"
 )
 
 
@@ -57,7 +57,7 @@ class JsonPlusSerializer:
         limits: Limits = DEFAULT_LIMITS,
         __unpack_ext_hook__: Callable[[int, bytes], Any] | None = None,
     ) -> None:
-        """Make a serializer.
+        """Create a serializer.
 
         Args:
             pickle_fallback: Write unsupported types as pickle, and read such rows. Reading a pickle runs
@@ -71,7 +71,7 @@ class JsonPlusSerializer:
                 may not or cannot be rebuilt, with one warning per type.
             limits: Limits of unauthenticated bytes: a strict serializer checks them before it decodes them.
             __unpack_ext_hook__: Decodes msgpack extensions instead of this class, and is responsible for
-                what it builds. It does not change the check against ``limits``.
+                the objects that it builds. It does not change the check against ``limits``.
 
         Raises:
             ValueError: If ``on_blocked`` is not ``raise`` or ``raw``.
@@ -80,7 +80,7 @@ class JsonPlusSerializer:
         if allowed_msgpack_modules is FROM_ENVIRONMENT:
             allowed_msgpack_modules = None if strict_from_environment() else True
         if on_blocked not in ("raise", "raw"):
-            raise ValueError(f"on_blocked is 'raise' or 'raw', not {excerpt(on_blocked)}")
+            raise ValueError(f"on_blocked must be 'raise' or 'raw', not {excerpt(on_blocked)}")
         self.pickle_fallback = pickle_fallback
         self.limits = limits
         self._set_allowlist(Allowlist.of(allowed_msgpack_modules), on_blocked)
@@ -138,11 +138,11 @@ class JsonPlusSerializer:
 
         Raises:
             UnsupportedTypeError: If a type in ``obj`` is not supported and pickle is not enabled, or the
-                serializer is strict and text in ``obj`` has a lone surrogate. A permissive one writes
-                ``?`` in its place and warns once.
+                serializer is strict and text in ``obj`` has a lone surrogate. A permissive serializer
+                writes ``?`` in its place and warns once.
             NestingError: If ``obj`` is nested too deeply to be written and read without exhausting the stack.
             UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
-                by its module and name. A permissive one warns once per type and writes it.
+                by its module and name. A permissive serializer warns once per type and writes it.
         """
         if obj is None:
             return NULL, b""
@@ -169,9 +169,9 @@ class JsonPlusSerializer:
         Raises:
             UnknownTypeError: If the type name is unknown, or is ``pickle`` and pickle is not enabled or the
                 serializer is strict.
-            DecodeError: If the bytes are not what the type name says.
-            LimitError: If they are larger, deeper or have more elements than ``limits`` say.
-            BlockedTypeError: If they name a type that is not allowed.
+            DecodeError: If the bytes do not have the format of the type name.
+            LimitError: If the bytes are larger, deeper or have more elements than ``limits`` allow.
+            BlockedTypeError: If the bytes name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
         kind, content = data
@@ -193,7 +193,7 @@ class JsonPlusSerializer:
         """
         if kind == MSGPACK and type(content) is bytes:  # nearly always, and two calls less
             return self._unpack(content, self._ext_hook)
-        if kind == NULL and content == b"":  # what a branch of a graph writes
+        if kind == NULL and content == b"":  # written by a branch of a graph
             return None
         if kind == JSON and isinstance(content, _BYTES):
             return self._loads_json(content, self._sealed, WRITTEN_LIMITS)

@@ -3,14 +3,14 @@
     {"lc": 2, "type": "constructor", "id": [*module, name], "args": [...], "kwargs": {...}}
     {"lc": 1, "type": "constructor", "id": ["langchain", ..., name], "kwargs": {...}}
 
-They stand under the same allowlist as msgpack. Secrets, which would be read from the
+The allowlist of msgpack values applies to them, too. Secrets, which would be read from the
 environment, and LangChain's other kinds of envelope are refused.
 
 LangGraph.js writes its Set, Map, RegExp, Error, Uint8Array and undefined with an id of one part, or
-none. Their envelopes are the value, as for LangGraph: Python has no such type.
+none. Such an envelope is returned as it is, as by LangGraph, because Python has no such type.
 
-The text is read as LangGraph reads it, which wrote NaN and infinities: of a key that occurs twice the last
-counts, and a lone surrogate stays. All readers agree on that, so no two find another value in a row.
+The text is read as LangGraph reads it: NaN and infinities, which LangGraph wrote, are accepted, the last of
+duplicate keys counts, and lone surrogates are kept. All readers do so, and find the same value in a row.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _LANGCHAIN: Final = {
 
 
 def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Return the value of a legacy row; what ``revive`` returns for an envelope takes its place.
+    """Return the value of a legacy row, in which the results of ``revive`` replace envelopes.
 
     Args:
         data: The row.
-        revive: Is called for each envelope, innermost first.
-        limits: What the row may be.
+        revive: Called with each envelope, innermost first.
+        limits: Limits of the row.
 
     Raises:
         DecodeError: If ``data`` is not JSON, or exceeds ``limits``.
@@ -82,7 +82,7 @@ def decode_json(data: bytes, allowlist: Allowlist, on_blocked: OnBlocked, limits
         except (BlockedTypeError, UnbuildableValueError) as error:
             if on_blocked == "raise":
                 raise
-            warn_once(type(error).__name__, error.module, error.name, f"given as its envelope: {error}")
+            warn_once(type(error).__name__, error.module, error.name, f"returned as its envelope: {error}")
             return value
 
     return parse_json(data, revive, limits)
@@ -103,18 +103,18 @@ def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
         raise UnbuildableValueError(module, name, f"its envelope is a {excerpt(value['type'])}")
     args, kwargs, method = value.get("args") or [], value.get("kwargs") or {}, value.get("method")
     if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise DecodeError("an envelope's args are a list and its kwargs an object")
+        raise DecodeError("the args of an envelope must be a list, and its kwargs an object")
     if method == "fromisoformat" and len(args) == 1 and not kwargs:
         return make_builder(codes.METHOD, module, name, guarded=True)(args[0])
     if not (method is None or (isinstance(method, list) and None in method)):
-        raise UnbuildableValueError(module, name, f"it asks for the method {excerpt(method)}")
+        raise UnbuildableValueError(module, name, f"its envelope calls the method {excerpt(method)}")
     if (module, name) == ("re", "compile") and len(args) == 1:
         args, kwargs = [*args, kwargs.get("flags", 0)], {}
     return _call(module, name, args, kwargs)
 
 
 def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Build as if from the record that msgpack has for arguments of this form, with the same checks."""
+    """Build the object as from a msgpack record with arguments of this form, with the same checks."""
     if args and kwargs:
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
     row = CATALOGUE.get((module, name))
@@ -128,13 +128,13 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
         return build(kwargs)
     if code == codes.POSITIONAL_ARGUMENTS and not kwargs:
         return build(args)
-    raise UnbuildableValueError(module, name, "its envelope does not have the arguments it is written with")
+    raise UnbuildableValueError(module, name, "its envelope has other arguments than LangGraph writes")
 
 
 def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
     """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules.
 
-    The module is empty in one of LangGraph.js.
+    The module is empty for an envelope of LangGraph.js.
     """
     path = value.get("id", [value["type"]])
     if not isinstance(path, list) or not path or not all(isinstance(part, str) for part in path):

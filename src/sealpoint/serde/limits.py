@@ -1,6 +1,6 @@
-"""Limits: what unauthenticated bytes may be, how much of what they name is remembered, and what is written.
+"""Limits of unauthenticated bytes, of caches that they fill, and of values that are written.
 
-Every bound of this package stands here; a caller may change those of `Limits`.
+All limits of this package are defined here. `Limits` has the limits that a caller may change.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from sealpoint.errors import LimitError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What unauthenticated bytes may be. The defaults pass any realistic checkpoint.
+    """Limits of unauthenticated bytes. The defaults accept any realistic checkpoint.
 
     Attributes:
-        size_bytes: Length of a value; of a legacy json row half of it.
-        depth: Containers and extensions within each other, counted from the top.
+        size_bytes: Length of a value; a legacy json row may have half of it.
+        depth: Nesting depth of containers and extensions.
         elements: Elements of all containers together; a pair of a map counts as one, and an
             array that is a key as many as it has bytes.
-        records: Extensions: each becomes an object, at up to 50 us and 3 kB.
-        patterns: Regular expressions: each may take 20 ms to compile.
-        chunks: Streamed messages of LangChain: each may take 1 ms to complete.
+        records: Number of extensions: each becomes an object, and takes up to 50 us and 3 kB.
+        patterns: Number of regular expressions: each may take 20 ms to compile.
+        chunks: Number of LangChain's streamed messages: each may take 1 ms to complete.
 
     Example:
         >>> from sealpoint import JsonPlusSerializer
@@ -39,11 +39,11 @@ class Limits:
     chunks: int = 2_000
 
     def over(self, name: str, message: str) -> LimitError:
-        """Return the error of a value over a limit; its hint raises that one.
+        """Return the error for a value over a limit, with a hint how to raise the limit.
 
         Args:
-            name: The field.
-            message: What was met.
+            name: The field of the limit.
+            message: Message of the error.
         """
         limit = getattr(self, name)
         enough = MAX_PACKED_LEVELS if name == "depth" and limit < MAX_PACKED_LEVELS else 10 * limit
@@ -67,14 +67,14 @@ FREE_COPIED_BYTES: Final = 16 * 1024 * 1024
 
 # --- arguments of the safe types ------------------------------------------------------------------
 
-# Members of a set, or keys of a map, of one hash: (-1, -1), (-1, -2), ... by nature, thousands by intent.
+# Members of a set, or keys of a map, with the same hash: a few as (-1, -1), (-1, -2), thousands in an attack.
 # Python keys the hash of text and bytes in each process. Tuples of integers hash the same in all, so an
 # attacker can compute collisions in advance.
 MAX_SAME_HASH: Final = 64
 
-# Of more keys, the searches for their slots in a table are counted; a power of two.
+# If there are more keys, the probes for their slots in a table are counted; a power of two.
 MIN_PROBED: Final = 1024
-# Searches of one key on average. Numbers in equal steps take up to 40, chosen ones thousands.
+# Average probes per key. Numbers in equal steps take up to 40, chosen numbers thousands.
 MAX_PROBES: Final = 128
 
 # Characters of a UUID, a moment, an address or the key of a time zone.
@@ -110,7 +110,7 @@ MAX_JSON_DEPTH: Final = DEFAULT_LIMITS.depth
 MAX_JSON_ELEMENTS: Final = DEFAULT_LIMITS.elements
 MAX_NUMBER_BITS: Final = 14_284  # numbers of so many bits have at most `MAX_NUMBER_CHARS` digits
 
-# --- what is written: an encoder and a decoder recurse, and cannot see how much of the stack is left -----
+# --- written values: an encoder and a decoder recurse, and cannot see how much of the stack is free ------
 
 # Levels of a value: one for a container, `OBJECT_LEVELS` for an object. On a stack of 8 MiB, CPython 3.11 on
 # x86-64 writes 3,300 objects within each other and reads 4,000, and reads 13,000 containers. Up to here,
@@ -124,30 +124,30 @@ UNCOUNTED_LEVELS: Final = 8 * OBJECT_LEVELS
 # Containers within each other that msgpack packs in one call.
 MAX_PACKED_LEVELS: Final = 255
 
-# What authenticated JSON may be.
+# Limits of authenticated JSON.
 _ANY: Final = 2**63
 WRITTEN_LIMITS: Final = Limits(_ANY, MAX_PACKED_LEVELS, _ANY, _ANY, _ANY, _ANY)
 
-# What unsealed values may be that an operator declares as own, and seals.
+# Limits of unsealed values that an operator declares as trusted, and seals.
 OWN_LIMITS: Final = Limits(depth=MAX_PACKED_LEVELS, elements=20_000_000, records=1_000_000)
 
-# What ``--limits`` raises. Not patterns: sealed, they would be compiled without a bound.
+# Limits that ``--limits`` can raise. Not patterns: sealed, they would be compiled without a bound.
 OF_COMMANDS: Final = ("size_bytes", "depth", "elements", "records", "chunks")
 
 # --- how deep a value may be in a thread with a small stack, in which a decoder recurses ----------
 
-# A thread with so much reads all that is written, see `MAX_WRITTEN_LEVELS`.
+# A thread with this much stack reads every value that is written, see `MAX_WRITTEN_LEVELS`.
 LARGE_STACK_BYTES: Final = 7 * 1024 * 1024
-# Where the platform does not say what a thread has.
+# Assumed stack of a thread if the platform does not report it.
 UNKNOWN_STACK_BYTES: Final = 1024 * 1024
-# What a level takes, and one of the fields of a model, which pydantic validates: measured were up to 770 and
-# 4,700 bytes. With half of a stack of 128 KiB, that leaves the 64 levels of `Limits`.
+# Stack bytes of a level, and of a level in fields of a model, which pydantic validates: measured were up to
+# 770 and 4,700. With half of a stack of 128 KiB, that leaves the 64 levels of `Limits`.
 LEVEL_BYTES: Final = 1000
 MODEL_LEVEL_BYTES: Final = 5000
-# A value of so many bytes has at most as many levels.
+# A value of this many bytes has at most as many levels.
 MIN_DEEP_BYTES: Final = DEFAULT_LIMITS.depth
 
-# --- what is remembered: names come from the bytes, and must not fill memory ----------------------
+# --- caches: their keys are names in the bytes, and must not fill memory --------------------------
 
 MAX_LEARNED_TYPES: Final = 4096
 MAX_LEARNED_PATTERNS: Final = 128

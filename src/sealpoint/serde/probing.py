@@ -1,8 +1,8 @@
-"""How far tables of CPython are searched for a free slot, for keys whose hash anyone can compute.
+"""Counts the probes in hash tables of CPython for keys whose hash anyone can compute.
 
-A number is its own hash. Keys of different hashes can be chosen so that each is looked for in the slots of
-all others: the time of a dict of them is quadratic. Here the search is repeated without the keys, in time
-that does not depend on how they were chosen.
+A number is its own hash. Keys with different hashes can be chosen so that each is searched in the slots of
+all others: filling a dict with them takes quadratic time. Here the search is simulated without the keys, in
+time that does not depend on their choice.
 
 From slot ``i`` a search goes to ``5 * i + perturb + 1``, where ``perturb`` is the hash, shifted right by 5
 bits each time. A set first looks at the 9 slots behind ``i``. Source: "Keys" and "perturb" in the comments of
@@ -28,8 +28,8 @@ def are_spread(keys: Sequence[Hashable], slots: int, behind: int) -> bool:
 
     Args:
         keys: In the order in which they are added. Others, whose hash cannot be computed, may be among them.
-        slots: Of the largest table, rounded up to a power of two.
-        behind: How many slots behind each are looked at: `DICT_BEHIND` or `SET_BEHIND`.
+        slots: Number of slots of the largest table, rounded up to a power of two.
+        behind: Number of slots that are probed behind each slot: `DICT_BEHIND` or `SET_BEHIND`.
     """
     size = MIN_PROBED if len(keys) > MIN_PROBED else slots
     while size < slots:
@@ -41,7 +41,7 @@ def are_spread(keys: Sequence[Hashable], slots: int, behind: int) -> bool:
 
 
 def _probes_of(keys: Sequence[Hashable], size: int, count: int, behind: int) -> int:
-    """Return how often a search for a slot goes on from one that is taken."""
+    """Return the number of probes that find their slot taken, for all keys together."""
     table, mask, probes = bytearray(size), size - 1, 0
     # Once ``perturb`` is 0, all searches follow one path: from a slot to one further on, and how far that is.
     jumps = dict[int, tuple[int, int]]()

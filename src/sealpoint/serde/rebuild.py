@@ -1,7 +1,7 @@
-"""Rebuilding one object from the arguments that bytes hold for it. Knows types, not bytes.
+"""Rebuilds one object from its stored arguments. This module handles types, not bytes.
 
 A builder takes the payload of one record and returns the object. It is made once for a
-type and a kind of record, so that what can be asked of the type is asked once.
+type and a kind of record, so that the type is examined only once.
 
 A conversation is read again at every turn, and a history contains most of its messages once per checkpoint.
 Validation takes half of the time of reading a message of LangChain. A sealed record that validation did not
@@ -103,7 +103,7 @@ def adopting(validate: Builder) -> Callable[[bytes, Any], Any]:
     It takes the bytes of a record, and the record. A record is identified by a hash of its bytes, which
     Python keys per process. Nothing else of it is kept.
     """
-    # By hash, what makes the message; None after the first sight, False if it is validated each time.
+    # By hash: the function that makes the message; None after the first record, False to validate each time.
     known: dict[int, Builder | Literal[False] | None] = {}
 
     def build(data: bytes, record: Any) -> Any:
@@ -125,7 +125,7 @@ def adopting(validate: Builder) -> Callable[[bytes, Any], Any]:
 
 @cache
 def adopter(cls: Any) -> Builder:
-    """Return what makes a message of all its fields as they are, without validation."""
+    """Return a builder that takes all fields of a message unchanged, without validation."""
     make, put = cls.__new__, object.__setattr__
 
     def adopt(fields: dict[str, Any]) -> Any:
@@ -197,7 +197,7 @@ def make_builder(code: int, module: str, name: str, *, guarded: bool = False) ->
 
 
 def as_unbuildable(error: Exception, module: str, name: str) -> UnbuildableValueError:
-    """Return the error for what a constructor raised: that may be anything, and its text may quote values."""
+    """Return the error for any exception of a constructor, without its text, which may quote values."""
     if isinstance(error, UnbuildableValueError):
         return error
     cause = str(error) if isinstance(error, RefusedError) else type(error).__name__
@@ -208,7 +208,7 @@ def as_unbuildable(error: Exception, module: str, name: str) -> UnbuildableValue
 
 
 def _refused_fields(error: Any, module: str, name: str) -> str:
-    """Return the fields that a model declares and refuses; of what was stored, keys included, nothing."""
+    """Return the declared fields that a model refuses; nothing of the stored value, not even its keys."""
     declared = getattr(getattr(sys.modules.get(home_of(module)), name, None), "model_fields", {})
     aliases = {field.alias or key: key for key, field in declared.items()}
     refused = (part["loc"][:1] for part in error.errors(include_url=False, include_input=False))
@@ -218,9 +218,9 @@ def _refused_fields(error: Any, module: str, name: str) -> str:
 
 
 def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Builder:
-    """Return a builder as `make_builder` does, but one that raises what the constructor raises.
+    """Return a builder as `make_builder` does, but one that raises the constructor's own errors.
 
-    Where it can be the constructor itself it is, which saves a call or two for every object.
+    If possible it is the constructor itself, which saves a call or two for every object.
     """
     cls = find_class(module, name)
     build = _MAKERS[code](cls)
@@ -239,7 +239,7 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
         if guard is not None:
             guard(payload)
         made = build(payload)
-        # Refuses what a constructor understands, but would not be written as it was stored.
+        # Refuses arguments that the constructor accepts, but the encoder would write in another form.
         if is_same is not None and not is_same(made, payload):
             raise RefusedError("its arguments are not in the form that is written")
         return made
@@ -258,7 +258,7 @@ def _delta_snapshot(value: Any, _guarded: bool) -> Any:
 def _numpy_array(payload: Any, guarded: bool) -> Any:
     """Return the read-only array of dtype, shape, order and bytes, if the dtype holds plain values alone.
 
-    A guarded one is refused if it would be written in another form, or its bytes are not values of its dtype.
+    A guarded array is refused if it would be written in another form, or has bytes that are not values.
     """
     numpy = import_module("numpy")
     dtype_name, shape, order, data = payload
@@ -290,7 +290,7 @@ def _single(cls: Any) -> Builder:
     if cls.__module__ == "ipaddress":
         return address_reader(cls, cls)
     if issubclass(cls, bytes | bytearray):
-        return lambda payload: cls(_require(bytes, payload))  # bytearray(10**12) would be a bomb
+        return lambda payload: cls(_require(bytes, payload))  # bytearray(10**12) would allocate a terabyte
     return cls  # type: ignore[no-any-return]
 
 
@@ -329,12 +329,12 @@ def _positional(cls: Any) -> Builder:
 
 
 def _send(cls: Any, node: Any, arg: Any, timeout: Any = None) -> Any:
-    """Make a Send, which takes by keyword only what is stored third; older ones take no timeout."""
+    """Create a Send. The third stored argument is passed by keyword; older classes take no timeout."""
     return cls(node, arg) if timeout is None else cls(node, arg, timeout=timeout)
 
 
 def _keyword(cls: Any) -> Builder:
-    """Call with keywords; what a dataclass computes for itself is set to what was stored."""
+    """Call with keywords; fields that a dataclass computes itself are set to the stored values."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     computed = tuple(field.name for field in fields if not field.init)
     if not computed:
@@ -370,12 +370,12 @@ def _pydantic(cls: Any) -> Builder:
 
 
 def construct(cls: Any, code: int, payload: Any) -> Any:
-    """Return a model of authenticated fields, without validation: it holds what its own dump said."""
+    """Return a model of authenticated fields, which are its own dump, without validation."""
     return (cls.model_construct if code == codes.PYDANTIC_V2 else cls.construct)(**payload)
 
 
 def _pydantic_v1(cls: Any) -> Builder:
-    """Call by alias, which is all that pydantic v1 takes, with what it dumped by field name."""
+    """Call with aliases, which pydantic v1 requires, for fields that it dumped by name."""
     fields = vars(cls).get("__fields__", {})
     aliases = {name: field.alias for name, field in fields.items()}
     if all(name == alias for name, alias in aliases.items()):
@@ -383,7 +383,7 @@ def _pydantic_v1(cls: Any) -> Builder:
     return lambda payload: cls(**{aliases.get(name, name): value for name, value in payload.items()})
 
 
-# What makes the builder of a record from its class, by the code of the record.
+# The functions that make a builder from a class, by the code of the record.
 _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
     codes.SINGLE_ARGUMENT: _single,
     codes.POSITIONAL_ARGUMENTS: _positional,
@@ -392,7 +392,7 @@ _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
     codes.PYDANTIC_V1: _pydantic_v1,
     codes.PYDANTIC_V2: _pydantic,
 }
-# By its code, what builds from a payload that names no type, and whether that is unauthenticated.
+# By code, the functions that build an object from a payload without a type name, and from ``guarded``.
 UNNAMED: Final[dict[int, Callable[[Any, bool], Any]]] = {
     codes.NUMPY_ARRAY: _numpy_array,
     codes.DELTA_SNAPSHOT: _delta_snapshot,

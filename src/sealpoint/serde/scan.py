@@ -1,7 +1,7 @@
-"""The walk through one value, header by header, without recursion and without building anything.
+"""Checks one msgpack value, header by header, without recursion and without building anything.
 
-What it refuses would crash a decoder, fill memory, or be decoded to something else than was stored.
-Each rule stands in a function of its own:
+A refused value would crash a decoder, fill memory, or be decoded to another value than was stored.
+Each rule has a function of its own:
 
     size        `scan`: a value has a bounded number of bytes
     depth       `_Walk._enter`: so have containers and extensions within each other. A decoder starts
@@ -10,11 +10,11 @@ Each rule stands in a function of its own:
     ends        `_Payload.close`: a value, and the payload of an extension, ends where it says
     extensions  `_Walk._add_extension`: only codes that LangGraph writes
     budget      `_Walk`: elements, records and copied bytes of the whole value
-    keys        `_Map.close`: no two keys of a map are one in a dict
+    keys        `_Map.close`: no two keys of a map are equal in a dict
 
-That text is UTF-8 is left to the decoder, which checks it in any case.
+The decoder checks that text is UTF-8.
 
-Two shortcuts skip what certainly passes. A payload that is unpacked and packed again to the same bytes has
+Two shortcuts skip parts that certainly pass. A payload that unpacks and packs again to the same bytes has
 the shortest headers, ends where it should, has only text as keys, and no duplicate key; ormsgpack does both
 faster than a walk (``records``). A value in whose bytes no name of a costly type occurs too often names none
 too often (``costly``).
@@ -68,7 +68,7 @@ def read_names(data: bytes, payload: int) -> tuple[str, str]:
         return fixed
     start, count = read_length(data, payload) if data[payload] in ARRAYS else (0, 0)
     if count not in (3, 4):
-        raise DecodeError(f"extension {code} does not hold what LangGraph writes there")
+        raise DecodeError(f"extension {code} does not have the contents that LangGraph writes")
     module, position = _read_text(data, start)
     name, _ = _read_text(data, position)
     return module, name
@@ -85,7 +85,7 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 
 def require_few_costly(data: bytes, payloads: list[int], limits: Limits) -> None:
-    """Refuse scanned bytes that name more types than ``limits`` say of those that take long to build."""
+    """Refuse scanned bytes that name costly types more often than ``limits`` allow."""
     bounds = {names: getattr(limits, field) for names, field in _COSTLY.items()}
     if len(payloads) <= min(bounds.values()) or (is_on("costly") and _names_few(data, payloads, bounds)):
         return
@@ -137,9 +137,9 @@ _NUMBERS: Final = {
 
 
 def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
-    """Return a key of a map in a form that is equal where Python's dict takes two for one, and where it ends.
+    """Return a key of a map in a form that compares as keys of a dict do, and the position of its end.
 
-    Text is given as the bytes of its shortest form, so that it is not equal to a binary.
+    Text is returned as the bytes of its shortest form, so that it is not equal to a binary.
     """
     head = data[position]
     if head in ARRAYS:
@@ -185,16 +185,16 @@ def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
     The code of an extension is the byte before its payload.
 
     Raises:
-        LimitError: If it is larger, deeper or has more elements than ``limits`` say, or its
+        LimitError: If the value is larger, deeper or has more elements than ``limits`` allow, or its
             nested extensions, each of which a decoder copies, are many times its size.
-        DecodeError: If it is malformed or ambiguous in one of the ways above.
+        DecodeError: If the value is malformed or ambiguous in one of the ways above.
     """
     if len(data) > limits.size_bytes:
         raise limits.over("size_bytes", f"value has {len(data)} bytes; at most {limits.size_bytes} are read")
     try:
         return _Walk(data, limits).run()
     except (IndexError, struct.error):
-        raise DecodeError("value ends in the middle") from None
+        raise DecodeError("the value is truncated") from None
 
 
 # Nesting of unpacked containers, for small stacks.
@@ -211,8 +211,8 @@ _unpackb: Final = ormsgpack.unpackb
 def is_plain(payload: bytes, levels: int) -> bool:
     """Whether a payload certainly contains nothing that the check refuses, and no extension.
 
-    Its elements are not counted; there are at most as many as bytes. Its containers are nested at most
-    ``levels`` deep: it has no more bytes, also of text, that could be the header of one.
+    Its elements are not counted: there are at most as many as bytes. Its containers are nested at most
+    ``levels`` deep, because no more of its bytes, including text, could be headers of containers.
     """
     size = len(payload)
     if size > _MAX_PLAIN_BYTES or (size > levels and len(payload.translate(None, _NO_CONTAINERS)) > levels):
@@ -237,7 +237,7 @@ class _Level:
         self._size_of = walk.size_of
 
     def skip(self, data: bytes, position: int) -> int:
-        """Step over elements up to one that is entered, and return where that begins or the level ends."""
+        """Skip elements; return the position of the next element to enter, or the end of the level."""
         remaining = self.remaining
         while remaining:
             size = SIZES[data[position]] or self._size_of(position)
@@ -293,9 +293,9 @@ class _Map(_Level):
         return end
 
     def close(self, position: int) -> None:
-        """Refuse fewer keys than pairs, and keys that were made to be looked for in each other's slots.
+        """Refuse duplicate keys, and keys that were chosen to collide in a hash table.
 
-        A dict would drop pairs of the first, and compare or pass by each key of the second with all others.
+        A dict would drop pairs with duplicate keys, and would compare each colliding key with all others.
         """
         numbers = self._numbers
         if numbers and not self._walk.is_trusted:
@@ -305,7 +305,7 @@ class _Map(_Level):
             if not are_few and max(Counter(map(hash, numbers)).values()) > MAX_SAME_HASH:
                 raise DecodeError("the keys of a map share a hash")
         if len(self._found) + len(dict.fromkeys(numbers)) != self._count:
-            raise DecodeError("a map has a key twice, or two that are one in a dict")
+            raise DecodeError("a map has a duplicate key, or two keys that are equal in a dict")
 
 
 class _Payload(_Level):
@@ -318,7 +318,7 @@ class _Payload(_Level):
         self._end = end
 
     def close(self, position: int) -> None:
-        # A step over a string does not read its bytes: this also refuses one that is longer than the data.
+        # Skipping a string does not read its bytes: this also refuses a string that is longer than the data.
         if position != self._end:
             raise DecodeError("bytes are left over or missing at the end of a value")
 
@@ -328,7 +328,7 @@ class _Walk:
 
     Attributes:
         elements_left: How many elements the value may still have.
-        is_trusted: Whether a key has authenticated the value: its keys are those that were written.
+        is_trusted: Whether a key has authenticated the value, so that its map keys are not an attack.
     """
 
     def __init__(self, data: bytes, limits: Limits) -> None:
@@ -338,7 +338,7 @@ class _Walk:
         # The factor alone would refuse small values that are deeply nested. Their copies cost little.
         self._copies_left = max(FREE_COPIED_BYTES, MAX_COPIES * len(data))
         self._payloads: list[int] = []
-        self._around: list[_Level] = []  # the levels that the current one is in, outermost first
+        self._around: list[_Level] = []  # the levels around the current level, outermost first
         # A value has no more elements than bytes, so that those of plain payloads need not be counted.
         skips_plain = is_on("records") and len(data) <= limits.elements
         self._plain_depth = min(limits.depth, _MAX_LEVELS) if skips_plain else 0

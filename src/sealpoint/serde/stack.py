@@ -1,7 +1,7 @@
-"""How deep a value may be in a thread: a decoder recurses, and a process ends where a stack does.
+"""Limits the depth of a value by the stack of a thread: a decoder recurses, and an overflow ends the process.
 
-Python does not show how large a stack is, and the C library does. What was used of it before is not known:
-half is taken to be left. A thread with a large one reads all that is written, and counts nothing.
+The C library reports the size of a stack, Python does not. The part in use is not known: half of the stack is
+assumed to be free. A thread with a large stack reads every value that is written, and counts nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _stack_bytes() -> int:
 
 
 def require_stack(data: bytes) -> None:
-    """Refuse msgpack that needs more of a small stack than is left, or that `scan` refuses at any depth."""
+    """Refuse msgpack that needs more of a small stack than is free, or that `scan` refuses at any depth."""
     try:
         left: int = _stack.left
     except AttributeError:

@@ -1,6 +1,6 @@
-"""AsyncSqliteSaver: the same saver, opened as LangGraph's asynchronous one.
+"""AsyncSqliteSaver: `SqliteSaver` with the constructors of LangGraph's async saver.
 
-It does not need aiosqlite, but accepts a connection of it. SQLite then runs on that connection's own
+It does not need aiosqlite, but accepts aiosqlite's connections. SQLite then runs on that connection's own
 thread, through a proxy for a plain connection.
 """
 
@@ -52,7 +52,7 @@ class AsyncSqliteSaver(SqliteSaver):
             serde: An `EncryptedSerializer` to seal every value.
 
         Raises:
-            ConfigError: If ``conn`` is neither.
+            ConfigError: If ``conn`` is neither of these.
         """
         try:
             self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()

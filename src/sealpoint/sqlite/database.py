@@ -47,7 +47,7 @@ def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
 class _Text:
     """The text factory of the application, except on a thread that runs a statement of this package.
 
-    Python's sqlite3 has one per connection, and calls it when a row is fetched.
+    Python's sqlite3 has one text factory per connection, and calls it when a row is fetched.
     """
 
     def __init__(self, theirs: Any) -> None:
@@ -64,11 +64,11 @@ class _Text:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> Iterator[None]:
-    """Commit what a block does, or nothing of it; the statements for that run on ``cursor``.
+    """Commit all changes of a block, or none if it raises; ``cursor`` runs the statements for that.
 
     The write lock is taken at the start: a transaction that reads first and then writes
     fails at once where another process has written in between. In a transaction that the
-    caller left open, a savepoint keeps our part together, and the commit is for both.
+    caller left open, a savepoint groups the block's changes, and the commit includes both.
     """
     is_nested = connection.in_transaction
     undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if is_nested else ("ROLLBACK",)
@@ -141,15 +141,15 @@ class Session:
 
 
 def refuse_connection(given: object) -> ConfigError:
-    """Return the error for what a saver was given in place of a connection."""
+    """Return the error for an argument of a saver that is not a connection."""
     return ConfigError(
-        f"{type(given).__name__} is no connection of sqlite3 or aiosqlite",
+        f"{type(given).__name__} is not a connection of sqlite3 or aiosqlite",
         hint="open a file by its path: SqliteSaver.from_conn_string(PATH), in a `with`",
     )
 
 
 def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> Saver:
-    """Return what ``make`` makes on a new connection, which is closed if that fails."""
+    """Return ``make(connection)`` for a new connection, which is closed if ``make`` raises."""
     is_file, file = conn_string not in ("", ":memory:"), os.path.realpath(conn_string)
     if is_file:
         connection = open_file(file, "mode=rwc", isolation_level="")
@@ -174,7 +174,7 @@ class Database:
         if not hasattr(connection, "cursor"):
             raise refuse_connection(connection)
         self.connection = connection
-        self.own_file: str | None = None  # if the connection is ours, of a file
+        self.own_file: str | None = None  # the file of a connection that this package opened
         self._is_closed, self._quiet = False, list[bool]()  # while the process forks
         self.lock = threading.RLock()
         self.is_setup = False
@@ -182,15 +182,15 @@ class Database:
         self.has_task_path = True
         self.size_bytes = 0
         self._file: Path | None = None
-        self._version: int | None = None  # of the checked schema
-        self._tables = set[str]()  # those of the two that it has
+        self._version: int | None = None  # version of the checked schema
+        self._tables = set[str]()  # which of the two tables exist
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = statements.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
         close_at_fork(self)
 
     def before_fork(self) -> None:
-        """Close a connection of our own to a file, if it is in no transaction: see `sealpoint.forks`."""
+        """Close a connection that this package opened, outside of transactions: see `sealpoint.forks`."""
         if self.own_file is None or self._is_closed:
             return
         take(self.lock, BUSY_TIMEOUT_MS / 1000, self._quiet)
@@ -199,7 +199,7 @@ class Database:
             self.connection.close()
 
     def after_fork(self) -> None:
-        """Open the file again, because others use the connection too, and let other threads go on."""
+        """Open the file again, because others share the connection, and unblock other threads."""
         quiet, self._quiet = self._quiet, []
         if True in quiet:
             try:
@@ -261,7 +261,7 @@ class Database:
             self._version = None
             self._tables = tables.require_tables(cursor)
             if self.is_setup and len(self._tables) < 2:
-                raise SchemaError("one of the tables 'checkpoints' and 'writes' is gone")
+                raise SchemaError("one of the tables 'checkpoints' and 'writes' is missing")
             self.has_task_path = tables.has_task_path(cursor)
             self.look_at_size(cursor)
             self._version = version
@@ -290,8 +290,8 @@ class Database:
     def cursor(self, *, in_transaction: bool) -> Iterator[sqlite3.Cursor]:
         """Provide a cursor for the application, with exclusive use of the connection.
 
-        It is closed while the lock is held. A cursor that is garbage-collected resets its statement. Cursors
-        share statements, so this could happen while another thread binds parameters and uses them.
+        The cursor is closed while the lock is held: a garbage-collected cursor would reset its statement,
+        which cursors share, possibly while another thread binds parameters to the statement and runs it.
         """
         with self.lock:
             self.setup()
@@ -311,7 +311,8 @@ class Database:
     def run(self, begin: str, work: Callable[..., Result], *arguments: Any, is_alone: bool = False) -> Result:
         """Run ``work`` in a transaction, with exclusive use of the connection; return its result.
 
-        With ``is_alone`` it is one statement with the condition `statements.REQUIRE_CHECK`, and needs none.
+        With ``is_alone``, ``work`` is one statement with the condition `statements.REQUIRE_CHECK`, and runs
+        without a transaction.
         """
         with self.lock:
             if not self.is_setup:  # checked here, which saves a call and a second lock

@@ -1,6 +1,6 @@
 """Reading checkpoints a page of rows at a time, with one query for all writes of a page.
 
-What a row holds is checked against what its key says.
+The contents of a row are checked against its key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXT: Final = {str}
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
-# Types of what stands before type and value in a write of `schema.SELECT_TUPLE`
+# Types of the columns before type and value in a write of `schema.SELECT_TUPLE`
 WRITE_NAMES: Final = (str, str, *_NAMES)
 
 
@@ -54,7 +54,7 @@ class CheckpointRow(NamedTuple):
         """Return the id of the parent, if there is one."""
         parent = self.parent_checkpoint_id
         if {*map(type, self[:3])} != _TEXT or not (parent is None or type(parent) is str):
-            raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
+            raise RowError(f"the key of row {excerpt(self.checkpoint_id)} is not text")
         if not self.checkpoint_id:  # a config that names it would mean the latest
             raise RowError("the id of a checkpoint is empty")
         return parent
@@ -87,7 +87,7 @@ class CheckpointRow(NamedTuple):
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
     ) -> CheckpointTuple:
-        """Return the checkpoint and what is stored with it; its config is ``config`` if that is given."""
+        """Return the checkpoint with the data stored with it; ``config`` replaces its config if given."""
         try:
             parent = self.require_parent()
             is_bound = type(self.type) is str and BOUND_MARK in self.type
@@ -96,7 +96,7 @@ class CheckpointRow(NamedTuple):
                     config or place_of(self[:3]).config(),
                     self.decode(serde),
                     decode_metadata(self.metadata, strict=is_bound),
-                    # An empty one is none, but not what was sealed.
+                    # An empty parent id counts as none, but is not the id that was sealed.
                     place_of((*self[:2], parent)).config() if parent or (is_bound and parent == "") else None,
                     writes,
                 )
@@ -150,22 +150,22 @@ def decode_pending(
 
 
 def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> None:
-    """Check what stands before type and value in each row of a write."""
+    """Check the types of the columns before type and value in each row of a write."""
     for row in rows:
         if tuple(map(type, row[:-2])) != types:  # SQLite stores a BLOB in any column
-            refused = RowError("a write is not named by text and a number")
+            refused = RowError("the key of a write is not text and a number")
             raise located(refused, "writes", task_id=row[-5], channel=row[-3])
 
 
 FIRST_PAGE_ROWS: Final = 10
 PAGE_ROWS: Final = 50  # how many checkpoints are in memory at a time, whatever the length of a listing
 
-PAGE_BYTES: Final = 16 * 1024 * 1024  # how many bytes of them, if it is more than one
+PAGE_BYTES: Final = 16 * 1024 * 1024  # bytes of a page, if it has more than one checkpoint
 
 # How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least.
 MAX_ANCESTORS: Final = 100_000
 
-# How many writes, and bytes of them, are read on top of one checkpoint
+# Maximum number of writes to one checkpoint that are read, and of their bytes
 MAX_WRITES: Final = 200_000
 MAX_WRITES_BYTES: Final = 256 * 1024 * 1024
 
@@ -210,7 +210,7 @@ def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple
 def read_many(
     database: Database, serde: SerializerProtocol, keys: Sequence[Key]
 ) -> Iterator[CheckpointTuple]:
-    """Yield the checkpoints of ``keys`` in their order. One that was deleted meanwhile is left out.
+    """Yield the checkpoints of ``keys`` in this order, without those that were deleted meanwhile.
 
     Pages double in size: the first is often enough.
     """
@@ -227,7 +227,7 @@ def read_many(
 def _read_page(
     session: Session, page: Sequence[Key]
 ) -> tuple[dict[Key, CheckpointRow], list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows by their keys, their writes, and how much of the page they are: large ones do not fit."""
+    """Return rows by their keys, their writes, and the keys that were read: large rows may not all fit."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
     found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
     rows = {row.key: row for row in map(make_row, found)}
@@ -240,9 +240,9 @@ def _read_page(
 def _find_writes(
     session: Session, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to.
+    """Return rows of writes, as `decode_writes` takes them, and the checkpoints whose writes were read.
 
-    ``channels`` says whose writes to read, if it names any.
+    If ``channels`` is not empty, only writes to these channels are read.
     """
     task_path = "task_path" if session.database.has_task_path else "''"
     while True:
@@ -258,7 +258,7 @@ def _find_writes(
 
 
 def _too_many_writes() -> RowError:
-    return RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
+    return RowError(f"a checkpoint has over {MAX_WRITES} writes, or over {MAX_WRITES_BYTES} bytes of writes")
 
 
 def read_histories(
@@ -278,7 +278,7 @@ def read_histories(
             if values is None:
                 raise ConfigError(
                     "the serializer does not decode checkpoints, so their delta channels are not known",
-                    hint="call the method of the saver that wraps this one",
+                    hint="call this method of the saver that wraps this saver",
                 )
             walk.visit(values, writes)
             if not walk.open:
@@ -291,7 +291,7 @@ def _read_ancestors(
 ) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
     """Yield the ancestors of a checkpoint, nearest first, with their writes to ``channels``.
 
-    The caller may remove channels meanwhile.
+    The caller may remove channels from ``channels`` meanwhile.
     """
     for line in _read_lines(database, place):
         while line:
@@ -319,7 +319,7 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
         line: list[CheckpointRow] = []
         while wanted:
             if wanted in seen:
-                raise RowError(f"the parents of checkpoint {excerpt(str(wanted))} go in a circle")
+                raise RowError(f"the parents of checkpoint {excerpt(str(wanted))} form a cycle")
             row = rows.pop(wanted, None)
             if row is None:
                 break
@@ -357,7 +357,7 @@ def delete_runs(session: Session, run_ids: Sequence[str]) -> None:
 
 
 def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> None:
-    """Delete all checkpoints of a thread but the latest of each namespace and what those need."""
+    """Delete all checkpoints of a thread but the latest of each namespace and the ancestors they need."""
     keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
     latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
     needed = {kept for key in latest.values() for kept in _chain_to_snapshots(session, serde, key)}
@@ -371,7 +371,7 @@ def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -
     chain = session.read(schema.SELECT_ANCESTORS, place)
     ids = {row[0] for row in chain}
     if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
-        error = RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
+        error = RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} form a cycle")
         raise located(error, "checkpoints", key)
     if len(chain) > MAX_ANCESTORS:
         error = RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")

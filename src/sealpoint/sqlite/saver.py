@@ -52,7 +52,7 @@ def count(saver: SqliteSaver, error: SealpointError) -> None:
 def counted(
     method: Callable[Concatenate[SqliteSaver, P], R],
 ) -> Callable[Concatenate[SqliteSaver, P], R]:
-    """Have the errors of a saver's method counted."""
+    """Decorate a saver's method so that its errors are counted."""
 
     @wraps(method)
     def call(self: SqliteSaver, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,7 +69,7 @@ _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous re
 
 
 class SqliteSaver(BaseCheckpointSaver[str]):
-    """Stores checkpoints in a SQLite database that LangGraph's saver can read, and the reverse.
+    """Stores checkpoints in a SQLite database, in the tables that LangGraph's saver reads and writes.
 
     One saver serves any number of threads, and one file any number of processes. The
     methods with an ``a`` in front run the same code on a worker thread, for which the
@@ -77,9 +77,9 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     `from_conn_string` does.
 
     At its first use a saver sets the authorizer of the connection, and a progress handler while
-    each of its statements runs. Those that the application has set are replaced: Python has no way
-    to ask for them. An authorizer of the application's own is set after `setup`. Triggers and views
-    of its own tables, row factories and text factories keep working for its own statements.
+    each of its statements runs. An authorizer or handler of the application is replaced: Python has no
+    way to read it. An application that needs its own authorizer sets it after `setup`. Triggers and views
+    of its other tables, row factories and text factories keep working for its own statements.
 
     Attributes:
         conn: The connection.
@@ -92,10 +92,10 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         None
     """
 
-    _rolls_back: Final = True  # what a call has begun, if it fails: SealedSaver leaves that to it
+    _rolls_back: Final = True  # a failed call rolls back its own transaction; SealedSaver need not
 
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
-        """Make a saver on an open connection; the tables are made or checked at first use.
+        """Create a saver on an open connection; the tables are created or checked at first use.
 
         Args:
             conn: The connection. The caller closes it.
@@ -137,7 +137,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     @property
     def is_setup(self) -> bool:
-        """Whether the tables have been made or checked."""
+        """Whether the tables have been created or checked."""
         return self._database.is_setup
 
     @counted
@@ -151,7 +151,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor, alone on the connection; with ``transaction``, commit at the end or roll back."""
+        """Yield a cursor, with exclusive use of the connection; ``transaction`` commits or rolls back."""
         try:
             with self._database.cursor(in_transaction=transaction) as cursor:
                 yield cursor
@@ -166,7 +166,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         Raises:
             ConfigError: If ``config`` does not name a thread.
             RowError: If the row does not hold the checkpoint of its id.
-            SealpointError: What the serializer raises.
+            SealpointError: An error of the serializer.
         """
         return read_one(self._database, self.serde, require_place(config), config)
 
@@ -178,18 +178,18 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, latest first: those that are there when the first one is asked for.
+        """Yield checkpoints, latest first: those that exist when the first one is requested.
 
-        No lock is held between two of them, and a page of rows at most is in memory.
+        No lock is held between two checkpoints, and at most one page of rows is in memory.
 
         Args:
-            config: Thread, and perhaps namespace and id; ``None`` for all threads.
-            filter: Metadata they must have, by key; a dot in a key leads into an object.
-            before: Names, by ``checkpoint_id``, what they must be older than.
-            limit: How many at the most, 0 or more.
+            config: Names the thread, and optionally the namespace and the id; ``None`` for all threads.
+            filter: Metadata that a checkpoint must have, by key; dots in a key form a path into objects.
+            before: Config of a checkpoint; only older checkpoints are yielded.
+            limit: Maximum number of checkpoints, 0 or more.
 
         Raises:
-            ConfigError: If an argument does not have the form it needs.
+            ConfigError: If an argument is invalid.
         """
         try:
             statement, parameters = schema.select_keys(config, filter, before, limit)
@@ -207,16 +207,16 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint whole, in place of one with its id; return the config that names it.
+        """Store a complete checkpoint, replacing one with the same id; return the config that names it.
 
         Raises:
             ConfigError: If ``config`` does not name a thread and a namespace, or the checkpoint has no id.
-            MetadataError: If the metadata has no form in JSON, see `encode_metadata`.
-            SealpointError: What the serializer raises; nothing is stored then.
+            MetadataError: If JSON cannot represent the metadata, see `encode_metadata`.
+            SealpointError: An error of the serializer; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns")
         checkpoint_id = require_unicode("the id of the checkpoint", checkpoint["id"])
-        if not checkpoint_id:  # a config that names an empty one would mean the latest
+        if not checkpoint_id:  # a config with an empty id would mean the latest checkpoint
             raise ConfigError("the id of the checkpoint is empty")
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
@@ -232,14 +232,14 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote on top of a checkpoint, all or nothing.
+        """Store the writes of a task to a checkpoint, all or none.
 
-        Writes that are stored already are left as they are, except for errors, interrupts and the
-        like, which are replaced when a task writes nothing else.
+        Stored writes are not replaced, except for errors, interrupts and the like if a task
+        writes nothing else.
 
         Raises:
             ConfigError: If ``config`` does not name a checkpoint.
-            SealpointError: What the serializer raises; nothing is stored then.
+            SealpointError: An error of the serializer; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
         if not place.checkpoint_id:
@@ -273,19 +273,19 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     @counted
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
+        """Delete the checkpoints whose metadata names one of the runs, and the writes to them."""
         ids = [require_unicode("run id", str(run_id)) for run_id in run_ids]
         self._database.run(WRITE, delete_runs, ids)
 
     @counted
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
+        """Copy all checkpoints and writes of a thread to another thread."""
         source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
         self._database.run(WRITE, run_all, schema.COPY_THREAD, [(target, source)])
 
     @counted
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete older checkpoints and the writes on top of them.
+        """Delete older checkpoints and the writes to them.
 
         Args:
             thread_ids: The threads.
@@ -293,10 +293,10 @@ class SqliteSaver(BaseCheckpointSaver[str]):
                 ancestors those that delta channels are rebuilt from; ``delete`` keeps nothing.
 
         Raises:
-            ConfigError: If the strategy is another one.
+            ConfigError: If the strategy is neither of these.
         """
         if strategy not in ("keep_latest", "delete"):
-            raise ConfigError(f"strategy is {excerpt(strategy)}; it is 'keep_latest' or 'delete'")
+            raise ConfigError(f"strategy must be 'keep_latest' or 'delete', not {excerpt(strategy)}")
         for thread_id in map(require_thread_id, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)
@@ -311,7 +311,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread, or the serializer does not decode checkpoints.
-            RowError: If the parents go in a circle.
+            RowError: If the parents form a cycle.
         """
         place = require_place(config)
         try:
@@ -385,7 +385,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Args:
             current: The current version, if there is one.
-            channel: No longer used.
+            channel: Unused.
         """
         count = 0 if current is None else int(str(current).split(".", 1)[0])
         return f"{count + 1:032}.{random.random():016}"  # noqa: S311 -- distinguishes forks, and is no secret

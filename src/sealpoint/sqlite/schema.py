@@ -52,7 +52,7 @@ CREATE_STORE: Final = (
     "INSERT INTO main.store_migrations VALUES (0), (1), (2), (3), (4)",
 )
 
-# No other index is ever read: one of a hostile file may lead to other rows than the table has.
+# No other index is ever read: an index of a hostile file may yield rows that the table does not have.
 _CHECKPOINTS: Final = "main.checkpoints INDEXED BY sqlite_autoindex_checkpoints_1"
 _WRITES: Final = "main.writes INDEXED BY sqlite_autoindex_writes_1"
 
@@ -76,7 +76,7 @@ SELECT_RANGE: Final = f"""
     FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id <= ? ORDER BY checkpoint_id DESC LIMIT ?"""
 
-# The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle; the caller sees it then.
+# The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle; the caller detects it.
 SELECT_ANCESTORS: Final = f"""
     WITH RECURSIVE chain(id, parent) AS (
         SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
@@ -103,7 +103,7 @@ def _select_tuple(checkpoint_id: str, task_path: str) -> str:
     FROM {_WRITES} WHERE {place} AND {REQUIRE_CHECK}"""
 
 
-# One statement, because it needs no transaction around it to see one state of the database.
+# One statement, because it sees one state of the database without a transaction.
 # Selects a checkpoint, and after it the writes on top of it; by whether it is the latest of its thread and
 # namespace, and whether ``writes`` has the column ``task_path``. Each of its halves names the place; for the
 # latest, twice.
@@ -188,14 +188,14 @@ COPY_THREAD: Final = (
     FROM {_WRITES} WHERE thread_id = ?""",
 )
 
-# --- listing: what a caller asks for, checked and turned into parameters ------------------------
+# --- listing: arguments of a caller, checked and converted to parameters -------------------------
 
 SAME_JSON: Final = "sealpoint_same_json"
 _FILTER_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def _require_integer(name: str, number: float) -> float:
-    """Return ``number``, if SQLite can hold it: integers have 64 bits there."""
+    """Return ``number`` if it fits into 64 bits, as SQLite's integers do."""
     if isinstance(number, int) and not -(2**63) <= number < 2**63:
         raise ConfigError(f"{name} has over 64 bits")
     return number
@@ -212,7 +212,7 @@ def select_keys(
     Keys first, rows later: SQLite would carry whole values through its sort.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise ConfigError(f"limit is {excerpt(str(limit))}; it is a whole number, 0 or more")
+        raise ConfigError(f"limit must be a whole number, 0 or more, not {excerpt(str(limit))}")
     conditions = _conditions(config, metadata, before)
     where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
     parameters = [value for _, values in conditions for value in values]
@@ -240,12 +240,12 @@ def _conditions(
             conditions.append(("checkpoint_id = ?", [place.checkpoint_id]))
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not _FILTER_KEY.fullmatch(key):
-            raise ConfigError(f"filter key {excerpt(key)} is not made of letters, digits, '_', '-' and '.'")
+            raise ConfigError(f"filter key {excerpt(key)} may only have letters, digits, '_', '-' and '.'")
         conditions.append(_filter_condition(key, value))
     if before is not None:
         checkpoint_id = optional_text(configurable_of(before), "checkpoint_id")
         if checkpoint_id is None:
-            raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
+            raise ConfigKeyError("'before' must name a 'checkpoint_id'")
         conditions.append(("checkpoint_id < ?", [checkpoint_id]))
     return conditions
 
@@ -266,7 +266,7 @@ def _filter_condition(key: str, value: Any) -> tuple[str, list[Any]]:
         number = f"CASE {kind} WHEN 'real' THEN CAST({text} AS REAL) ELSE {found} END"
         return f"{number} = ?", [*[path] * 4, _require_integer(f"filter value of {key!r}", value)]
     if not isinstance(value, dict | list | tuple):
-        raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON does not have")
+        raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON lacks")
     wanted = "object" if isinstance(value, dict) else "array"
     same = f"CASE {kind} WHEN '{wanted}' THEN {SAME_JSON}('[' || {found} || ',' || ? || ']') ELSE 0 END"
     return same, [path, path, _filter_text(key, value)]
@@ -279,12 +279,12 @@ def _filter_text(key: str, value: Any) -> str:
     except ConfigError:
         raise
     except (TypeError, ValueError, RecursionError):
-        raise ConfigError(f"filter value of {key!r} has no form in JSON") from None
+        raise ConfigError(f"filter value of {key!r} cannot be written as JSON") from None
     return text
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Give a connection the function that filters use. No schema may use it: none is trusted."""
+    """Register the SQL function that filters use. Schemas may not use it: they are not trusted."""
     connection.create_function(SAME_JSON, 1, statements.keeping_cause(_is_same_json), deterministic=True)
 
 
@@ -292,6 +292,6 @@ def _is_same_json(pair: str) -> bool:
     """Whether both elements of a JSON array are the same JSON value, whatever the order of keys."""
     try:
         stored, wanted = parse(pair.encode(), MAX_DEPTH + 1, 2 * (MAX_ELEMENTS + 1))
-    except DecodeError:  # what is stored is not strict JSON: it is no value
+    except DecodeError:  # stored text that is not strict JSON equals no value
         return False
     return are_same(stored, wanted)

@@ -1,7 +1,7 @@
-"""Thread stores: what a database must hold, remembered outside of it.
+"""Thread stores: logs, outside of a database, of the checkpoints that it must have.
 
-A database cannot show that a row is missing, or that a thread was put back to last week. A thread store is a
-log of its checkpoints: one event for each that was stored or deleted, with a keyed hash of its content.
+A database cannot show that a row is missing, or that a thread was restored to last week's state. A thread
+store has one event for each checkpoint that was stored or deleted, with a keyed hash of its content.
 """
 
 from __future__ import annotations

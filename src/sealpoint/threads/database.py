@@ -1,4 +1,4 @@
-"""What thread stores in databases do alike: the same questions, and the same checks of rows.
+"""Queries, and checks of rows, that thread stores in SQLite and in Postgres share.
 
 A long result is read a page at a time, so that other calls can run between two pages.
 """
@@ -49,7 +49,7 @@ def specials_of(records: str, which: str) -> str:
     return f"(SELECT {records} FROM {{schema}}specials AS special WHERE {which} AND {LIVE_SPECIAL})"
 
 
-# An event that was not visible to the one that replaces it on Postgres has no mark: it is compared with all.
+# On Postgres, an event that its replacement could not see has no mark: it is compared with all events.
 _LAST: Final = f"""seq = (
             SELECT max(seq) FROM {{schema}}heads AS latest WHERE {same_spot("latest", "head")})"""
 
@@ -57,8 +57,8 @@ _LAST: Final = f"""seq = (
 def standing(records: str, live: str) -> tuple[str, str, str]:
     """Return the statements NEWEST, BETWEEN and LIVE; ``live`` selects the events without a mark as ``head``.
 
-    ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in the
-    index of the others. A subquery for each row, not a join: the database reads that index from its end, up
+    ``gone`` marks events that a later deletion has replaced: they are in the log, but not in the index of the
+    other events. A subquery for each row is used, not a join: the database reads that index from its end, up
     to the first match.
     """
     found = f"SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {live} AND {_LAST}"
@@ -86,7 +86,7 @@ SPECIALS: Final = f"""
     GROUP BY thread_id, checkpoint_ns, checkpoint_id
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 
-# A checkpoint that was not recorded may have special writes that were.
+# A checkpoint that was not recorded may have recorded special writes.
 SPECIAL_NAMES: Final = f"""
     SELECT checkpoint_ns, checkpoint_id, max(CAST({LIVE_SPECIAL} AS integer))
     FROM {{schema}}specials AS special WHERE thread_id = ? {{conditions}}
@@ -94,7 +94,7 @@ SPECIAL_NAMES: Final = f"""
 
 
 class DatabaseStore:
-    """The methods of `ThreadStore`, which says what they do, that are the same in all databases.
+    """The methods of `ThreadStore` that are the same in all databases; `ThreadStore` describes them.
 
     A subclass connects and appends.
 
@@ -102,12 +102,12 @@ class DatabaseStore:
     """
 
     _statements: ModuleType
-    # Types of the names of a checkpoint, as the database has them, and what makes such names of texts
+    # Types of the names of a checkpoint in the database, and the function that converts texts to such names
     _names: tuple[type, type, type]
     _encoded: Callable[..., tuple[Any, ...]]
     # Returns the rows of a statement that reads, with values and further conditions
     _rows: Callable[..., list[tuple[Any, ...]]]
-    # Trims among some checkpoints; returns how many, and the last of them; nothing at the end
+    # Trims one page of checkpoints; returns how many, and the last of the page; nothing at the end
     _trim_page: Callable[[int, Sequence[Any], int], list[tuple[Any, ...]]]
     # Returns the error for a store that is not as this package writes it
     _damaged: Callable[[str], ThreadStoreDownError]
@@ -148,7 +148,7 @@ class DatabaseStore:
             for seq, at, *head in rows:
                 self._require((seq, at), int, int)
                 if seq <= after:
-                    raise self._damaged("the rows of a table have no order")
+                    raise self._damaged("the rows of a table are not in order")
                 after = seq
                 yield Event(seq, self._head(head), at)
 
@@ -159,7 +159,7 @@ class DatabaseStore:
         return self._number(TRIMMED)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another, a page at a time."""
+        """Append DELETED for each checkpoint of a thread whose last event is not DELETED, page by page."""
         thread, count = self._encoded(thread_id), PAGE_ROWS
         while count == PAGE_ROWS:
             rows = self._rows(self._statements.LIVE, (*thread, PAGE_ROWS))
@@ -193,7 +193,7 @@ class DatabaseStore:
     def _later(self, last: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the end of a page, which a damaged index may put before its beginning."""
         if last <= after:
-            raise self._damaged("the rows of an index have no order")
+            raise self._damaged("the rows of an index are not in order")
         return last
 
     def _number(self, statement: str) -> int:
@@ -217,7 +217,7 @@ class DatabaseStore:
         *names, kind, mac = row
         self._require((kind, mac), int, bytes)
         if not 0 <= kind < len(Kind):
-            raise self._damaged("a row has a kind that does not exist")
+            raise self._damaged("a row has an unknown kind")
         return Head(self._spot(names), Kind(kind), mac)
 
     def _spot(self, names: Sequence[Any]) -> Spot:
@@ -231,10 +231,10 @@ class DatabaseStore:
         try:
             return [(spot, parse_specials(records)) for spot, records in found if records is not None]
         except (ValueError, AttributeError, TypeError):
-            raise self._damaged("a special write is not as a thread store writes it") from None
+            raise self._damaged("a special write does not have the form that a thread store writes") from None
 
     def _require(self, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
         """Return a row whose values have these types; in a damaged file they may have any."""
         if row is None or tuple(map(type, row)) != types:
-            raise self._damaged("a row does not contain what a thread store writes")
+            raise self._damaged("a row has values that no thread store writes")
         return row

@@ -1,7 +1,7 @@
 """Tables, statements and rows of a thread store in Postgres, for a schema.
 
-Names of checkpoints are bytes of UTF-8: they have the order of bytes in every database, whatever its
-encoding and collation, and may have NUL.
+Names of checkpoints are stored as bytes of UTF-8: so they sort by bytes in every database, with any encoding
+and collation, and may contain NUL.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ UPGRADE: Final = (
     " task_id bytea NOT NULL, idx integer NOT NULL, call bytea NOT NULL, since bigint NOT NULL,"
     " head_seq bigint NOT NULL)",
     "CREATE INDEX specials_by_checkpoint ON {schema}specials (thread_id, checkpoint_ns, checkpoint_id, seq)",
-    # The roles that may read and append heads may do so with the new table, and mark those that they replace.
+    # Roles that may read or append heads get the same rights on the new table, and may mark replaced heads.
     """DO $$ DECLARE one record; BEGIN
         FOR one IN SELECT grantee, privilege_type FROM pg_class, aclexplode(relacl)
             WHERE pg_class.oid = '{schema}heads'::regclass AND grantee <> relowner
@@ -96,7 +96,7 @@ NAME: Final = "INSERT INTO {schema}identities VALUES (%s) ON CONFLICT DO NOTHING
 IDENTITY: Final = "SELECT version, identity FROM {schema}store"
 
 _NOW: Final = "extract(epoch FROM clock_timestamp())::bigint"
-# It writes a record to the log, without which a commit flushes nothing.
+# It writes a record to the WAL, because a commit without records flushes nothing.
 MARK: Final = f"SELECT {CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM {{schema}}store"
 
 RECORDS: Final = (
@@ -140,7 +140,7 @@ APPEND_PUT: Final = f"""
     INSERT INTO {{schema}}heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
     SELECT $1, $2, $3, {Kind.PUT:d}, $4, {_NOW} FROM {{schema}}store"""
 
-# Inserts nothing, but needs the right and the lock to do so.
+# Inserts no row, but needs the right and the lock to insert.
 LAST_SPECIAL: Final = """
     WITH tried AS (
         INSERT INTO {schema}specials
@@ -168,7 +168,7 @@ RAISE: Final = """
 RECORD: Final = f"""
     INSERT INTO {{schema}}adopted SELECT coalesce(max(seq), 0), {_NOW}, %s FROM {{schema}}heads"""
 
-# Some checkpoints at a time: a writer that is blocked, or a reader, waits for one statement only.
+# A page of checkpoints at a time: a blocked writer or reader waits for one statement only.
 TRIM: Final = f"""
     WITH page AS (
         SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
@@ -192,7 +192,7 @@ LONG_SECONDS: Final = 60.0
 
 LONG: Final = f"SET LOCAL statement_timeout = '{LONG_SECONDS:.0f}s'"
 
-# Inserts nothing, but needs the right and the lock to do so
+# Inserts no row, but needs the right and the lock to insert
 REQUIRE_WRITABLE: Final = """
     INSERT INTO {schema}heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
     SELECT '', '', '', 0, '', 0 WHERE false"""
@@ -210,7 +210,7 @@ def encoded(*texts: str) -> tuple[bytes, ...]:
         return tuple([text.encode() for text in texts])
     except UnicodeEncodeError:
         raise ThreadStoreError(
-            "the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
+            "the name of a checkpoint contains a lone surrogate", hint="use Unicode text"
         ) from None
 
 
@@ -262,7 +262,7 @@ WRITER: Final = """
     ORDER BY r.rolsuper DESC, r.oid <> s.oid, r.rolname, r.oid <> n.nspowner, c.relname LIMIT 1"""
 
 HINT: Final = (
-    "take this right away, and let a role own the store that the saver's cannot become, as a superuser:"
+    "revoke this right, and let a role own the store that the saver's role cannot become; as a superuser:"
     " CREATE ROLE threads LOGIN; ALTER SCHEMA {schema} OWNER TO threads; "
     + "".join(f"ALTER TABLE {{schema}}.{table} OWNER TO threads; " for table in COLUMNS)
     + "then name it in the URL of the store"

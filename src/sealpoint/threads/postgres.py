@@ -65,7 +65,7 @@ _IDLE: Final = 0  # libpq's PQTRANS_IDLE
 _BINARY: Final = 1  # the format of a parameter
 
 _FORBIDDEN: Final = "42501"
-_REACH_HINT: Final = "check that psql connects with the same URL; the server's log says why it does not"
+_REACH_HINT: Final = "check that psql connects with the same URL; if not, the server's log has the reason"
 _GRANT_HINT: Final = (
     "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
     " UPDATE the column gone of heads"
@@ -90,28 +90,28 @@ _ERRORS: Final[dict[str, _Translation]] = {
 class Pool:
     """Connections to one server, made on demand; ``prepare`` is called with each new one.
 
-    Not those of psycopg_pool: its threads, which open and check connections, are not there after a fork, and
-    it has no time limit for a whole call.
+    psycopg_pool is not used: its threads, which open and check connections, do not exist after a fork, and it
+    has no time limit for a whole call.
     """
 
     def __init__(self, conninfo: str, timeout: float, prepare: Callable[[Connection[Any]], None]) -> None:
         parts = parts_of(conninfo)
         if parts is None:
-            raise ThreadStoreDownError("the URL of the thread store cannot be read", hint=URL_HINT)
+            raise ThreadStoreDownError("the URL of the thread store cannot be parsed", hint=URL_HINT)
         shown = " ".join(f"{part}={value}" for part, value in address_of(parts).items() if value)
         self.name = f"thread store {excerpt(shown or 'on the default server')}"  # for messages
         self._parts = parts
         self._timeout, self._prepare = timeout, prepare
         self._idle: list[Any] = []
-        self._closed = 0  # how many times
+        self._closed = 0  # number of calls of `close`
         self._lock = threading.Lock()
         reset_in_child(self)
         weakref.finalize(self, _close_all, self._idle)  # at the end of the process, too
 
     def read(self, work: Callable[..., Result], *arguments: Any, is_read: bool = True) -> Result:
-        """Call ``work`` with a connection and ``arguments``; once more if the connection is lost.
+        """Call ``work`` with a connection and ``arguments``; call it again if the connection is lost.
 
-        It may be called twice. ``is_read`` is false if it needs the right to write.
+        ``is_read`` is false if ``work`` needs the right to write.
         """
         connection = self._take()
         try:
@@ -124,7 +124,7 @@ class Pool:
             return work(connection, *arguments)
 
     def writing(self) -> AbstractContextManager[Any]:
-        """Give a connection to a block, which runs once."""
+        """Return a context that provides a connection for a block, which is not repeated."""
         return self._using(self._take(), is_read=False)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Pool:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 return self._connect()
-            # Input that no statement asked for is the end of the session.
+            # Input that no statement requested means that the server ended the session.
             if not connection.closed and not connection.input.poll(0):
                 return connection
             connection.close()
@@ -206,7 +206,7 @@ class Pool:
         return connection
 
     def _translated(self, error: Any, *, is_read: bool) -> ThreadStoreError:
-        """Return our own error for one of a server, without its text, which may contain values."""
+        """Return sealpoint's error for a server's error, without its text, which may contain values."""
         code = state_of(error)
         unknown = ThreadStoreDownError, f"{type(error).__name__} (SQLSTATE {code or 'none'})", None
         kind, what, hint = _ERRORS.get(code, unknown)
@@ -222,9 +222,9 @@ def _close_all(connections: list[Any]) -> None:
 
 @cache
 def _connection_class() -> Any:
-    """Return psycopg's connection, with a time limit in this process: a server may stop without a word.
+    """Return a subclass of psycopg's connection with a time limit in this process: a server may fall silent.
 
-    It has one cursor for all statements: making one takes as long as executing a small statement.
+    It has one cursor for all statements: creating a cursor takes as long as a small statement.
     """
     psycopg = require_psycopg()
 
@@ -239,7 +239,7 @@ def _connection_class() -> Any:
             self.input.register(self.fileno(), select.POLLIN)
 
         def extend(self, seconds: float) -> None:
-            """Wait so long for the next statement, and as much more for the server to report its limit."""
+            """Set the time limit of the next statement, plus time for the server to report its own limit."""
             self.until = time.monotonic() + seconds + GRACE_SECONDS
 
         def check(self, ready: bool) -> None:
@@ -266,7 +266,7 @@ def _connection_class() -> Any:
     return LimitedConnection
 
 
-FLUSHED_EVENTS: Final = 64  # how many calls append events between two that wait for the disk
+FLUSHED_EVENTS: Final = 64  # number of calls that append events before one waits for the disk
 
 SCHEMA: Final = "sealpoint_threads"
 
@@ -276,14 +276,14 @@ _HAS_ROWS: Final = 2  # libpq's PGRES_TUPLES_OK
 
 
 class PostgresThreadStore(DatabaseStore):
-    """A thread store in Postgres. `ThreadStore` says what its methods do.
+    """A thread store in Postgres. `ThreadStore` describes the methods.
 
     The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
-    column ``gone`` of ``heads``; commands that adopt, trim and compare pins need to own them, as does the
-    first use of an earlier store.
+    column ``gone`` of ``heads``; commands that adopt, trim and compare pins must own the tables, and so must
+    the first use of a store of an earlier version.
 
     Attributes:
-        identity: Names this store in what is sealed: 32 hex digits.
+        identity: Identifier of this store in sealed values: 32 hex digits.
 
     Example:
         >>> from sealpoint.threads import PostgresThreadStore
@@ -303,18 +303,18 @@ class PostgresThreadStore(DatabaseStore):
         """Open a store.
 
         Args:
-            conninfo: The database, as libpq reads it: a URL or ``service=NAME``. On the server of the
-                checkpoints, with a role that the saver's role is not, and cannot become.
-            schema: The schema of its tables.
+            conninfo: The database, as a URL of libpq or ``service=NAME``. On the server of the checkpoints,
+                use a role that is not the saver's role, and that the saver's role cannot become.
+            schema: The schema of the tables.
             create: Whether to create the schema and the tables if there are none.
-            timeout: How long a call may take, in seconds. A new connection may take two at least.
+            timeout: Time limit of a call, in seconds. A new connection always has two seconds.
 
         Raises:
-            ThreadStoreError: If it cannot be reached, or is not a store.
+            ThreadStoreError: If the store cannot be reached, or is not a thread store.
             MissingExtraError: If psycopg is not installed.
         """
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
-            raise ThreadStoreError("the schema of the thread store is not a name of a-z, 0-9 and _")
+            raise ThreadStoreError("the schema name of the thread store must consist of a-z, 0-9 and _")
         self._schema, self._claim, self._appended = schema, 0, 0
         self.identity = ""
         self._creates = create
@@ -340,21 +340,21 @@ class PostgresThreadStore(DatabaseStore):
         return self._answer(self._rows(statements.FIND, columns))
 
     def require_writable(self) -> None:
-        if not self._appended:  # what other processes appended before is flushed too, for `claim`
+        if not self._appended:  # earlier events of other processes are flushed, too, for `claim`
             rows = self._pool.read(self._execute_flushed, statements.MARK, is_read=False)
             self._claim, self._appended = self._clock([row[:2] for row in rows]), 1
         statement = _text(statements.REQUIRE_WRITABLE, self._schema)
         self._pool.read(lambda connection: connection.insert(statement, ()), is_read=False)
 
     def require_apart(self, lock: int, roles: Sequence[str]) -> None:
-        """Check that none of the roles of a saver's session, or which it may become, may write the store.
+        """Check that no role that a saver's session has, or can become, may write the store.
 
         Args:
             lock: An advisory lock that the session holds: seen here if both are in one cluster.
-            roles: Those that the session is.
+            roles: The roles of the session.
 
         Raises:
-            SharedRoleError: If one may.
+            SharedRoleError: If such a role may write the store.
         """
         halves = lock >> 32, lock & 0xFFFFFFFF  # as pg_locks shows it
         for role, right in self._rows(statements.WRITER, (roles, *halves)):
@@ -396,7 +396,7 @@ class PostgresThreadStore(DatabaseStore):
             return self._execute(connection, *arguments)
 
     def end(self) -> int:
-        """Return the number of the last event, when no other is being appended. See `ThreadStore`."""
+        """Return the number of the last event, after running appends have ended. See `ThreadStore`."""
         # Waits for transactions that have a number, and may commit later. Only a role that may change the
         # table may lock it.
         with self._pool.writing() as connection, connection.transaction():
@@ -439,7 +439,7 @@ class PostgresThreadStore(DatabaseStore):
             yield
 
     def close(self) -> None:
-        """Close the connections; a later call opens others."""
+        """Close the connections; a later call opens new connections."""
         self._pool.close()
 
     def _rows(
@@ -500,7 +500,7 @@ class PostgresThreadStore(DatabaseStore):
             raise ThreadStoreError(what, hint=statements.UPGRADE_HINT) from None
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
-        """Return the columns of each table; ``None`` for what is no table, or runs code of its owner."""
+        """Return the columns of each table; ``None`` for a view, or a table that runs its owner's code."""
         rows = self._execute(connection, statements.TABLES, (self._schema,))
         return {name: columns if is_plain else None for name, is_plain, columns in rows}
 

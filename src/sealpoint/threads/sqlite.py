@@ -46,11 +46,11 @@ def _roll_back(opened: Opened) -> None:
 
 
 class SharedFile:
-    """The file of a store.
+    """The file of a store, and its connection.
 
-    A file that is replaced by a restored one of the same store is opened again by the next use. It is closed
-    while the process forks: a child that opened it beside a connection of the parent would take no lock,
-    because SQLite counts those of a process and a child inherits the count.
+    If a restored copy of the same store replaces the file, the next use opens the copy. The file is closed
+    while the process forks: a child that opened it while the parent has a connection would take no lock,
+    because SQLite counts the locks of a process, and a child inherits the count.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -63,14 +63,14 @@ class SharedFile:
         close_at_fork(self)
 
     def run(self, function: Callable[[Opened], Result]) -> Result:
-        """Call a function with the open file, which it uses alone; what it leaves open is rolled back."""
+        """Call a function with exclusive use of the open file, and roll back a transaction left open."""
         return holding(self._lock, self._timeout, partial(self._run, function), self._refuse)
 
     def _run(self, function: Callable[[Opened], Result]) -> Result:
         try:
             opened = self._current()
             opened.until = time.monotonic() + self._timeout
-            _roll_back(opened)  # what a signal has interrupted
+            _roll_back(opened)  # the transaction of an interrupted call
             return function(opened)
         except FOREIGN as error:
             statements.raise_cause(error)
@@ -91,7 +91,7 @@ class SharedFile:
             self._close()
 
     def before_fork(self) -> None:
-        """Wait for the call of another thread, close the file, and let no thread open it."""
+        """Wait for another thread's call to end, close the file, and block other threads."""
         take(self._lock, self._timeout, self._quiet)
         if True in self._quiet:
             self._close()
@@ -121,7 +121,7 @@ class SharedFile:
             opened.connection.close()
             raise ThreadStoreDownError(
                 f"thread store {self.path}: the file was replaced by another thread store",
-                hint="restore the store that was there, or start the process again to use this one",
+                hint="restore the earlier store, or restart the process to use this one",
             )
         self.opened, self.identity = opened, opened.identity
         return opened
@@ -161,12 +161,12 @@ MAINTENANCE_SECONDS: Final = 3600.0  # time limit of `adopt`, which may change e
 
 
 class SqliteThreadStore(DatabaseStore):
-    """A thread store in a SQLite file. `ThreadStore` says what its methods do.
+    """A thread store in a SQLite file. `ThreadStore` describes the methods.
 
-    A file that is replaced by a restored one of the same store is opened again by the next call.
+    If a restored copy of the same store replaces the file, the next call opens the copy.
 
     Attributes:
-        identity: Names this store in what is sealed: 32 hex digits.
+        identity: Identifier of this store in sealed values: 32 hex digits.
 
     Example:
         >>> from langgraph.checkpoint.memory import InMemorySaver
@@ -186,12 +186,12 @@ class SqliteThreadStore(DatabaseStore):
         """Open a store.
 
         Args:
-            path: Its file, on a disk of this host.
+            path: File of the store, on a disk of this host.
             create: Whether to create the file if there is none.
-            timeout: How long a call may take, in seconds.
+            timeout: Time limit of a call, in seconds.
 
         Raises:
-            ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
+            ThreadStoreError: If the file is missing, not a store, damaged, locked, or cannot be read.
         """
         if is_url(str(path)):  # it may have a password, which messages about a file would show
             raise ThreadStoreError("a URL is not a file", hint="open_thread_store(URL) opens one on Postgres")
@@ -391,7 +391,7 @@ class SqliteThreadStore(DatabaseStore):
 class MemoryThreadStore(SqliteThreadStore):
     """A thread store in the memory of this process; a child of a fork has a copy. See `ThreadStore`.
 
-    It remembers nothing that a restart could compare with: it is for tests.
+    It is for tests: its contents end with the process.
 
     Example:
         >>> from sealpoint.threads import MemoryThreadStore
@@ -421,11 +421,11 @@ def open_thread_store(
 
     Args:
         name: Path of a SQLite file; or a Postgres database, ``postgresql://...`` or ``service=NAME``.
-        create: Whether to create it if there is none.
-        timeout: How long a call may take, in seconds.
+        create: Whether to create the store if there is none.
+        timeout: Time limit of a call, in seconds.
 
     Raises:
-        ThreadStoreError: If it cannot be opened, or is not a store.
+        ThreadStoreError: If the store cannot be opened, or is not a thread store.
         MissingExtraError: If psycopg is not installed, and a Postgres database is named.
 
     Example:

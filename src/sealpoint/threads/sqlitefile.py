@@ -29,19 +29,19 @@ from sealpoint.seal.heads import Kind
 from sealpoint.threads.database import CLOCK, END, SPOT, same_spot, specials_of, standing
 from sealpoint.threads.store import SEPARATOR
 
-# What a call on the file may raise: `translated` returns our error for it
+# Errors that a call on the file may raise: `translated` returns sealpoint's error for each
 FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError, DatabaseCorruptError)
 
 _CREATE_HINT: Final = (
     "create it with create=True or `sealpoint heads adopt DB --create --reason TEXT --threads {}`;"
     " if there was one, restore it"
 )
-_WRITE_HINT: Final = "let this account write to it, and to its folder"
+_WRITE_HINT: Final = "let this account write to the file and its folder"
 RESTORE_HINT: Final = "name the file of a thread store, or restore it from backup"
 
 
 def damaged(path: Path, what: str) -> ThreadStoreDownError:
-    """Return the error for a file that is not as a thread store writes it."""
+    """Return the error for a file whose contents no thread store writes."""
     return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
 
 
@@ -61,7 +61,7 @@ _CAUSES: Final[dict[int, _Cause | None]] = {
 
 
 def translated(error: Exception, path: Path) -> ThreadStoreError:
-    """Return the error of a thread store for one of SQLite or of the file system."""
+    """Return the error of a thread store for an error of SQLite or of the file system."""
     if isinstance(error, ThreadStoreError):
         return error
     kind, what, hint = _cause(error, path)
@@ -74,7 +74,7 @@ def _cause(error: Exception, path: Path) -> _Cause:
     if isinstance(error, OSError):
         return _of_system(error, path)
     if isinstance(error, UnicodeEncodeError):
-        return ThreadStoreError, "the name of a checkpoint holds a lone surrogate", "use Unicode text"
+        return ThreadStoreError, "the name of a checkpoint contains a lone surrogate", "use Unicode text"
     exact = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     if found := _CAUSES.get(exact, _CAUSES.get(exact & 0xFF)):
         return found
@@ -97,7 +97,7 @@ def _of_system(error: OSError, path: Path) -> _Cause:
             return ThreadStoreMissingError, "there is no such file", hint
         return ThreadStoreMissingError, "there is no such folder", "create the folder, or name another"
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return ThreadStoreError, "this account may not write to it, or to its folder", _WRITE_HINT
+        return ThreadStoreError, "this account may not write to the file or its folder", _WRITE_HINT
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _FULL
     code = errno.errorcode.get(error.errno or 0, "the file cannot be opened")
@@ -157,7 +157,7 @@ SCHEMA: Final = (
     *_SECOND,
 )
 
-# What makes a store of version 1 one of version 2, but for the version itself
+# Upgrades a store from version 1 to version 2, except for the version itself
 UPGRADE: Final = (
     "ALTER TABLE heads ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",
     f"""UPDATE heads SET gone = 1 WHERE kind = {Kind.DELETED:d} OR EXISTS (
@@ -180,7 +180,7 @@ def _specials(which: str) -> str:
     return specials_of(RECORDS, which).format(schema="")
 
 
-# One descent of the index; answers if the greatest id was not deleted.
+# Needs one descent of the index; the answer is final unless the checkpoint with the greatest id was deleted.
 NEWEST: Final = f"""
     SELECT checkpoint_id, kind, mac, {_specials(same_spot("special", "heads"))},
         (SELECT raised FROM store), ({_END}) FROM heads
@@ -235,9 +235,9 @@ _LOG_PAGES: Final = 4000
 
 
 class Opened:
-    """A file that is open, and what was read from it and written to it since.
+    """An open file of a thread store, and the state of its connection.
 
-    Its connection compiles no trigger and no view, and ends a statement that is late.
+    The connection compiles no trigger and no view, and interrupts a statement at the time limit.
     """
 
     __slots__ = ("_path", "appended", "claim", "connection", "identity", "inode", "until")
@@ -295,7 +295,7 @@ def fill(connection: sqlite3.Connection) -> str:
 
 
 def connect(path: Path, timeout: float) -> Opened:
-    """Open a store, with its settings made and its schema checked.
+    """Open a store, apply its settings, and check its schema.
 
     Raises:
         ThreadStoreError: If it is not a store, or another file replaces it meanwhile. Also `FOREIGN`.
@@ -321,7 +321,7 @@ def connect(path: Path, timeout: float) -> Opened:
 
 
 def _upgrade(opened: Opened) -> None:
-    """Make a store of version 1 one of this version; any other file is left to `_identify`."""
+    """Upgrade a store of version 1 to this version; `_identify` checks any other file."""
     connection = opened.connection
     if _tables(connection) != {*FIRST}:
         return

@@ -144,4 +144,4 @@ def test_a_run_that_permissions_ended_is_not_one_to_repeat(
     with read_only(folder), pytest.raises(AccessError, match="Permission denied") as caught:
         act(folder / "x")
     assert exit_code(caught.value) is Exit.USAGE
-    assert "let" in caught.value.hint
+    assert "folder" in caught.value.hint

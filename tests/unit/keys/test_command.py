@@ -66,7 +66,7 @@ def test_command_that_prints_without_end() -> None:
     with pytest.raises(SourceError, match=f"over {MAX_BYTES} bytes") as caught:
         run_command(["yes"])
     assert type(caught.value) is SourceError
-    assert "a key alone" in caught.value.hint
+    assert "the key and nothing else" in caught.value.hint
 
 
 @pytest.mark.parametrize(

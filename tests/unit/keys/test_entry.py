@@ -30,8 +30,8 @@ CASES: dict[str, Case] = {
     "duplicate field": ("version = 1\nversion = 1\n", "not TOML"),
     "deep nesting": ("a = " + "[" * 50_000, "nested too deeply"),
     "deep tables": ("a = " + "{a = " * 10_000, "nested too deeply"),
-    "long dotted key": ("a" + ".a" * 30_000 + " = 1", "a line with over 64 dots"),
-    "too large": (GOOD + "#" * (1 << 16), "a ring at most 65536"),
+    "long dotted key": ("a" + ".a" * 30_000 + " = 1", "a line has over 64 dots"),
+    "too large": (GOOD + "#" * (1 << 16), "a ring file has at most 65536"),
     "endless number": ("version = " + "1" * 10_000, "too many digits"),
     "unknown field": ("colour = 'red'\n" + GOOD, "unknown field 'colour'"),
     # version
@@ -80,13 +80,13 @@ CASES: dict[str, Case] = {
     "several sources": (ring_text(source="{ file = 'k1.key', env = 'X' }"), "exactly one"),
     "unknown source": (ring_text(source="{ vault = 'x' }"), "'vault' is not one of"),
     **{
-        f"{kind} = {value}": (ring_text(source=f"{{ {kind} = {value} }}"), f"'{kind}' is a")
+        f"{kind} = {value}": (ring_text(source=f"{{ {kind} = {value} }}"), f"'{kind}' must be a")
         for kind in ("file", "env", "credential", "inline", "command")
         for value in ("5", "''", "[]", "['a', 5]", "{}")
     },
     "command = text": (ring_text(source="{ command = 'cat k1.key' }"), "no shell"),
-    "credential = path": (ring_text(source="{ credential = 'a/b' }"), "plain name"),
-    "credential = ..": (ring_text(source="{ credential = '..' }"), "plain name"),
+    "credential = path": (ring_text(source="{ credential = 'a/b' }"), "a name, not a path"),
+    "credential = ..": (ring_text(source="{ credential = '..' }"), "a name, not a path"),
     "inline passphrase": (ring_text(source="{ inline = 'hunter2' }"), KeyMaterialError, "expected 32 bytes"),
     # a destroyed key is a tombstone, and only that has a date of destruction
     "destroyed with inline": (ring_text(state="destroyed", source="{ inline = 'x' }"), "still in the ring"),
@@ -107,7 +107,7 @@ CASES: dict[str, Case] = {
     "owner of two lines": (ring_text(r'owner = "a\nb"'), "'owner'"),
     "active, and compromised": (
         ring_text("compromised = 2026-01-01T00:00:00Z"),
-        "was compromised, and is active",
+        "was compromised, but has state active",
     ),
     # the thread store
     "[[threads]]": (ring_text("[[threads]]"), "[threads]"),
@@ -126,7 +126,7 @@ CASES: dict[str, Case] = {
     "index id = 5": (ring_text(*INDEX, "id = 5"), KeyIdError, "not a key id"),
     "index created = text": (ring_text(*INDEX, "created = 'x'"), "'created'"),
     "index check = 5": (ring_text(*INDEX, "check = 5"), "'check'"),
-    "index source = 5": (ring_text("[[index]]", "source = { inline = 5 }"), "'inline' is a"),
+    "index source = 5": (ring_text("[[index]]", "source = { inline = 5 }"), "'inline' must be a"),
     "two index sources": (ring_text("[[index]]", "source = { file = 'k', env = 'k' }"), "exactly one"),
     "two legacy keys": (ring_text(*LEGACY, "id = 'a'", *LEGACY, "id = 'b'"), KeyRingError, "which of them"),
 }

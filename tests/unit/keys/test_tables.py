@@ -119,8 +119,8 @@ def test_what_is_accepted_has_no_password_and_stands_once(tables: list[dict[str,
         *(
             (f"[[database]]\n{entry}\n", problem)
             for entry, problem in (
-                ("", "names exactly one of path, service, url"),
-                ('path = "x.db"\nservice = "x"', "names exactly one of path, service, url"),
+                ("", "must have exactly one of path, service, url"),
+                ('path = "x.db"\nservice = "x"', "must have exactly one of path, service, url"),
                 ('path = "x.db"\nname = "x"', "unknown field 'name'"),
                 ('path = "a\\nb"', "'path' is not one line of text"),
                 ('path = ["x.db"]', "'path' is not one line of text"),
@@ -130,7 +130,7 @@ def test_what_is_accepted_has_no_password_and_stands_once(tables: list[dict[str,
                 ('path = "x.db"\n[[database]]\npath = "./x.db"', "twice"),
                 ('service = "x"\n[[database]]\nurl = "postgresql:///?service=x"', "twice"),
                 *(
-                    (f'url = "{url}"', "a password stands in 'url'")
+                    (f'url = "{url}"', "'url' contains a password")
                     for url in (
                         f"postgresql://me:{SECRET}@host/db",
                         f"postgresql://host/db?pass%77ord={SECRET}",
@@ -140,12 +140,12 @@ def test_what_is_accepted_has_no_password_and_stands_once(tables: list[dict[str,
                 ),
             )
         ),
-        ("[database]\npath = 'x.db'\n", r"is written as \[\[database\]\]"),
-        ("[[ledger]]\n", "is written as"),
+        ("[database]\npath = 'x.db'\n", r"must be an array of tables, \[\[database\]\]"),
+        ("[[ledger]]\n", "must be a table"),
         ('[ledger]\ndir = "x"\n', "lacks the field 'origin'"),
         (LEDGER + "key = 1\n", "unknown field 'key'"),
         (LEDGER.replace('"ledger"', '""'), "'dir' is not one line of text"),
-        (LEDGER + 'signer = "s.key"\n', "source names exactly one of"),
+        (LEDGER + 'signer = "s.key"\n', "source must name exactly one of"),
         (LEDGER + 'signer = { env = "SIGNER" }\n', "signer 'env' is not one of"),
         (LEDGER + 'signer = { inline = "AAAA" }\n', "signer 'inline' is not one of"),
     ],

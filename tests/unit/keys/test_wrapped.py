@@ -61,14 +61,14 @@ BAD = {
     "unknown field": ("by = 'w'", "by = 'w', key = 'x'", "unknown field 'key'"),
     "version": ("by = 'w'", "by = 'w', version = 3", "'version' is not one line of text"),
     "no name": (f"name = '{NAME}'", "", "no 'name'"),
-    "empty name": (f"name = '{NAME}'", "name = ''", "'name' is not a name of a ring"),
-    "name with spaces": (f"name = '{NAME}'", "name = 'a b'", "'name' is not a name of a ring"),
-    "name that is no text": (f"name = '{NAME}'", "name = 1", "'name' is not a name of a ring"),
+    "empty name": (f"name = '{NAME}'", "name = ''", "'name' is not a valid name of a ring"),
+    "name with spaces": (f"name = '{NAME}'", "name = 'a b'", "'name' is not a valid name of a ring"),
+    "name that is no text": (f"name = '{NAME}'", "name = 1", "'name' is not a valid name of a ring"),
     "kind": ("kind = 'fake'", "kind = 'none'", "there is no kind of wrapper 'none'"),
     "kind that is no text": ("kind = 'fake'", "kind = 1", "'kind' is not one line of text"),
     "no kind": ("kind = 'fake'", "", "lacks the field 'kind'"),
     "no id": ("id = 'w'", "", "lacks the field 'id'"),
-    "id": ("id = 'w'", "id = 'W w'", "another form than a key id"),
+    "id": ("id = 'w'", "id = 'W w'", "does not have the form of a key id"),
     "field of the kind": ("key = 'one'", "key = 'one'\nport = 1", "unknown field 'port'"),
     "no blob": ("wrapped = '", "wrapped = '', by = 'w' } # ", "'wrapped' is not one line of text"),
     "blob that is no base64": ("wrapped = '", "wrapped = '?", "is not base64"),
@@ -80,7 +80,7 @@ BAD = {
     ),
     "two of one id": ("[[key]]", f"{wrapper_text()}[[key]]", "two wrappers are called 'w'"),
     "id of a key": ("[[key]]", f"{wrapper_text('k1')}[[key]]", "a key and a wrapper are both called 'k1'"),
-    "one table": ("[[wrapper]]", "[wrapper]", "'wrapper' is written as [[wrapper]]"),
+    "one table": ("[[wrapper]]", "[wrapper]", "'wrapper' must be an array of tables, [[wrapper]]"),
 }
 
 

@@ -256,7 +256,7 @@ def test_a_store_needs_an_index_key(scene: Scene) -> None:
     with pytest.raises(UnknownKeyError):
         SealedSaver(scene.bare, serde=serde, threads=scene.store)
     wrong: Any = "maybe"
-    with pytest.raises(ConfigError, match="heads is 'require' or 'warn'"):
+    with pytest.raises(ConfigError, match="heads must be 'require' or 'warn'"):
         scene.wrap(heads=wrong)
 
 

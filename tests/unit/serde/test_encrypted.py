@@ -173,7 +173,7 @@ def test_allowed_plaintext_is_read_counted_and_logged_once(
 
 @pytest.mark.parametrize("word", ["no", "", True, None])
 def test_plaintext_knows_two_words(word: Any) -> None:
-    with pytest.raises(ValueError, match="plaintext is 'refuse' or 'allow'"):
+    with pytest.raises(ValueError, match="plaintext must be 'refuse' or 'allow'"):
         EncryptedSerializer(RingCipher(ring("k1")), plaintext=word)
 
 

@@ -69,8 +69,8 @@ DEEP_CALL = {"tool_calls": [{"id": "1", "function": {"arguments": TOO_DEEP}}]}
 DEEP_CHUNK = [{"name": "f", "args": TOO_DEEP, "id": "1", "index": 0}]
 
 NOT_TEXT = "its argument is not short text"
-NOT_INTEGERS = "it is not made from 3 whole numbers"
-NOT_FIELDS = "it is not made from its fields"
+NOT_INTEGERS = "its arguments are not 3 whole numbers"
+NOT_FIELDS = "its arguments are not its fields"
 NOT_WRITTEN = "its arguments are not in the form that is written"
 NEVER_WRITTEN = "it is never written as this kind of record"
 NO_NAME = "a part is not a file name"
@@ -121,7 +121,7 @@ REFUSED: list[tuple[str, str, int, list[Any]]] = [
     ("out of range", DECIMAL, SINGLE, ["1E\uff19\uff19\uff19\uff19\uff19\uff19"]),
     (NOT_WRITTEN, DECIMAL, SINGLE, [" 1.5 ", "+1.5", "1_000", "\u0661", "inf", "01"]),
     (NOT_WRITTEN, DECIMAL, SINGLE, [f"1{e}{MAX_DECIMAL_EXPONENT}" for e in "eE"]),  # it writes E+
-    ("it is not made from a pattern and flags", PATTERN, POSITIONAL, [["a"], ["a", 0, 0], "a0"]),
+    ("its arguments are not a pattern and flags", PATTERN, POSITIONAL, [["a"], ["a", 0, 0], "a0"]),
     ("too long", PATTERN, POSITIONAL, [[["a"], 0], [None, 0], ["a" * (MAX_PATTERN_CHARS + 1), 32]]),
     ("too long", PATTERN, POSITIONAL, [[b"a" * (MAX_PATTERN_CHARS + 1), 0]]),
     ("it is not a pattern", PATTERN, POSITIONAL, [["(", 32]]),
@@ -150,9 +150,9 @@ REFUSED: list[tuple[str, str, int, list[Any]]] = [
     ("it has too many parts", PATH, POSITIONAL, [["a"] * (MAX_PARTS + 1), "ab"]),
     (NOT_WRITTEN, SEND, POSITIONAL, [["n", 1, 5]]),
     ("TypeError", "langgraph.types.Command", KEYWORD, [{"nothing": 1}]),
-    ("its namespace is not of a type", STORE_ITEM, PYDANTIC_V1, [ITEM | {"namespace": "ab"}]),
+    ("its namespace has an unexpected type", STORE_ITEM, PYDANTIC_V1, [ITEM | {"namespace": "ab"}]),
     ("its namespace is not made of text", STORE_ITEM, PYDANTIC_V1, [ITEM | {"namespace": [5]}]),
-    ("its key is not of a type", STORE_ITEM, PYDANTIC_V1, [ITEM | {"key": 5}]),
+    ("its key has an unexpected type", STORE_ITEM, PYDANTIC_V1, [ITEM | {"key": 5}]),
     (NOT_WRITTEN, STORE_ITEM, PYDANTIC_V1, [ITEM | {"updated_at": "2020-01-01"}]),
     ("TypeError", STORE_ITEM, PYDANTIC_V1, [ITEM | {"score": 1}]),
     (NOT_FIELDS, AI, PYDANTIC_V2, ["x", dict.fromkeys(map(str, range(MAX_FIELDS + 1)))]),

@@ -106,13 +106,13 @@ def test_arguments_that_a_type_refuses_raise() -> None:
         (envelope("builtins", "set", kind="not_implemented"), "its envelope is a 'not_implemented'"),
         (row({"lc": 1, "type": None, "id": ["builtins", "set"]}), "its envelope is a 'NoneType'"),
         (envelope("builtins", "set", args=[[1]], kwargs={"a": 1}), "arguments of both kinds"),
-        (envelope("uuid", "UUID", args=["0" * 32, 1]), "the arguments it is written with"),
-        (envelope("uuid", "UUID", kwargs={"hex": "0" * 32}), "the arguments it is written with"),
-        (envelope("datetime", "date", kwargs={"year": 2026}), "the arguments it is written with"),
-        (envelope("datetime", "time", args=[1, 2]), "the arguments it is written with"),
-        (envelope(*HUMAN, args=["a"]), "the arguments it is written with"),
+        (envelope("uuid", "UUID", args=["0" * 32, 1]), "other arguments than LangGraph writes"),
+        (envelope("uuid", "UUID", kwargs={"hex": "0" * 32}), "other arguments than LangGraph writes"),
+        (envelope("datetime", "date", kwargs={"year": 2026}), "other arguments than LangGraph writes"),
+        (envelope("datetime", "time", args=[1, 2]), "other arguments than LangGraph writes"),
+        (envelope(*HUMAN, args=["a"]), "other arguments than LangGraph writes"),
         *(
-            (envelope("uuid", "UUID", args=[ONE], method=method), "it asks for the method")
+            (envelope("uuid", "UUID", args=[ONE], method=method), "its envelope calls the method")
             for method in METHODS
         ),
     ],

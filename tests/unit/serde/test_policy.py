@@ -127,7 +127,7 @@ def test_with_msgpack_allowlist_extends_a_copy() -> None:
 
 @pytest.mark.parametrize("on_blocked", ["ignore", None, True])
 def test_on_blocked_knows_two_words(on_blocked: Any) -> None:
-    with pytest.raises(ValueError, match="on_blocked is 'raise' or 'raw'"):
+    with pytest.raises(ValueError, match="on_blocked must be 'raise' or 'raw'"):
         JsonPlusSerializer(on_blocked=on_blocked)
 
 

@@ -240,6 +240,6 @@ def test_objects_in_objects_are_packed_so_often_and_no_more(monkeypatch: pytest.
     value: Any = None
     for _ in range(40):
         value = Nested(value, LONE)
-    with pytest.raises(UnsupportedTypeError, match="so many objects"):
+    with pytest.raises(UnsupportedTypeError, match="too many objects"):
         permissive.dumps_typed(value)
     assert len(permissive.dumps_typed([LONE] * 1000)[1]) > 3000

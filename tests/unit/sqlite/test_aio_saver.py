@@ -38,7 +38,7 @@ def test_the_connection_is_the_one_that_was_given(path: str) -> None:
     async def work() -> None:
         async with aiosqlite.connect(path) as connection:
             assert vars(AsyncSqliteSaver(connection))["conn"] is connection
-        with pytest.raises(ConfigError, match="str is no connection"):
+        with pytest.raises(ConfigError, match="str is not a connection"):
             AsyncSqliteSaver("db")
 
     asyncio.run(work())

@@ -133,7 +133,7 @@ def test_a_missing_parent_ends_it_and_a_circle_is_met_where_it_closes(sealed: Sq
     grow(sealed, [None, *range(30)], {20: {"a": 1}})
     sealed.conn.execute("UPDATE checkpoints SET parent_checkpoint_id = '025' WHERE checkpoint_id = '003'")
     assert walk(sealed, at(), "a")["a"]["seed"] == 1
-    with pytest.raises(RowError, match="circle"):
+    with pytest.raises(RowError, match="cycle"):
         walk(sealed, at(), "b")
     sealed.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = '014'")
     assert walk(sealed, at()) == walk_generally(sealed, at())

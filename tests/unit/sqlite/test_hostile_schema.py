@@ -174,6 +174,6 @@ def test_a_table_that_is_dropped_later_is_missed(tmp_path: Path, table: str) -> 
             lambda: saver.put_writes(found.config, [("a", 1)], "task"),
             lambda: saver.get_tuple(at("t0")),
         ):
-            with pytest.raises(SchemaError, match="is gone"):
+            with pytest.raises(SchemaError, match="is missing"):
                 act()
         assert connection.execute(f"SELECT count(*) FROM other.{table}").fetchone() == (3,)

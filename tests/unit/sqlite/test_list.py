@@ -141,12 +141,12 @@ ITSELF.append(ITSELF)
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"x", "is bytes, which JSON does not have"),
-        ({1}, "is set, which JSON does not have"),
-        (object(), "is object, which JSON does not have"),
-        ([object()], "has no form in JSON"),
-        ({"a": float("nan")}, "has no form in JSON"),
-        (ITSELF, "has no form in JSON"),
+        (b"x", "is bytes, which JSON lacks"),
+        ({1}, "is set, which JSON lacks"),
+        (object(), "is object, which JSON lacks"),
+        ([object()], "cannot be written as JSON"),
+        ({"a": float("nan")}, "cannot be written as JSON"),
+        (ITSELF, "cannot be written as JSON"),
         (2**63, "has over 64 bits"),
         (-(2**63) - 1, "has over 64 bits"),
         ("a\ud800", "holds a lone surrogate"),

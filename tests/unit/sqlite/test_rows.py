@@ -144,10 +144,10 @@ def test_a_circle_of_parents_ends_in_an_error(saver: SqliteSaver, parents: dict[
                 "UPDATE checkpoints SET parent_checkpoint_id = ? WHERE checkpoint_id = ?", (parent, child)
             )
     for checkpoint_id in (*parents, "9"):
-        with pytest.raises(RowError, match="circle"):
+        with pytest.raises(RowError, match="cycle"):
             saver.get_delta_channel_history(config=at("t", checkpoint_id), channels=["absent"])
     before = dump(saver.conn)
-    with pytest.raises(RowError, match="circle"):
+    with pytest.raises(RowError, match="cycle"):
         saver.prune(["t"])
     assert dump(saver.conn) == before
 

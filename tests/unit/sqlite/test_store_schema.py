@@ -77,5 +77,5 @@ def test_a_temporary_table_in_front_of_the_store_is_refused(connection: sqlite3.
     connection.execute("CREATE TEMP TABLE store (value TEXT)")
     with closing(connection.cursor()) as cursor:
         tables.require_unhidden(cursor)
-        with pytest.raises(SchemaError, match="in front of"):
+        with pytest.raises(SchemaError, match="hides or changes"):
             tables.require_unhidden(cursor, tables.STORE)

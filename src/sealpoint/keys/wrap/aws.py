@@ -30,8 +30,8 @@ from sealpoint.utc import format_utc
 # One attempt: `sealpoint.keys.wrap.wrapper` repeats it.
 CONFIG: Final = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}}
 _FOREIGN: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
-# Errors whose text names the caller or the key. Texts of others may quote the request, e.g. its headers with
-# a session token (SignatureDoesNotMatch).
+# Errors whose text names the caller or the key. Texts of other errors may quote the request, e.g. its headers
+# with a session token (SignatureDoesNotMatch).
 _QUOTED: Final = frozenset(
     {
         "AccessDeniedException",
@@ -42,7 +42,7 @@ _QUOTED: Final = frozenset(
         "ThrottlingException",
     }
 )
-# Of an error of AWS, or the status of an answer without one.
+# The code of an error of AWS, or the HTTP status of an answer without a code.
 _CODE: Final = re.compile(r"[A-Z][A-Za-z]*|[0-9]{3}")
 _HINTS: Final = {
     "AccessDeniedException": "allow kms:Decrypt for the key to this role, and kms:Encrypt to wrap keys",
@@ -59,7 +59,7 @@ class Wrapper:
 
     kind: ClassVar = "aws"
     key: str  # ARN, id or alias (``alias/NAME``)
-    region: str | None = None  # by default that in the ARN, or of the SDK's configuration
+    region: str | None = None  # by default the region in the ARN, or in the SDK's configuration
     profile: str | None = None
 
     @classmethod
@@ -89,7 +89,7 @@ class Wrapper:
         return material
 
     def describe(self) -> WrapperState:
-        """Ask for the state of the key. An account that may not ask learns nothing; that is no problem."""
+        """Ask for the state of the key. Without the right to ask, the state is unknown, which is no error."""
         key = call_in_time(self._ask, "describe_key", "KeyMetadata", dict, {"KeyId": self.key})
         version = key.get("CurrentKeyMaterialId")
         return WrapperState(version if isinstance(version, str) else None, _find_problem(key))
@@ -101,7 +101,7 @@ class Wrapper:
         try:
             with _without_debug_log():
                 call = getattr(self._make_client(), operation)
-            with _without_debug_log():  # again: botocore has made more loggers
+            with _without_debug_log():  # again: botocore has created more loggers
                 answer = call(**parameters)
             found = answer.get(member)
             if isinstance(found, form):
@@ -113,7 +113,7 @@ class Wrapper:
             code = code if _CODE.fullmatch(code) else "an error without a code"
             status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             may_pass = status >= 500 or code == "ThrottlingException"
-        # ValueError: of an endpoint that is no URL. The others: of an answer that is not one of KMS or STS.
+        # ValueError: an endpoint that is not a URL. The other errors: an answer that is not from KMS or STS.
         # Their texts may quote configuration, or the answer.
         except (
             exceptions.BotoCoreError,
@@ -129,13 +129,13 @@ class Wrapper:
         if operation == "describe_key" and code == "AccessDeniedException":
             return form()
         if code in _FOREIGN:
-            raise WrappedKeyError(f"the key did not wrap this blob for this ring and key ({code})")
+            raise WrappedKeyError(f"the wrapping key did not make this blob for this ring and key ({code})")
         shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else code
         raise KeyUnavailableError(shown, hint=_HINTS.get(code), may_pass=may_pass)
 
     def _make_client(self) -> Any:
-        # A new one for each call: a client keeps credentials, and connections that a fork would share.
-        # On the session the limits also hold for STS, which some credentials come from.
+        # A new client for each call: a client keeps credentials, and connections that a fork would share.
+        # Set on the session, the limits also apply to STS, which issues some credentials.
         session = load_sdk("botocore.session", "aws").Session(profile=self.profile)
         session.set_default_client_config(load_sdk("botocore.config", "aws").Config(**CONFIG))
         session.register_component("data_loader", _get_loader(session.get_config_variable("data_path")))
@@ -146,12 +146,12 @@ class Wrapper:
 
 @cache
 def _get_loader(data_path: str | None) -> Any:
-    """Return what reads the SDK's descriptions of services, and keeps them: they are megabytes of JSON."""
+    """Return a loader that caches the SDK's descriptions of services, which are megabytes of JSON."""
     return load_sdk("botocore.loaders", "aws").create_loader(data_path)
 
 
 def _find_problem(key: Mapping[str, Any]) -> str | None:
-    """Return what prevents a key from decrypting, by its metadata (``{}``: unknown)."""
+    """Return the reason in a key's metadata why it cannot decrypt (``{}``: unknown)."""
     state = key.get("KeyState", "Enabled")
     if state in ("PendingDeletion", "PendingReplicaDeletion"):
         date = key.get("DeletionDate")

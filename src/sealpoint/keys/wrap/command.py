@@ -7,7 +7,7 @@
     unwrap = ["age", "--decrypt", "--identity", "/etc/sealpoint/age.txt"]
     timeout_seconds = 10                  # of each call
 
-Few programs take associated data: what is encrypted is one line of ASCII with the context and the material.
+Few programs take associated data, so the plaintext is one line of ASCII with the context and the material.
 
     {"material":"BASE64","sealpoint:key":"k27a","sealpoint:ring":"agents"}
 """
@@ -43,7 +43,7 @@ class Wrapper:
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, _: Path, /) -> Wrapper:
-        """Make a wrapper of its table in a ring file."""
+        """Create a wrapper from its table in a ring file."""
         require_fields(table, {"wrap", "unwrap", "timeout_seconds"}, {"wrap", "unwrap"}, where)
         seconds = get_seconds(table, "timeout_seconds", where, TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
         wrap, unwrap = (require_words(table[name], f"{where}: '{name}'") for name in ("wrap", "unwrap"))
@@ -88,9 +88,9 @@ def parse_bound(text: bytes, context: WrapContext) -> bytes:
         pairs = json.loads(text)
         material = b64decode(pairs[_MATERIAL], validate=True)
         found = WrapContext(str(pairs.get("sealpoint:ring")), str(pairs.get("sealpoint:key")))
-    # The whole line is compared, not its parts: nothing else may stand in it.
+    # The whole line is compared, not its parts: it may contain nothing else.
     if material and compare_digest(format_bound(material, context), text.rstrip(b"\r\n") + b"\n"):
         return material
     if material and found != context:
         raise WrappedKeyError(f"it was wrapped for key {excerpt(found.key)} of ring {excerpt(found.ring)}")
-    raise WrappedKeyError("what the command printed is not a key that sealpoint wrapped")
+    raise WrappedKeyError("the command's output is not a key that sealpoint wrapped")

@@ -12,7 +12,7 @@ A wrapped key:
 
     format  1 byte, 1
     iv      12 bytes, random
-    text    as long as the material, and the tag of 16 bytes
+    text    ciphertext, as long as the material, and the tag of 16 bytes
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ _PINS: Final = tuple(source.kind for source in (FileSource, EnvSource, Credentia
 _FORMAT: Final = b"\x01"
 _IV_BYTES: Final = 12
 _TAG_BYTES: Final = 16
-# No such token, or a general error: also while the slot is out of reach, or another process writes the file
-# of a SoftHSM token.
+# No such token, or a general error. Both also occur while the slot is out of reach, or while another process
+# writes the file of a SoftHSM token.
 _MAY_PASS: Final = frozenset(
     {"DeviceError", "DeviceRemoved", "FunctionFailed", "GeneralError", "NoSuchToken", "TokenNotPresent"}
 )
-_OTHER_FORM: Final = "the process of the library gave an answer of another form"
+_OTHER_FORM: Final = "the process of the library gave an invalid answer"
 _HINTS: Final = {
     pkcs11helper.DENIED: "the key needs the attributes CKA_ENCRYPT and CKA_DECRYPT",
-    pkcs11helper.LAST_ATTEMPT: "correct the PIN, and log in to the token once by its vendor's tool",
+    pkcs11helper.LAST_ATTEMPT: "correct the PIN, and log in to the token once with its vendor's tool",
     pkcs11helper.MISSING: "pip install 'sealpoint[pkcs11]'",
     "MechanismInvalid": "the token must support AES-GCM (CKM_AES_GCM)",
     "MultipleObjectsReturned": "the label of the key must be unique in the token",
     "NoSuchKey": "generate an AES key of 256 bits with this label in the token",
     "NoSuchToken": "check the label of the token, and that its slot is reachable",
     "PKCS11Error": "check the path of the vendor's library, and its configuration",
-    "PinIncorrect": "correct the PIN; tokens lock themselves after some wrong ones",
-    "PinLocked": "unlock the token by its vendor's tool",
+    "PinIncorrect": "correct the PIN; tokens lock themselves after some wrong PINs",
+    "PinLocked": "unlock the token with its vendor's tool",
 }
 
 
@@ -143,7 +143,7 @@ class Wrapper:
                 return b64decode(str(answer.get("text")), validate=True)
             raise KeyUnavailableError(_OTHER_FORM)
         if error == pkcs11helper.FOREIGN:
-            raise WrappedKeyError("the key did not wrap this blob for this ring and key")
+            raise WrappedKeyError("the wrapping key did not make this blob for this ring and key")
         hint, may_pass = _HINTS.get(error), error in _MAY_PASS
         raise KeyUnavailableError(f"the library says {excerpt(error)}", hint=hint, may_pass=may_pass)
 
@@ -154,12 +154,12 @@ class Wrapper:
         except KeyRingError as error:
             problem, hint = str(error), error.hint
         except UnicodeDecodeError:
-            problem, hint = "it is not UTF-8", "write the PIN as text"
+            problem, hint = "the PIN is not UTF-8", "write the PIN as text"
         raise KeyUnavailableError(f"the PIN of the token is not available: {problem}", hint=hint)
 
 
 def _run(request: bytes) -> dict[str, str]:
-    # -P: the folder of the helper has modules with the names of packages.
+    # -P: otherwise modules in the helper's folder would hide packages with the same names.
     argv = (sys.executable, "-P", pkcs11helper.__file__)
     try:
         answer = json.loads(run_command(argv, TIMEOUT_SECONDS, text=request))

@@ -1,7 +1,7 @@
 """One call of a PKCS#11 token, in a process of its own: `sealpoint.keys.wrap.pkcs11` starts it.
 
 The vendor's library is loaded here, as OpenSSH does in ssh-pkcs11-helper. It may hang or crash, it cannot be
-used after a fork (PKCS#11 2.20, 6.6.1), and a login is one of its whole process. Standard input is a JSON
+used after a fork (PKCS#11 2.20, 6.6.1), and a login applies to its whole process. Standard input is a JSON
 object, standard output another. ``iv``, ``context`` and ``text`` are base64.
 
     {"module": PATH, "token": LABEL, "key": LABEL, "pin": .., "operation": "encrypt", "iv": .., ...}
@@ -30,7 +30,7 @@ _PROBE: Final = bytes(16)
 
 
 def run(request: Mapping[str, str]) -> dict[str, str]:
-    """Make a call: log in, find the key, encrypt or decrypt a text or ask for nothing else (``find``)."""
+    """Log in, find the key, and encrypt or decrypt a text, or do nothing further (``find``)."""
     try:
         import pkcs11
     except ImportError:
@@ -78,7 +78,7 @@ def _use(key: Any, request: Mapping[str, str]) -> dict[str, str]:
 def main() -> None:
     """Read a request from standard input, and write the answer to standard output."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would contain the PIN and the key
-    # The library may print too: only this descriptor is the standard output of before.
+    # The library may print, too: only this descriptor leads to the original standard output.
     output = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.write(output, json.dumps(run(json.load(sys.stdin))).encode())

@@ -33,9 +33,9 @@ from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState, c
 TIMEOUT_SECONDS: Final = (2.0, 5.0)
 
 _BLOB: Final = re.compile(rb"vault:v([1-9][0-9]{0,8}):[A-Za-z0-9+/]+={0,2}")
-# What the engine says of a blob of another key or of other associated data.
+# Texts of the engine's errors for a blob of another key or with other associated data.
 _FOREIGN: Final = ("message authentication failed", "invalid ciphertext")
-# What is shown of an error's text. The rest may quote the request or the answer, with a token or a key.
+# Parts of an error's text that are shown. Others may quote the request or the answer, with a token or a key.
 _SHOWN: Final = (
     "permission denied",
     "Vault is sealed",
@@ -94,7 +94,7 @@ class Wrapper:
         return f"{self.mount}/{self.key}"
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material, and try whether the server binds it to the context."""
+        """Encrypt key material, and test that the server binds the result to the context."""
         answer = self._crypt("encrypt_data", context, plaintext=b64encode(material).decode())
         blob = str(answer.get("ciphertext")).encode()
         found = _BLOB.fullmatch(blob)
@@ -120,7 +120,7 @@ class Wrapper:
         raise KeyUnavailableError("the server's answer is not a plaintext of transit")
 
     def describe(self) -> WrapperState:
-        """Ask for the version and the type of the key. A token that may not read them learns nothing."""
+        """Ask for the version and the type of the key. Without the right to read them, they are unknown."""
         key = call_in_time(self._ask, "read_key")
         version = key.get("latest_version")
         return WrapperState(None if version is None else str(version), _find_problem(key))
@@ -145,14 +145,14 @@ class Wrapper:
         except exceptions.VaultError as failed:
             code, text = type(failed).__name__, str(failed.errors or "")
             may_pass = code in _MAY_PASS
-        # The last three: hvac read an answer that is not one of Vault. The texts may quote a token.
+        # The last three: hvac read an answer that is not from Vault. The texts may quote a token.
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as failed:
             code = type(failed).__name__
             may_pass = isinstance(failed, requests.ConnectionError | requests.Timeout)
         if code == "Forbidden" and method == "read_key":
             return {}
         if method == "decrypt_data" and any(known in text for known in _FOREIGN):
-            raise WrappedKeyError("the key did not wrap this blob for this ring and key")
+            raise WrappedKeyError("the wrapping key did not make this blob for this ring and key")
         shown = next((known for known in _SHOWN if known in text), None)
         hint = _HINTS.get(code) or (_HIDDEN_HINT if text and shown is None else None)
         raise KeyUnavailableError(f"{code}: {shown}" if shown else code, hint=hint, may_pass=may_pass)
@@ -161,7 +161,7 @@ class Wrapper:
         address = self.address or os.environ.get("VAULT_ADDR")
         if not address:
             hint = "set VAULT_ADDR for this process, or add address to the [[wrapper]]"
-            raise KeyUnavailableError("there is no address of a server", hint=hint)
+            raise KeyUnavailableError("the address of the server is not set", hint=hint)
         fault = _find_fault(address)
         if fault is not None:
             raise KeyUnavailableError(f"$VAULT_ADDR {fault}", hint=_ADDRESS_HINT)
@@ -173,7 +173,7 @@ class Wrapper:
             verify=self.ca_file,
             timeout=TIMEOUT_SECONDS,
             allow_redirects=False,
-            # Plain HTTP is for this host: a proxy of the environment would be another.
+            # Plain HTTP is allowed to this host only: a proxy of the environment would be another host.
             proxies={"http": None, "all": None} if address.startswith("http:") else None,
             namespace=self.namespace or os.environ.get("VAULT_NAMESPACE"),
         )
@@ -190,7 +190,7 @@ def _find_fault(address: str) -> str | None:
     if parts.username is not None or parts.query or parts.fragment:
         return "has more than a host, a port and a path"
     if parts.scheme == "http" and not _is_this_host(host):
-        return "is plain http, and not of this host"
+        return "is plain http to another host"
     return None
 
 
@@ -202,7 +202,7 @@ def _is_this_host(host: str) -> bool:
 
 
 def _find_problem(key: Mapping[str, Any]) -> str | None:
-    """Return what prevents a key from decrypting, by what the server says of it (``{}``: unknown)."""
+    """Return the reason in the server's description of a key why it cannot decrypt (``{}``: unknown)."""
     if key.get("type", _AEAD[0]) not in _AEAD:
         return f"is of the type {excerpt(key['type'])}, which takes no associated data"
     if key.get("derived"):

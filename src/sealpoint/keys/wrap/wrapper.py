@@ -1,7 +1,7 @@
 """Wrapper: encrypts key material under a key that another service holds, and decrypts it again.
 
-A call is made up to `ATTEMPTS` times, and not again later than `AGAIN_SECONDS` after the first: with the time
-limit of a wrapper, 10 seconds by default, it ends after 20 at most.
+A call has up to `ATTEMPTS` attempts, and none begins later than `AGAIN_SECONDS` after the first: with the
+time limit of a wrapper, 10 seconds by default, a call ends after 20 seconds at most.
 
 The module of a kind is imported when a ring has a wrapper of it, and the SDK of its service, which is part of
 an extra, at the first call: parsing a ring asks no service. A package with a kind declares its class:
@@ -25,13 +25,13 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeVar
 
 from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
 
-# Of a wrapped key. That of a key of 32 bytes has under 300 in AWS KMS and in Vault.
+# Size of a wrapped key. A wrapped key of 32 bytes has under 300 bytes in AWS KMS and in Vault.
 MAX_BLOB_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class WrapContext:
-    """What a wrapped key is bound to: unwrapping it for another ring or key fails.
+    """The ring and the key to which a wrapped key is bound: unwrapping it for others fails.
 
     Attributes:
         ring: The name of the ring.
@@ -57,8 +57,8 @@ class WrappedKey:
     """A wrapped key.
 
     Attributes:
-        blob: What the service returned, at most `MAX_BLOB_BYTES`.
-        version: The version of the wrapping key, if the service has versions and named it.
+        blob: The bytes that the service returned, at most `MAX_BLOB_BYTES`.
+        version: The version of the wrapping key, if the service has versions and named one.
     """
 
     blob: bytes
@@ -67,11 +67,11 @@ class WrappedKey:
 
 @dataclass(frozen=True, slots=True)
 class WrapperState:
-    """What a service says of its wrapping key.
+    """The state of a wrapping key, as its service describes it.
 
     Attributes:
-        version: The version with which it wraps now, if it has versions.
-        problem: What will stop it from unwrapping, e.g. that it is disabled or waits for deletion.
+        version: The version of the key that wraps now, if the service has versions.
+        problem: Why the key cannot or soon cannot unwrap, e.g. that it is disabled or waits for deletion.
     """
 
     version: str | None = None
@@ -81,8 +81,8 @@ class WrapperState:
 class Wrapper(Protocol):
     """A wrapping key and the service that holds it. Equal wrappers unwrap the same blobs.
 
-    An instance contains no credential. A call has a time limit, about 10 seconds; it is made again if its
-    error says that it may pass. Messages need not name kind and location. No error shows material, or has the
+    An instance contains no credential. A call has a time limit, about 10 seconds; it is repeated if its error
+    has ``may_pass``. Messages need not name kind and location. No error shows material, or has the
     SDK's exception as its context. Calls may come from several threads, and in a child after a fork.
     """
 
@@ -91,7 +91,7 @@ class Wrapper(Protocol):
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, folder: Path, /) -> Self:
-        """Make a wrapper of its table in a ring file. No SDK is imported, no service asked.
+        """Create a wrapper from its table in a ring file. No SDK is imported, and no service is called.
 
         Args:
             table: The fields of the kind: the table without ``id`` and ``kind``.
@@ -111,7 +111,7 @@ class Wrapper(Protocol):
 
         Args:
             material: The key, 32 bytes (LANGGRAPH_AES_KEY: 16, 24 or 32).
-            context: What it is bound to.
+            context: The ring and key to bind the result to.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
@@ -121,16 +121,16 @@ class Wrapper(Protocol):
         """Decrypt a wrapped key.
 
         Args:
-            blob: What `wrap` returned.
-            context: What it is bound to.
+            blob: The blob that `wrap` returned.
+            context: The ring and key to which the blob is bound.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
-            WrappedKeyError: If the blob is not one of this wrapper for this context.
+            WrappedKeyError: If this wrapper did not make the blob for this context.
         """
 
     def describe(self) -> WrapperState:
-        """Ask the service for the state of its key. What it does not say is ``None``.
+        """Ask the service for the state of its key. Unknown attributes are ``None``.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
@@ -139,7 +139,7 @@ class Wrapper(Protocol):
 
 ATTEMPTS: Final = 3
 AGAIN_SECONDS: Final = 10.0
-PAUSE_SECONDS: Final = 0.4  # at most, before the second attempt; before the third it is twice as long
+PAUSE_SECONDS: Final = 0.4  # longest pause before the second attempt; before the third attempt, twice as long
 
 _Answer = TypeVar("_Answer")
 
@@ -153,7 +153,7 @@ class NamedWrapper:
 
     @property
     def name(self) -> str:
-        """Its id, its kind and its service, for messages."""
+        """Id, kind and service of the wrapper, for messages."""
         return f"wrapper {self.id!r} ({self.wrapper.kind}, {self.wrapper.location})"
 
     def wrap(self, material: bytes, context: WrapContext) -> WrappedKey:
@@ -163,7 +163,7 @@ class NamedWrapper:
             size = f"{len(wrapped.blob)} bytes instead of 1 to {MAX_BLOB_BYTES}"
             raise WrappedKeyError(f"{self.name} returned a wrapped key of {size}", hint=_WRONG)
         if self.unwrap(wrapped.blob, context) != material:
-            raise WrappedKeyError(f"{self.name} does not unwrap what it wrapped", hint=_WRONG)
+            raise WrappedKeyError(f"{self.name} does not unwrap a key that it wrapped", hint=_WRONG)
         return wrapped
 
     def unwrap(self, blob: bytes, context: WrapContext) -> bytes:
@@ -198,7 +198,7 @@ class NamedWrapper:
 _WRONG: Final = "correct the wrapper's entry in the ring; no key was changed"
 
 GROUP: Final = "sealpoint.wrappers"  # the entry points of kinds of other packages
-# The module of each kind that is built in. Its class is called ``Wrapper``. No package replaces one.
+# Modules of the built-in kinds, each with a class ``Wrapper``. No package can replace a built-in kind.
 BUILT_IN: Final[Mapping[str, str]] = {
     "command": "sealpoint.keys.wrap.command",
     "aws": "sealpoint.keys.wrap.aws",
@@ -208,7 +208,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
 
 
 def parse_wrapper(kind: str, table: Mapping[str, object], where: str, folder: Path) -> Wrapper:
-    """Make the wrapper that a table of a ring file describes."""
+    """Create the wrapper that a table of a ring file describes."""
     if kind in BUILT_IN:
         built_in: type[Wrapper] = import_module(BUILT_IN[kind]).Wrapper
         return built_in.parse(table, where, folder)
@@ -244,10 +244,10 @@ def load_sdk(module: str, extra: str) -> Any:
 
 
 def call_in_time(call: Callable[..., _Answer], *given: object, **named: object) -> _Answer:
-    """Return what a call of an SDK returns, or raise its error.
+    """Return the result of an SDK's call, or raise its error, within a time limit for the whole call.
 
-    The limits of an SDK are between two packets, and none is for a name server: without another one, an
-    answer that comes byte by byte would be awaited for ever. A call that is given up ends with its thread.
+    Time limits of an SDK apply between two packets, and none applies to a name server: without this limit, an
+    answer that comes byte by byte would be awaited for ever. An abandoned call ends with its thread.
     """
     answer = Future[_Answer]()
 

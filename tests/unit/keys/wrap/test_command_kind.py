@@ -96,9 +96,9 @@ def test_wrap_and_unwrap() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"wrap": "base64"}, "'wrap' is a list of words"),
-        ({"unwrap": []}, "'unwrap' is a list of words"),
-        ({"unwrap": [1]}, "'unwrap' is a list of words"),
+        ({"wrap": "base64"}, "'wrap' must be a list of words"),
+        ({"unwrap": []}, "'unwrap' must be a list of words"),
+        ({"unwrap": [1]}, "'unwrap' must be a list of words"),
         ({"key": "x"}, "unknown field 'key'"),
         ({"wrap": None}, "lacks the field 'wrap'"),
         ({"unwrap": None}, "lacks the field 'unwrap'"),

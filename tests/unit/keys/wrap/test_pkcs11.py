@@ -99,9 +99,9 @@ FAILURES = {
     "exits": ("import sys; sys.exit(3)", "exited with 3"),
     "says nothing": ("", "did not answer"),
     "prints text": ("print('Welcome to the token')", "did not answer"),
-    "prints a list": ("print('[]')", "an answer of another form"),
-    "prints numbers": ("print('{\"text\": [5]}')", "an answer of another form"),
-    "prints no base64": ('print(\'{"text": "?"}\')', "an answer of another form"),
+    "prints a list": ("print('[]')", "an invalid answer"),
+    "prints numbers": ("print('{\"text\": [5]}')", "an invalid answer"),
+    "prints no base64": ('print(\'{"text": "?"}\')', "an invalid answer"),
     "prints endlessly": ("while True: print('x' * 4096)", "over 4096 bytes"),
 }
 

@@ -101,7 +101,7 @@ def test_wrong_addresses(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "https://HOST:8200" in caught.value.hint
     assert "password" not in "".join(shown(caught.value))
     monkeypatch.delenv("VAULT_ADDR")
-    with pytest.raises(KeyUnavailableError, match="no address") as caught:
+    with pytest.raises(KeyUnavailableError, match="the address of the server is not set") as caught:
         AGENTS.describe()
     assert "VAULT_ADDR" in caught.value.hint
 
