@@ -320,7 +320,7 @@ def test_a_store_in_a_schema_that_comes_first_is_not_taken_for_the_real_one(url:
         with closing(PostgresRows(own)):
             pass
         alter(own, "CREATE SCHEMA postgres; CREATE TABLE postgres.store (LIKE public.store)")
-        with pytest.raises(SchemaError, match="'postgres' and 'public' both have tables"):
+        with pytest.raises(SchemaError, match="'postgres' and 'public' both have LangGraph's tables"):
             PostgresRows(own)
     finally:
         alter(url, f"DROP DATABASE {name}")
