@@ -61,7 +61,7 @@ def test_variable_without_a_url_is_not_repeated(
     monkeypatch.setenv("AGENTS_DB", held)
     ended = run(*words, "--db-env", "AGENTS_DB")
     assert (ended.code, ended.out, PASSWORD in ended.err) == (Exit.USAGE, "", False)
-    assert "'AGENTS_DB' does not hold a URL of Postgres" in ended.err
+    assert "'AGENTS_DB' does not contain a URL of Postgres" in ended.err
 
 
 @pytest.mark.parametrize("words", [*ONE, *SEVERAL], ids=" ".join)

@@ -663,7 +663,7 @@ def test_rows_that_a_store_remembers_are_not_unbound_unasked(run: Run, scene: Sc
     for words in ([], ["--apply"]):
         ended = run("rebind", *scene.words, "--unbind", *words)
         assert ended.code == Exit.USAGE
-        assert "a thread store has the rows to unbind" in ended.err
+        assert "the rows to unbind are recorded in a thread store" in ended.err
         assert "--allow-thread-store" in ended.err
     assert run("verify", *scene.words, "--bound", "--no-threads").code == Exit.DONE
 

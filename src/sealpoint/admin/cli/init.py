@@ -218,7 +218,7 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
         if sys.stdin.readline().strip() == "yes":
             accepted.append(part)
         else:
-            say("Not allowed, as the answer is not yes: unsealed values that name it will be refused.")
+            say("Not allowed, as the answer is not yes: unsealed values of this type will be refused.")
     if accepted:
         with file.open("x", encoding="utf-8") as stream:  # a truncated list would not parse
             stream.write(allowlist_text(accepted))

@@ -141,7 +141,7 @@ LimitsOption = Annotated[Limits, limits_option(DEFAULT_LIMITS)]
 def require_number(number: float | None) -> float | None:
     """Refuse NaN, which passes every comparison with a bound."""
     if number is not None and math.isnan(number):
-        raise typer.BadParameter("it is not a number")
+        raise typer.BadParameter("NaN is not a number")
     return number
 
 
@@ -286,7 +286,7 @@ def _from_environment(variable: str) -> str:
         raise DatabaseMissingError(f"the environment variable {excerpt(variable)} is not set", hint=hint)
     if kind_of(url).is_file:  # do not show the variable's value: it may contain a password
         hint = "the variable must begin with postgresql://; give a SQLite file as the argument DB"
-        raise DatabaseMissingError(f"{excerpt(variable)} does not hold a URL of Postgres", hint=hint)
+        raise DatabaseMissingError(f"{excerpt(variable)} does not contain a URL of Postgres", hint=hint)
     return url
 
 

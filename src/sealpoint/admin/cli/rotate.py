@@ -156,7 +156,10 @@ _REBIND_ADVICE: Final = {
     Action.OTHER_TYPE: "{values} of other types: read them as their writer does and write them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_LATE: Final = "run again, or end the writers that do not bind", "end the writers that bind, and run again"
+_LATE: Final = (
+    "run again, or stop agents that write unbound rows",
+    "stop agents that bind rows, and run again",
+)
 _FIRST: Final = (
     'first start every agent with SealedSaver(..., unbound="allow"):'
     " other agents cannot read both bound and unbound rows",

@@ -55,7 +55,7 @@ class Recorder:
         folder = Folder(table.folder)
         folder.require()
         if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end entry has a document
-            raise LedgerTamperedError(f"{folder.documents} is not a folder, as in every ledger")
+            raise LedgerTamperedError(f"{folder.documents} is not a folder, but must be")
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
         self._template = make_template(run, self._ring)
 

@@ -356,7 +356,7 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
 
 def remembered() -> ConfigError:
     """Return the error of a run that would unbind rows in a thread store."""
-    return ConfigError("a thread store has the rows to unbind", hint=_REMEMBERED)
+    return ConfigError("the rows to unbind are recorded in a thread store", hint=_REMEMBERED)
 
 
 def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
