@@ -134,7 +134,7 @@ def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: 
     monkeypatch.setattr(job, "outstanding", late)
     ended = run("rotate", path, "--apply")
     assert ended.code == Exit.FOUND
-    assert ended.err == f"{VALUES} values written meanwhile are not under 'k2': run again\n"
+    assert ended.err == f"{VALUES} values written during the run are not under 'k2': run again\n"
 
 
 # --- what failed --------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_few_places_are_listed_and_the_others_counted(
     assert ended.out.count("x.db at byte") == told
     assert (f"and {number - told} more places" in ended.out) == (number > told)
     assert ended.out.endswith("not ok: old content is still in the file\n")
-    assert "end that writer" not in ended.err
+    assert "end the process" not in ended.err
 
 
 def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytes
     monkeypatch.setattr(scrub, "scrub", busy)
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
-    advice = "rows are still written unsealed or under an old key: end that writer and run again"
+    advice = "a process still writes rows unsealed or under an old key: end the process and run again"
     assert advice in ended.err.splitlines()
 
 

@@ -59,14 +59,14 @@ def test_rows_that_must_be_bound(run: Run, path: Path, tmp_path: Path) -> None:
         assert (document["unbound"], document["failed"]) == (12, 0)
         shown = run("verify", file, "--bound")
         assert "not bound to their rows: 12\nthe first is thread_id=" in shown.out
-        assert shown.out.splitlines()[-1] == "not ok: rows are left that are not bound to their places"
-        assert f"`sealpoint rebind {file}` binds them" in shown.err
+        assert shown.out.splitlines()[-1] == "not ok: some rows are not bound to their places"
+        assert f"`sealpoint rebind {file}` binds rows" in shown.err
     assert run("verify", serializer).code == Exit.DONE
 
 
 def test_audit_says_that_nothing_else_is_readable(run: Run, path: Path) -> None:
     ended = run("audit", path)
-    assert "only ids, names and known keys of metadata are readable" in ended.out
+    assert "only ids, names and known metadata keys are readable" in ended.out
     assert SECRET not in ended.out
 
 

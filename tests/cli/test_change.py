@@ -154,7 +154,7 @@ def test_other_suite(run: Run, path: Path) -> None:
 
 
 def test_compression_says_what_the_active_key_has_sealed_already(run: Run, path: Path) -> None:
-    note = f"{VALUES} values stay as before: k2 has sealed them already\n"
+    note = f"{VALUES} values stay as before: already sealed under k2\n"
     assert note not in run("rotate", path, "--apply", "--compress", "zstd").err
     assert run("rotate", path, "--apply", "--compress", "zstd").err == note
     assert run("rotate", path, "--compress", "zstd").err == f"{note}--apply carries it out\n"
@@ -466,7 +466,7 @@ def test_interrupt_while_values_are_opened_once_more(
     ended = run("rotate", path, "--apply", "--json")
     assert (ended.code, ended.document["stopped"], ended.document["left"]) == (Exit.STOPPED, True, 0)
     assert 0 < ended.document["verified"] < 2500
-    assert ended.err == "SIGINT: ending after this batch; once more ends at once\n"
+    assert ended.err == "SIGINT: ending after this batch; a second signal ends at once\n"
 
 
 def test_second_interrupt_ends_at_once(
@@ -507,7 +507,7 @@ def test_signal_ends_a_process_after_its_batch(run: Run, path: Path, number: sig
         ended = Ended(0, *process.communicate())
     moved = ended.document["resealed"]
     assert process.returncode == Exit.STOPPED
-    assert ended.err == f"{number.name}: ending after this batch; once more ends at once\n"
+    assert ended.err == f"{number.name}: ending after this batch; a second signal ends at once\n"
     assert ended.document["stopped"]
     assert moved == under(path, "k2") > 0
     assert moved % 4 == 0
@@ -645,7 +645,7 @@ def test_workers_share_a_server_and_signals_reach_none_of_them(
         assert process.returncode == Exit.STOPPED
         warning, *told = stopped.err.splitlines()
         assert warning.startswith("warning: connected as a superuser")
-        assert told == [f"{number.name}: ending after this batch; once more ends at once"]
+        assert told == [f"{number.name}: ending after this batch; a second signal ends at once"]
         assert 0 < stopped.document["resealed"] == MANY - stopped.document["left"]
         ended = run("rotate", url, "--apply", "--json")
         assert ended.err.splitlines() == [warning]

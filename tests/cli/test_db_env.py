@@ -61,7 +61,7 @@ def test_variable_without_a_url_is_not_repeated(
     monkeypatch.setenv("AGENTS_DB", held)
     ended = run(*words, "--db-env", "AGENTS_DB")
     assert (ended.code, ended.out, PASSWORD in ended.err) == (Exit.USAGE, "", False)
-    assert "'AGENTS_DB' does not hold a URL of Postgres" in ended.err
+    assert "'AGENTS_DB' does not contain a URL of Postgres" in ended.err
 
 
 @pytest.mark.parametrize("words", [*ONE, *SEVERAL], ids=" ".join)
@@ -81,7 +81,7 @@ def test_a_password_that_is_not_escaped_is_one(run: Run, path: Path, password: s
     """Also if libpq would read it as another part: it is printed and recorded nowhere."""
     ended = run("verify", f"postgresql://u:{password}@127.0.0.1/db", path)
     assert (ended.code, ended.out, password in ended.err) == (Exit.USAGE, "", False)
-    assert "a password stands in the name of the database" in ended.err
+    assert "the URL of the database contains a password" in ended.err
 
 
 @pytest.mark.parametrize("url", ["h:5432/db?application_name=a@b", "u@h:5432/db", "/db?user=a:b"])

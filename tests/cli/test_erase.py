@@ -197,7 +197,7 @@ def test_nothing_is_recorded_without_a_ledger(run: Run, make: Make) -> None:
     ended = run("erase", agents.database, "--thread", ALICE, *APPLY)
     assert (ended.code, ended.document["recorded"], ended.document["ok"]) == (Exit.DONE, None, True)
     text = run("erase", agents.database, "--thread", "bob", "--apply")
-    assert "nothing records this" in text.out
+    assert "not recorded" in text.out
     assert {"alice", "bob"}.isdisjoint(agents.owners())
 
 
@@ -206,7 +206,7 @@ def test_an_id_that_is_not_there_is_not_erased(run: Run, agents: Agents) -> None
     words = ("erase", agents.database, "--thread", "alise", "--thread", ALICE, "--store-namespace", "use")
     for more in ((), ("--apply",)):
         ended = run(*words, *more)
-        assert (ended.code, "nothing of 'alise', 'use'" in ended.err) == (Exit.USAGE, True)
+        assert (ended.code, "no rows of 'alise', 'use'" in ended.err) == (Exit.USAGE, True)
     assert (agents.rows(), entries()) == (before, recorded)
     ended = run(*words, "--allow-missing", *APPLY)
     assert (ended.code, ended.document["missing"]) == (Exit.DONE, ["alise", "use"])
@@ -227,11 +227,11 @@ def test_a_file_of_threads(run: Run, agents: Agents, tmp_path: Path) -> None:
 FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda file: None, "No such file"),
     "a folder": (Path.mkdir, "Is a directory"),
-    "empty": (Path.touch, "line 1 is no printed id"),
-    "an empty line": (lambda file: file.write_text("alice\n\nbob\n"), "line 2 is no printed id"),
-    "a BOM": (lambda file: file.write_text("\ufeffalice\n", "utf-8"), "line 1 is no printed id"),
-    "Latin-1": (lambda file: file.write_bytes(b"alice\n\xe9\n"), "line 2 is no printed id"),
-    "a backslash": (lambda file: file.write_text("alice\na\\b\n"), "a backslash begins no escape"),
+    "empty": (Path.touch, "line 1 is not a printed id"),
+    "an empty line": (lambda file: file.write_text("alice\n\nbob\n"), "line 2 is not a printed id"),
+    "a BOM": (lambda file: file.write_text("\ufeffalice\n", "utf-8"), "line 1 is not a printed id"),
+    "Latin-1": (lambda file: file.write_bytes(b"alice\n\xe9\n"), "line 2 is not a printed id"),
+    "a backslash": (lambda file: file.write_text("alice\na\\b\n"), "contains an invalid escape"),
 }
 
 
@@ -307,7 +307,7 @@ def test_looks_until_nothing_is_left(run: Run, agents: Agents, monkeypatch: pyte
     monkeypatch.setattr(erase, "MAX_LOOKS", 5)
     ended = run("erase", agents.database, "--thread", ALICE, *APPLY)
     assert (ended.code, ended.document["ok"], ended.document["looks"]) == (Exit.STOPPED, None, 5)
-    assert "end the runs" in ended.err
+    assert "stop the agents" in ended.err
     assert entries()[-1]["outcome"] == "stopped"
 
 

@@ -350,20 +350,20 @@ NOT_SHOWN: dict[str, tuple[Callable[[Run], None], str]] = {
         "a check was waived when key k1 was destroyed",
     ),
     "unrelated databases accepted": (lambda run: complete(run, "--allow-unrelated"), "a check was waived"),
-    "material left": (lambda run: complete(run, "--leave-material"), "its material is left"),
+    "material left": (lambda run: complete(run, "--leave-material"), "its material was left"),
     "material gone before": (gone, "no run removed the material of key k1"),
     "material of an earlier key left": (
         left_before,
-        "key k1 is marked as destroyed, and its material",
+        "key k1 is marked as destroyed, but its material",
     ),
-    "destroyed by hand": (destroyed_by_hand, "the ledger has no destruction of key k1 since"),
+    "destroyed by hand": (destroyed_by_hand, "the ledger has no later destruction of key k1"),
     "edited between two commands": (edited("between two commands"), "changed by hand"),
     "edited during a command": (edited("during a command"), "changed by hand"),
     "edited after a command that was killed": (edited("after a command that was killed"), "changed by hand"),
-    "edited at last": (edited("at last"), "the ring is not that of the last entry of the ledger"),
-    "the same id with other material": (made_again, "key k1 is not in the ring with the check value"),
-    "another ring": (another_ring, "key k1 is not in the ring with the check value"),
-    "a key that was made meanwhile": (key_made_meanwhile, "the ring was changed before it ended"),
+    "edited at last": (edited("at last"), "the ring differs from the ring in the last entry of the ledger"),
+    "the same id with other material": (made_again, "the ring has no key k1 with the check value"),
+    "another ring": (another_ring, "the ring has no key k1 with the check value"),
+    "a key that was made meanwhile": (key_made_meanwhile, "the ring was changed during the erasure"),
     "erased again after rows came back": (came_back, "rows came back"),
 }
 
@@ -623,7 +623,7 @@ BAD: dict[str, list[Any]] = {
 @pytest.mark.parametrize(("member", "value"), [(name, value) for name in BAD for value in BAD[name]])
 def test_another_form_is_refused(member: str, value: Any) -> None:
     assert bytes(Erasure.parse(json.dumps(GOOD).encode()))
-    with pytest.raises(LedgerTamperedError, match="not the document of an erasure"):
+    with pytest.raises(LedgerTamperedError, match="cannot be parsed as an erasure"):
         Erasure.parse(json.dumps(GOOD | {member: value}).encode())
 
 

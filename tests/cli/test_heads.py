@@ -196,7 +196,7 @@ def test_verify_without_a_store_compares_nothing(run: Run, on_file: Scene) -> No
     assert run("heads", "seal", "threads.db", "--pin", "pin.json").code == Exit.DONE
     refused = run("verify", "app.db", "--pin", "pin.json")
     assert (refused.code, refused.out) == (Exit.USAGE, "")
-    assert "--pin: it needs a thread store" in refused.err
+    assert "--pin: a pin needs a thread store" in refused.err
 
 
 def test_a_deleted_thread_that_was_put_back_is_named(run: Run, scene: Scene) -> None:
@@ -489,7 +489,7 @@ def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
     seal, before = ("heads", "seal", "--pin", "pin.json", "--json"), Path("pin.json").read_bytes()
     kept = run(*seal)
     assert (kept.code, kept.document["reasons"]) == (Exit.FOUND, ["pin-trimmed"])
-    assert "pin.json is kept as it was" in kept.err
+    assert "pin.json was not replaced" in kept.err
     assert Path("pin.json").read_bytes() == before
     replaced = run(*seal, "--allow-unproven")
     assert (replaced.code, replaced.document["reasons"]) == (Exit.DONE, ["pin-trimmed"])
@@ -664,7 +664,7 @@ def test_rows_that_a_store_remembers_are_not_unbound_unasked(run: Run, scene: Sc
     for words in ([], ["--apply"]):
         ended = run("rebind", *scene.words, "--unbind", *words)
         assert ended.code == Exit.USAGE
-        assert "a thread store remembers rows" in ended.err
+        assert "the rows to unbind are recorded in a thread store" in ended.err
         assert "--allow-thread-store" in ended.err
     assert run("verify", *scene.words, "--bound", "--no-threads").code == Exit.DONE
 

@@ -130,7 +130,9 @@ def test_options_in_messages_do_what_they_say(
     if command != "scrub":
         assert "--allow-plaintext seals" in applied.err
         assert (
-            shell(f"{line} --apply --allow-plaintext").out.splitlines()[-1].startswith("not proven: values")
+            shell(f"{line} --apply --allow-plaintext")
+            .out.splitlines()[-1]
+            .startswith("not proven: unsealed values")
         )
         assert shell(f"{line} --apply").code == Exit.DONE
 

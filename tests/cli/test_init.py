@@ -137,7 +137,7 @@ def test_the_ring_is_that_of_keys_init(run: Run, monkeypatch: pytest.MonkeyPatch
     assert (found["databases"], found["saver"], len(found["steps"])) == ([], None, 1)
     assert Path("a/keys.toml").stat().st_mode == Path("b/keys.toml").stat().st_mode
     again = run("init", "--key-id", "k2")
-    assert (again.code, "b/keys.toml is there already, and is used: its active key is k2." in again.err) == (
+    assert (again.code, "Using the existing ring b/keys.toml: its active key is k2." in again.err) == (
         Exit.DONE,
         True,
     )
@@ -164,7 +164,7 @@ def test_key_of_a_command_that_was_killed_is_named(run: Run, monkeypatch: pytest
     assert (Path("keys.toml").exists(), Path("keys.d/k1.key").exists()) == (False, True)
     before = Path("keys.d/k1.key").read_bytes()
     ended = run("init")
-    assert (ended.code, "keys.d/k1.key was there before" in ended.err) == (Exit.DONE, True)
+    assert (ended.code, "keys.d/k1.key existed before" in ended.err) == (Exit.DONE, True)
     assert Path("keys.d/k1.key").read_bytes() == before
     assert "k1" not in KeyRing.load("keys.toml").ids
 
@@ -352,7 +352,7 @@ def test_allowlist_that_is_there_is_used_and_not_changed(
     LIST.write_text("[('mine', 'Trip')]")
     ended = run("init", "state.db")
     assert (ended.code, LIST.read_text()) == (Exit.DONE, "[('mine', 'Trip')]")
-    assert "allowed-types.txt is there already, and is used." in ended.err
+    assert "Using the existing allowlist allowed-types.txt." in ended.err
     assert "with_msgpack_allowlist([('mine', 'Trip')])" in ended.out
     for cut_off in ("", "[\n    ('mine', 'Trip')"):
         LIST.write_text(cut_off)

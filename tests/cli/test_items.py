@@ -491,7 +491,7 @@ def test_a_decrypted_copy_says_what_it_lacks(run: Run, path: Path, keys: Path, t
     out.unlink()
     ended = run("decrypt", path, "--out", out)
     assert (ended.code, out.exists()) == (Exit.UNOPENED, False)
-    assert "no form in JSON" in ended.out + ended.err
+    assert "cannot be stored as JSON" in ended.out + ended.err
 
 
 def answers(run: Run, path: Path) -> dict[str, str]:

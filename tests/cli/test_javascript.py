@@ -19,7 +19,7 @@ from tests.cli.conftest import Run
 from tests.support.keys.rings import material_of
 
 PLACE: Final[Any] = {"configurable": {"thread_id": "js-1", "checkpoint_ns": ""}}
-WARNING: Final = "values of type json, which LangGraph.js writes"
+WARNING: Final = "values of type json; LangGraph.js writes"
 
 
 def made_by(name: str, *arguments: Any, **more: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_init_wants_a_place(run: Run, tmp_path: Path) -> None:
     """It makes no ring where nobody asked for one, be it the place where one is looked for last."""
     error = explained(run("keys", "init"), Exit.USAGE)
     hint = run("keys", "init").err.splitlines()[1]
-    assert "no path was given" in error
+    assert "no path for the new ring file" in error
     assert "--keys" in hint
     assert "SEALPOINT_KEYS" in hint
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,7 @@ def test_help_of_init_names_no_default_path(run: Run) -> None:
 
 
 def test_init_replaces_nothing(run: Run, ring: Path) -> None:
-    assert "is there already" in explained(run("keys", "init"), Exit.USAGE)
+    assert "already exists" in explained(run("keys", "init"), Exit.USAGE)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_promoting_says_that_the_ring_does_not_load_any_more(run: Run, ring: Pat
     ended = run("keys", "promote", "k2")
     assert (ended.code, states(ring)) == (Exit.DONE, {"k1": "decrypt-only", "k2": "active"})
     _, warning, hint = ended.err.splitlines()
-    assert warning.startswith("warning: the ring does not load: ")
+    assert warning.startswith("warning: the ring cannot be loaded: ")
     assert "key 'k1'" in warning
     assert hint.startswith("hint: ")
 
@@ -314,8 +314,8 @@ def test_generate_says_which_file_goes_first(run: Run, ring: Path) -> None:
     said = run("keys", "generate", "k2").err
     file = ring.parent / "keys.d" / "k2.key"
     assert said == (
-        f"Give every host {file} first, and then the ring."
-        " When `keys check` passes on each: sealpoint keys promote k2\n"
+        f"Copy {file} and then the ring to every host."
+        " When `keys check` passes on all hosts: sealpoint keys promote k2\n"
     )
 
 
@@ -381,7 +381,10 @@ def test_disable_without_a_terminal_asks_for_the_databases(program: Run, run: Ru
         run("keys", *step)
     ended = program("keys", "disable", "k1")
     assert (ended.code, states(ring)["k1"]) == (Exit.USAGE, "decrypt-only")
-    assert "hint: name its databases: --db DB or --db-env NAME; --yes disables it although none" in ended.err
+    assert (
+        "hint: name its databases: --db DB or --db-env NAME; --yes disables the key without a search"
+        in ended.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -395,7 +398,7 @@ def test_disable_without_a_terminal_asks_for_the_databases(program: Run, run: Ru
 def test_disable_wants_the_id(
     run: Run, forked: Path, ring: Path, answer: str, code: Exit, state: str
 ) -> None:
-    """If no database is examined: agents that still need the key would fail."""
+    """If no database is searched: agents that still need the key would fail."""
     for step in (("generate", "k2"), ("promote", "k2")):
         run("keys", *step)
     ours, theirs = pty.openpty()
@@ -405,7 +408,7 @@ def test_disable_wants_the_id(
     os.close(theirs)
     os.close(ours)
     assert (done.returncode, states(ring)["k1"]) == (code, state)
-    assert "no database is examined" in done.stderr
+    assert "no database is searched" in done.stderr
     document = Ended(code, done.stdout, "").document
     reason = "no-database" if code is Exit.DONE else "not-completed"
     assert (document["ok"], document["reasons"]) == (None, [reason])
@@ -427,7 +430,7 @@ def test_destroy_wants_the_id(
     os.close(theirs)
     os.close(ours)
     assert done.returncode == code
-    assert "type its id" in done.stderr
+    assert "type the id of the key" in done.stderr
     assert states(ring)["k2"] == state
 
 
@@ -442,7 +445,7 @@ def test_destroying_twice_is_done(run: Run, ring: Path) -> None:
         run("keys", "generate", key_id)
         assert run("keys", "destroy", key_id, "--yes", *words).code == code
         again = run("keys", "destroy", key_id, *[word for word in words if word == "--allow-unproven"])
-        assert (again.code, "type its id" in again.err) == (code, False)
+        assert (again.code, "type the id of the key" in again.err) == (code, False)
         assert states(ring)[key_id] == "destroyed"
 
 
@@ -456,7 +459,7 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
     ended = run("keys", "destroy", "k2", "--yes", "--no-database-check", "--allow-unproven")
     assert ended.code == Exit.DONE
     assert ("did not remove the key's material" in ended.out) == gone
-    assert ended.err.startswith("Its file was already gone." if gone else f"{file} is removed.")
+    assert ended.err.startswith("The key file was already gone." if gone else f"{file} is removed.")
     assert "Remove its copies" in ended.err
     assert not file.exists()
 
@@ -471,7 +474,7 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
         (["enable", "k2"], "the key opens values already: there is nothing to enable"),
         (["disable", "k1"], "promote another key first: this key then only opens values"),
         (["disable", "k2"], "possible in this state: promote, compromise, destroy"),
-        (["init"], "nothing is overwritten; to add a key: sealpoint keys generate --keys "),
+        (["init"], "no file is overwritten; to add a key: sealpoint keys generate --keys "),
     ],
 )
 def test_advice_leads_on(run: Run, ring: Path, words: list[str], hint: str) -> None:
@@ -497,7 +500,7 @@ def test_init_where_no_folder_can_be_made(run: Run, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     ended = run("keys", "init", "--keys", ringfile.SYSTEM_PATH)
-    assert "this account may not make" in explained(ended, Exit.KEYS)
+    assert "this account has no right to create" in explained(ended, Exit.KEYS)
     assert "--keys or $SEALPOINT_KEYS" in ended.err
 
 
@@ -570,7 +573,7 @@ def test_compromised_key_opens_and_every_command_reports_it(run: Run, ring: Path
     run("keys", "generate", "k2")
     run("keys", "promote", "k2")
     assert run("keys", "compromise", "k1").code == Exit.DONE
-    line = "warning: key 'k1' is compromised: rotate what is under it, then destroy it"
+    line = "warning: key 'k1' is compromised: rotate the values under the key, then destroy it"
     for words in (
         ["keys", "list", "--json"],
         ["keys", "check"],
@@ -706,7 +709,7 @@ def test_an_index_key_is_added_once(run: Run, ring: Path) -> None:
     text = ring.read_text()
     again = run("keys", "generate", "--index", "--keys", ring)
     assert again.code == Exit.USAGE
-    assert "has an index key already" in again.err
+    assert "already has an index key" in again.err
     assert ring.read_text() == text
 
 

@@ -62,7 +62,7 @@ def test_signal_leaves_nothing_opened(path: Path, tmp_path: Path, number: signal
         ended = Ended(0, *process.communicate())
     assert process.returncode == Exit.STOPPED
     assert ended.err.startswith(f"{number.name}: ending after this batch")
-    assert ended.out.startswith(f"no copy was made; {path} is as it was\n")
+    assert ended.out.startswith(f"no copy was made; {path} is unchanged\n")
     assert {file.name for file in tmp_path.iterdir() if file.suffix not in {".db-wal", ".db-shm"}} == before
 
 
@@ -119,7 +119,10 @@ def test_every_command_names_what_a_killed_decrypt_left(run: Run, path: Path, tm
     for name, words in COMMANDS.items():
         for place in (path, elsewhere / "link.db"):
             ended = run(*words(place))
-            assert ended.err.count(f"warning: {left} is from a decrypt that was killed") == 1, (name, ended)
+            assert ended.err.count(f"warning: {left} was left by a `decrypt` that was killed") == 1, (
+                name,
+                ended,
+            )
     (hint,) = set(re.findall(r"^hint: .*: (rm .*)$", ended.err, re.MULTILINE))
     subprocess.run(shlex.split(hint), check=True)
     assert "warning" not in run("status", path).err
@@ -136,4 +139,4 @@ def test_the_same_decrypt_again_removes_what_it_left(run: Run, path: Path, tmp_p
 def test_what_an_earlier_version_left_is_named(run: Run, path: Path, tmp_path: Path) -> None:
     left = tmp_path / ".new.db.partial"
     left.write_bytes(path.read_bytes())
-    assert f"warning: {left} is from" in run("status", path).err
+    assert f"warning: {left} was left by" in run("status", path).err

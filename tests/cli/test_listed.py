@@ -213,8 +213,8 @@ def test_disable_without_a_terminal(
 def test_disable_despite_rows_says_where_they_are(run: Run, keys: Path, path: Path) -> None:
     add(keys, path)
     ended = run("keys", "disable", "k1", "--yes")
-    assert f"warning: {path} has 12 rows under 'k1', which do not open now" in ended.err
-    last = "not proven: databases have values under the key, which do not open now"
+    assert f"warning: {path} has 12 rows under 'k1', which no longer open" in ended.err
+    last = "not proven: databases have values under the key, which no longer open"
     assert ended.out.splitlines()[-1] == last
     assert "key-in-use" not in run("keys", "disable", "k1", "--json").document["reasons"]
 
@@ -241,7 +241,8 @@ def test_disable_asks_on_a_terminal(
     os.close(theirs)
     os.close(ours)
     assert (done.returncode, states(keys)["k1"]) == (code, state)
-    assert f"{path} has 12 rows under 'k1', which will not open. To confirm, type its id:" in done.stderr
+    asked = "such values will not open. To confirm, type the id of the key:"
+    assert f"{path} has 12 rows under 'k1': {asked}" in done.stderr
     assert str(current) not in done.stderr
 
 
@@ -275,7 +276,7 @@ def test_entry_that_comes_after_the_look_prevents_it(
     with examined(keys, [], with_listed=True) as found:
         add(keys, path)
         before = keys.read_bytes()
-        with pytest.raises(HeldError, match=r"\[\[database\]\] entries of .* were changed meanwhile"):
+        with pytest.raises(HeldError, match=r"\[\[database\]\] entries of .* were changed during this run"):
             change(keys, key_id, found.stores, listed=found.entries)
     assert keys.read_bytes() == before
 

@@ -76,7 +76,7 @@ def test_commands_name_the_age_and_count_the_rows(
 @pytest.mark.parametrize("path", COUNTS, indirect=True)
 def test_audit_counts_the_rows_of_each_table(run: Run, path: Path, request: pytest.FixtureRequest) -> None:
     expected = COUNTS[request.node.callspec.params["path"]]
-    assert f"rows that are not sealed: {expected}\n" in run("audit", path).err
+    assert f"unsealed rows: {expected}\n" in run("audit", path).err
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -329,7 +329,7 @@ def test_ring_that_cannot_be_read_refuses_commands_that_need_none(
         assert threads.trimmed() == 0
     ring.write_text(text)
     ended = run(*trim)
-    assert (ended.code, ended.out.splitlines()[0]) == (Exit.DONE, "deleted checkpoints that are forgotten: 1")
+    assert (ended.code, ended.out.splitlines()[0]) == (Exit.DONE, "records of deleted checkpoints removed: 1")
     assert new(ledger) == [("heads.trim", "begun", None), ("heads.trim", "done", 0)]
 
 
@@ -387,7 +387,7 @@ def test_end_that_cannot_be_recorded_is_reported(
     monkeypatch.setattr(recorder.Recorder, "begin", begin_and_remove)
     ended = run("keys", "generate", "k2")
     assert ended.code == Exit.USAGE
-    assert "the command has ended, and that is not recorded" in ended.err
+    assert "the command has ended, but its end is not in the ledger" in ended.err
     assert "k2" in ring.read_text()
     assert new(ledger) == [("key.stage", "begun", None)]
 
@@ -452,7 +452,7 @@ def test_a_pin_is_the_line_as_it_was_printed(ledger: Path, run: Run, tmp_path: P
 def test_a_verifier_key_that_is_no_file_either_is_named(ledger: Path, run: Run) -> None:
     ended = run("ledger", "verify", "--vkey", "vkey.text")
     assert ended.code == Exit.USAGE
-    assert "--vkey: there is no file 'vkey.text', and a key is NAME+ID+KEY" in ended.err
+    assert "--vkey: 'vkey.text' is neither a file nor a key in the form NAME+ID+KEY" in ended.err
 
 
 def test_a_ledger_that_is_gone_is_not_to_be_named_again(ledger: Path, run: Run) -> None:
@@ -478,8 +478,8 @@ def test_verify_names_what_is_wrong(ledger: Path, run: Run) -> None:
     file.write_bytes(file.read_bytes().replace(b"ledger.init", b"ledger.exit"))
     ended = run("ledger", "verify", "--vkey", ledger / "vkey")
     assert ended.code == Exit.FOUND
-    assert ended.out.splitlines()[-1].startswith("not ok: the entries of the ledger are not those")
-    assert "error: the entries are not those that the checkpoint was signed for" in ended.err
+    assert ended.out.splitlines()[-1].startswith("not ok: the entries of the ledger do not match")
+    assert "error: the entries do not match the signed checkpoint" in ended.err
 
 
 def test_entry_that_is_damaged_is_a_finding(ledger: Path, run: Run) -> None:
@@ -565,7 +565,7 @@ def test_command_signs(ring: Path, run: Run, tmp_path: Path) -> None:
     ring.write_text(ring.read_text().replace('signer = { file = "ledger.key" }', command))
     assert "is not known" in run("ledger", "init").err
     wrong = run("ledger", "init", "--vkey", OTHER_SIGNER.key)
-    assert (wrong.code, "printed no signature of" in wrong.err) == (Exit.KEYS, True)
+    assert (wrong.code, "printed no valid signature of" in wrong.err) == (Exit.KEYS, True)
     assert run("ledger", "init", "--vkey", SIGNER.key).code == Exit.DONE
     assert run("keys", "generate", "k2").code == Exit.DONE
     assert not verify_ledger(ring.parent / "ledger", SIGNER.key).problems

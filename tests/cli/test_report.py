@@ -118,7 +118,7 @@ def test_all_can_be_shown(run: Run, whole: Path) -> None:
     assert (ended.document["ok"], ended.document["reasons"], ended.code) == (True, [], Exit.DONE)
     assert ended.document["integrity"]["continues"] is True
     assert ended.document["exceptions"] == [
-        {"exception": "inline-material", "key": key, "sentence": "the material stands in the ring file"}
+        {"exception": "inline-material", "key": key, "sentence": "the key material is in the ring file"}
         for key in ("k2", "k1")
     ]
     events = [(each["event"], each["outcome"]) for each in ended.document["changes"]["entries"]]
@@ -139,7 +139,7 @@ def test_a_store_that_is_accepted_is_an_exception(run: Run, whole: Path) -> None
     found = answers(ended)
     assert (found["sealed"], found["beside"][0]) == (("not shown", ["store-allowed"]), "not shown")
     (exception,) = [each for each in ended.document["exceptions"] if each["exception"] == "allow-store"]
-    sentence = f"what LangGraph's Store and caches show is accepted: {reason}"
+    sentence = f"unsealed values of LangGraph's Store and caches were accepted: {reason}"
     assert exception == {"exception": "allow-store", "key": None, "sentence": sentence}
     assert f"--allow-store '{reason}'" in ended.document["again"]["command"]
     page = Path("page.html").read_text()
@@ -318,7 +318,7 @@ def test_material_that_is_not_available_shows_nothing(run: Run, legacy_ring: Pat
     ended = run("report", make(tmp_path, "good"), "--json")
     assert answers(ended)["opens"] == ("not shown", ["not-opened"])
     assert (ended.document["keys_problem"], ended.code) == ("SourceError", Exit.KEYS)
-    assert "warning: no value is opened" in ended.err
+    assert "warning: values are not opened" in ended.err
 
 
 @pytest.mark.usefixtures("whole")
@@ -605,7 +605,8 @@ def test_text(
     lines = re.sub(r"\x1b\[[0-9;]*m", "", ended.out).splitlines()
     assert max(map(len, lines)) <= columns
     words = " ".join(lines)
-    assert sum(words.count(word) for word in ("Values open ", "As remembered ", "Changes are recorded")) == 3
+    labels = ("Values open ", "As in the thread store ", "Changes are recorded")
+    assert sum(map(words.count, labels)) == 3
     head = "not proven: of 9 questions" if name == "good" else "not ok: of 9 questions"
     assert lines[-1].startswith(head)
 

@@ -96,7 +96,7 @@ def test_a_store_is_accepted_with_a_reason(run: Run, path: Path) -> None:
     text = run(*given, "--allow-unproven")
     assert text.code == Exit.DONE
     assert "accepted by --allow-store: sealed by the server\\x1b[31m\n" in text.out
-    last = "not proven: what LangGraph's Store and caches leave readable was accepted"
+    last = "not proven: unsealed values of LangGraph's Store and caches were accepted"
     assert text.out.splitlines()[-1] == last
     write(path, "plain", "p")
     ended = run(*given, "--allow-unproven", "--json")
@@ -287,7 +287,7 @@ def test_a_strict_audit_does_not_speak_for_free_pages(run: Run, tmp_path: Path) 
     [
         ("slack_bytes", "bytes of old content in unused space of pages were not read\n"),
         ("journal_bytes", "bytes of the rollback journal were not read\n"),
-        (None, "the unused space of pages could not be examined\n"),
+        (None, "the unused space within pages could not be examined\n"),
     ],
 )
 def test_neither_an_audit_nor_a_report_speaks_for_what_no_statement_reads(
@@ -375,7 +375,7 @@ def test_destroying_beside_an_unrelated_database_is_recorded(run: Run, ring: Pat
 def test_a_file_that_takes_stdout_has_the_result(run: Run, path: Path, plain: Path) -> None:
     good, bad = run("verify", path), run("verify", plain, "--allow-plaintext")
     assert good.out.splitlines()[-2:] == [f"{VALUES} of {VALUES} values open: {VALUES} under k1", "ok"]
-    assert bad.out.splitlines()[-1] == "not proven: values that are not sealed were accepted"
+    assert bad.out.splitlines()[-1] == "not proven: unsealed values were accepted"
 
 
 @pytest.mark.usefixtures("keys")

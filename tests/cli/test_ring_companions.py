@@ -90,5 +90,5 @@ def test_a_folder_in_the_place_of_the_new_ring_is_named(run: Run, folder: Path) 
     (folder / ".keys.toml.new").mkdir()
     with pytest.raises(AccessError) as caught:
         change_state("keys.toml", "k1", KeyState.DISABLED)
-    assert "move it away: " in caught.value.hint
+    assert "move the folder " in caught.value.hint
     assert run("keys", "list").code == Exit.DONE

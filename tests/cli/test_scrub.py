@@ -65,7 +65,7 @@ def test_apply_clears_the_file(run: Run, rotated: Path) -> None:
     assert (values_of(rotated), len(tags_of(rotated))) == (before, 3)
     text = run("scrub", rotated, "--apply").out
     assert "only for old tags" in text
-    assert text.endswith("not proven: the file was searched for old tags, and not for old values\n")
+    assert text.endswith("not proven: the file was searched for old tags, but not for old values\n")
 
 
 def test_old_content_that_is_found_is_a_finding(run: Run, rotated: Path) -> None:
@@ -94,7 +94,7 @@ def test_another_run_holds_the_database(run: Run, rotated: Path) -> None:
 def test_a_server_is_refused(run: Run, words: list[str]) -> None:
     ended = run("scrub", "postgresql://db.example/agents", *words)
     assert (ended.code, ended.has_no_result) == (Exit.USAGE, True)
-    assert "VACUUM FULL, WAL, replicas" in " ".join(ended.err.split())
+    assert "tables, WAL and replicas: VACUUM FULL" in " ".join(ended.err.split())
 
 
 @pytest.mark.usefixtures("keys")

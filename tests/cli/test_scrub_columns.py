@@ -87,9 +87,9 @@ def test_the_text_names_what_is_readable(run: Run, path: Path) -> None:
     execute(path, "CREATE TABLE app_log (body)")
     execute(path, "INSERT INTO app_log VALUES (?)", TEXT)
     said = run("rebind", path, *SCRUB[:-1]).out
-    assert "only for old tags, because the old values stand readable: found nothing" in said
-    assert "text of old values also stands readable in 'app_log.body'" in said
-    assert "1 of the sample stand there as a whole and were not searched for" in said
+    assert "only for old tags, because the old values are readable: found nothing" in said
+    assert "text of old values is also readable in 'app_log.body'" in said
+    assert "1 sampled values are readable there in full, so not searched for" in said
     assert "at byte" not in said
 
 

@@ -154,7 +154,7 @@ def test_order_of_codes() -> None:
 def test_option_of_one_database_is_refused(run: Run, make: Callable[[str], Path], words: list[str]) -> None:
     ended = run(*words, make("one.db"), make("two.db"))
     assert (ended.code, ended.out) == (Exit.USAGE, "")
-    assert f"Invalid value for {words[1]}: it is of one database, and there are 2" in ended.err
+    assert f"Invalid value for {words[1]}: it applies to one database, and there are 2" in ended.err
 
 
 def test_thread_store_of_the_ring_is_of_one_database(
@@ -234,7 +234,7 @@ def test_signal_ends_the_run_and_not_only_one_database(
     first, second = ended.document["databases"]
     assert (ended.code, first["stopped"], second) == (Exit.STOPPED, True, None)
     (error,) = ended.document["errors"]
-    assert error["message"] == f"{two}: not begun, because a signal ended the run"
+    assert error["message"] == f"{two}: not examined: a signal ended the run"
     assert two.read_bytes() == before
 
 

@@ -263,7 +263,9 @@ def test_a_state_that_may_be_of_another_thread_is_marked(
         )
     lines = run("inspect", path, "--thread", "t", "--last").out.splitlines()
     assert lines[1] == f"  {said}"
-    assert [line.endswith(f" channel='c' {said}") for line in lines if line.startswith("written")] == [True]
+    assert [
+        line.endswith(f" channel='c' {said}") for line in lines if line.startswith("pending write: ")
+    ] == [True]
 
 
 def test_a_write_to_the_channel_is_shown_behind_others(run: Run, tmp_path: Path) -> None:
@@ -303,19 +305,19 @@ def test_a_channel_of_writes_cannot_be_shown(run: Run, tmp_path: Path) -> None:
     with sealed_file(path) as saver:
         play(saver, "t", runs=1)
     ended = run("inspect", path, "--thread", "t", "--last")
-    assert "channel 'log'\n  not shown: it is made of the writes since its last snapshot" in ended.out
+    assert "channel 'log'\n  not shown: built from writes since its last snapshot" in ended.out
     ended = run("inspect", path, "--thread", "t", "--last", "--channel", "log")
-    assert (ended.code, ended.err) == (Exit.USAGE, "channel 'log' is made of writes, and cannot be shown\n")
+    assert (ended.code, ended.err) == (Exit.USAGE, "channel 'log' is built from writes, so not shown\n")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--thread", "u", "--last"], "no such checkpoint of 'u' in namespace ''"),
-        (["--thread", "t1", "--checkpoint", "1"], "no such checkpoint of 't1'"),
+        (["--thread", "u", "--last"], "thread 'u' has no such checkpoint in namespace ''"),
+        (["--thread", "t1", "--checkpoint", "1"], "thread 't1' has no such checkpoint"),
         (["--thread", "t1", "--last", "--namespace", "x"], "in namespace 'x'"),
         (["--last"], "--thread"),
-        (["--thread", "t1", "--channel", "x"], "needs --last"),
+        (["--thread", "t1", "--channel", "x"], "add --last"),
     ],
 )
 def test_what_is_not_there(run: Run, tmp_path: Path, words: list[str], said: str) -> None:

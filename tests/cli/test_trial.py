@@ -68,7 +68,7 @@ def test_all_that_decodes_is_ok(run: Run, path: Path) -> None:
     assert (ended.code, found["ok"], found["rows"], found["failed"]) == (Exit.DONE, True, VALUES, 0)
     assert (found["threads"], found["other_failures"], found["strict"]) == ([], 0, False)
     assert run("trial", path).out.splitlines() == [
-        f"decoded {VALUES} values; values and rows that raise: 0",
+        f"decoded {VALUES} values; values and rows that fail: 0",
         "ok",
     ]
 
@@ -93,7 +93,7 @@ def test_threads_that_raise_are_named(run: Run, path: Path) -> None:
     assert head.split("  ")[0] == "thread"
     assert [row.split()[:2] for row in rows] == [["b", "2"], ["c", "1"]]
     assert (decoded, verdict) == (
-        "tried 37 values; values and rows that raise: 3",
+        "tried 37 values; values and rows that fail: 3",
         "not ok: values do not open",
     )
 
@@ -111,7 +111,7 @@ def test_many_threads_are_counted(run: Run, path: Path, monkeypatch: pytest.Monk
         foreign.insert(path, [("null", b""), ("null", b"")], thread=thread)
     ended = run("trial", path, "--json")
     assert (len(ended.document["threads"]), ended.document["other_failures"]) == (2, 2)
-    assert "2 more values or rows raise in other threads" in run("trial", path).out
+    assert "2 more values or rows fail in other threads" in run("trial", path).out
 
 
 def test_plaintext_is_refused_unless_it_is_allowed(run: Run, path: Path) -> None:
@@ -220,7 +220,7 @@ def test_what_is_not_sealed_needs_no_ring(
     assert (found["reasons"], found["rows"], found["failed"]) == (["plaintext-allowed"], 2, 0)
     refused = run("trial", plain, "--strict")
     assert refused.code == Exit.UNOPENED
-    assert "hint: nothing is sealed, and there is no ring: --allow-plaintext decodes" in refused.err
+    assert "hint: no value is sealed, and there is no ring: --allow-plaintext decodes" in refused.err
     sealed = run("trial", path, *AS_AGENTS_DO)
     assert (sealed.code, sealed.out) == (Exit.KEYS, "")
     assert "error: no ring file" in sealed.err

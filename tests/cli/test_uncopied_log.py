@@ -60,7 +60,7 @@ def test_the_hint_names_the_log_and_how_to_copy(
     for _ in range(2):  # the first has SQLite create an empty log
         ended = run(name, path, *words)
         assert ended.code == Exit.USAGE
-        assert "copy.db-wal beside the original" in ended.err
+        assert "the original's log copy.db-wal" in ended.err
         assert 'sqlite3 ORIGINAL ".backup COPY"' in ended.err
         assert not any(word in ended.err for word in ("forged", "damaged"))
 

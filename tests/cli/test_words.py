@@ -202,9 +202,8 @@ def test_few_sentences_accuse_at_all() -> None:
         if " " in text and re.search(r"\bforge(?!t)|tamper|damage|corrupt", text, re.IGNORECASE)
     }
     assert found == {
-        ("ledger.py", " is damaged: "),
-        ("connection.py", "the server cannot read a table or an index of the saver: it is damaged"),
-        ("rows.py", "restore the row from backup; the log of the server says where it is damaged"),
+        ("connection.py", "the server reports that a table or index of the saver is damaged"),
+        ("rows.py", "restore the row from a backup; the server's log shows the place of the damage"),
     }
 
 
@@ -269,14 +268,14 @@ def test_types_does_not_speak_of_what_it_did_not_open(
     shown = ended.err if option else ended.out
     assert f"{VALUES} of {total} values are sealed and were not opened" in shown
     assert f"{2 * VALUES} of {total} values are under LANGGRAPH_AES_KEY and were not opened" in shown
-    assert f"1 of {total} values have a tag that is not known and were not opened" in shown
+    assert f"1 of {total} values have an unknown tag and were not opened" in shown
 
 
 def test_types_speaks_of_those_that_it_read(run: Run, tmp_path: Path) -> None:
     """Here with a ring that lacks the keys of the others."""
     path = mixed(tmp_path / "x.db", "plain", "gcm", "k9")
     ended = run("types", path)
-    assert f"no value names a type, of the {VALUES} that were read\n" in ended.out
+    assert f"no value names a type (of {VALUES} values that were read)\n" in ended.out
     assert f"not shown: {2 * VALUES} of {3 * VALUES} values could not be read\n" in ended.out
 
 
@@ -284,14 +283,17 @@ def test_types_lists_no_pickle_as_an_allowed_type(run: Run, tmp_path: Path) -> N
     odd.put(tmp_path / "x.db", 1j)
     ended = run("types", tmp_path / "x.db", "--emit")
     assert ended.out == "[\n]\n"
-    assert ended.err == "some values are pickles, which are not read: their types are not in the list\n"
+    assert ended.err == "pickled values are not read: their types are not in the list\n"
 
 
 def test_audit_says_what_is_not_sealed_by_sealpoint(run: Run, tmp_path: Path) -> None:
     path = mixed(tmp_path / "x.db", "gcm", "k1")
     insert(path, UNKNOWN)
     shown = run("audit", path).out
-    assert f"{VALUES} of {2 * VALUES + 1} values are sealed\n{VALUES} are under LANGGRAPH_AES_KEY" in shown
+    assert (
+        f"{VALUES} of {2 * VALUES + 1} values are sealed\n{VALUES} values are under LANGGRAPH_AES_KEY"
+        in shown
+    )
     assert "LANGGRAPH_AES_KEY" not in run("audit", mixed(tmp_path / "y.db", "k1")).out
 
 
@@ -310,12 +312,12 @@ def test_inspect_does_not_call_a_pickle_another_checkpoint(run: Run, tmp_path: P
     odd.put(tmp_path / "x.db", 1j)
     ended = run("inspect", tmp_path / "x.db", "--thread", THREAD, "--last")
     assert ended.code == Exit.UNOPENED
-    assert "a pickle is not read here" in ended.err
+    assert "pickles are not decoded" in ended.err
 
 
 def test_trial_decodes_nothing_that_raises(run: Run, tmp_path: Path) -> None:
     odd.put(tmp_path / "x.db", 1j)
     assert (
-        "tried 2 values; values and rows that raise: 2"
+        "tried 2 values; values and rows that fail: 2"
         in run("trial", tmp_path / "x.db", "--allow-plaintext").out
     )

@@ -93,7 +93,7 @@ def test_key_of_another_source(run: Run, ring: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SEALPOINT_KEY", RingFile(ring).require_loader("k1")().hex())
     ring.write_text(ring.read_text().replace('file = "keys.d/k1.key"', 'env = "SEALPOINT_KEY"'))
     ended = run("keys", "wrap", "k1", "--with", "w")
-    assert "source 'env' and is still there" in ended.err
+    assert "The key material is still in source 'env'" in ended.err
 
 
 def test_check_tries_each_wrapper(run: Run, ring: Path) -> None:
@@ -181,7 +181,7 @@ def test_check_says_which_key_has_a_file_left(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2", "--wrap-with", "w")
     ring.write_text(ring.read_text().replace('by = "w"', 'by = "w", left = "keys.d/k2.key"'))
     ended = run("keys", "check")
-    assert "warning: key 'k2' is wrapped, and its file keys.d/k2.key is not removed" in ended.err
+    assert "warning: key 'k2' is wrapped, but its key file keys.d/k2.key still exists" in ended.err
     assert "ok" not in ended.out.splitlines()
     document = run("keys", "check", "--json").document
     assert (document["ok"], document["reasons"]) == (None, ["material-not-removed"])

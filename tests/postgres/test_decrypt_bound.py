@@ -214,7 +214,7 @@ def test_values_that_json_does_not_have_are_failures(url: str, out: str, kind: s
     (found,) = failures(copy(url, out, K2))
     assert isinstance(found.error, RowError)
     assert found.place["checkpoint_id"] == LATE
-    assert "no form in JSON" in str(found.error)
+    assert "cannot be stored as JSON" in str(found.error)
     assert not exists(url, out)
 
 

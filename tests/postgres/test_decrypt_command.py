@@ -37,7 +37,7 @@ def test_the_command(url: str, out: str, keys: str, capsys: pytest.CaptureFixtur
     ]
     assert run(["decrypt", at(url), "--out-schema", out, "--keys", keys]) == Exit.USAGE
     told = capsys.readouterr().err
-    assert f"schema '{out}' is there already" in told
+    assert f"schema '{out}' already exists" in told
     assert "hint: name a schema that does not exist" in told
 
 

@@ -157,7 +157,7 @@ def test_a_value_without_a_form_in_json_is_named_and_leaves_no_copy(
     (failed,) = failures_of(copy(store_url, out, K1))
     assert failed.place == {"prefix": "a.é", "key": "key 1"}
     assert isinstance(failed.error, RowError)
-    assert "no form in JSON" in str(failed.error)
+    assert "cannot be stored as JSON" in str(failed.error)
     assert "SealedStore" in failed.error.hint
     assert not exists(store_url, out)
 

@@ -70,7 +70,7 @@ def test_locked_rows_are_left_and_found_again(
         locking = f"SELECT FROM {table} WHERE {owner} = 'alice' FOR NO KEY UPDATE"
         locked = writer.execute(locking.encode()).rowcount
         assert run(words) == Exit.STOPPED
-        assert "rows were still found after 4 looks" in capsys.readouterr().err
+        assert "new rows were still found in search 4" in capsys.readouterr().err
         left = {place: rows for place, rows in agents.rows().items() if place[1] == "alice"}
         assert left == {(table, "alice"): locked}
     monkeypatch.undo()

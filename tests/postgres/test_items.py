@@ -285,7 +285,7 @@ def test_the_table_of_a_thread_store_is_not_one_of_items(store_url: str) -> None
         with closing(PostgresRows(url)) as store:
             assert store.columns == (ITEMS,)
             assert Table(f"{schema}.store", False, False) in store.tables()
-    with pytest.raises(TablesMissingError, match="no table 'store' of LangGraph"):
+    with pytest.raises(TablesMissingError, match="none of LangGraph's tables"):
         PostgresRows(make_conninfo(store_url, options=f"-c search_path={schema}"))
 
 
@@ -320,7 +320,7 @@ def test_a_store_in_a_schema_that_comes_first_is_not_taken_for_the_real_one(url:
         with closing(PostgresRows(own)):
             pass
         alter(own, "CREATE SCHEMA postgres; CREATE TABLE postgres.store (LIKE public.store)")
-        with pytest.raises(SchemaError, match="'postgres' and 'public' both have tables"):
+        with pytest.raises(SchemaError, match="'postgres' and 'public' both have LangGraph's tables"):
             PostgresRows(own)
     finally:
         alter(url, f"DROP DATABASE {name}")

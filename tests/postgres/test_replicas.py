@@ -203,7 +203,7 @@ def test_a_role_that_sees_no_replica_is_refused(
         ]
         assert run(words) == Exit.USAGE
         told = capsys.readouterr().err
-        assert "may not see how far replicas are behind" in told
+        assert "no right to see how far replicas are behind" in told
         assert "GRANT pg_read_all_stats" in told
         with closing(PostgresRows(url)) as store:
             assert [count.tag[-2:] for count in store.count()] == ["k1"]

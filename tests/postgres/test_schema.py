@@ -75,7 +75,7 @@ REFUSED: Final = {
         "CREATE TABLE c (a text PRIMARY KEY);"
         " ALTER TABLE checkpoint_blobs ADD FOREIGN KEY (channel) REFERENCES c"
     ),
-    "has neither of the tables": "DROP TABLE checkpoint_blobs, checkpoint_writes",
+    "has none of LangGraph's tables": "DROP TABLE checkpoint_blobs, checkpoint_writes",
 }
 
 
@@ -181,7 +181,7 @@ def test_tables_in_a_schema_that_comes_first_are_not_taken_for_the_real_ones(dat
     names = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
     copies = "; ".join(f"CREATE TABLE postgres.{name} (LIKE public.{name} INCLUDING ALL)" for name in names)
     alter(database, f"CREATE SCHEMA postgres; {copies}")
-    with pytest.raises(SchemaError, match="'postgres' and 'public' both have tables") as caught:
+    with pytest.raises(SchemaError, match="'postgres' and 'public' both have LangGraph's tables") as caught:
         PostgresRows(database)
     assert "search_path" in caught.value.hint
     with closing(PostgresRows(make_conninfo(database, options="-c search_path=public"))) as store:
@@ -236,7 +236,7 @@ def test_rows_that_a_policy_hides_stop_the_run(url: str) -> None:
         with closing(PostgresRows(path, writable=True)) as store:
             with pytest.raises(MaintenanceError, match="InsufficientPrivilege") as refused:
                 store.count()
-            assert "where a policy hides rows BYPASSRLS" in str(refused.value.hint)
+            assert "for row policies BYPASSRLS" in str(refused.value.hint)
             with pytest.raises(MaintenanceError, match="42501"):
                 store.rewrite(BLOBS, None, reseal)
     finally:
@@ -267,7 +267,7 @@ def test_tables_that_go_away_are_told_as_such(url: str) -> None:
     before = contents(url)
     with closing(PostgresRows(url)) as store:
         alter(url, "ALTER TABLE checkpoint_blobs RENAME TO gone")
-        with pytest.raises(SchemaError, match="not what they were"):
+        with pytest.raises(SchemaError, match="changed after the database was opened"):
             store.count()
         alter(url, "ALTER TABLE gone RENAME TO checkpoint_blobs")
     assert contents(url) == before

@@ -239,7 +239,7 @@ def test_who_holds_a_database_is_named(open_store: Open) -> None:
     with first.hold(), pytest.raises(HeldError) as caught, second.hold():
         pass
     assert str(caught.value).endswith(f": session {pid_of(first)} of 'sealpoint'")
-    assert f"pg_stat_activity shows, for pid {pid_of(first)}," in caught.value.hint
+    assert f"pg_stat_activity shows where pid {pid_of(first)} runs" in caught.value.hint
 
 
 def test_schemas_are_held_one_by_one(store: PostgresRows, shallow_url: str) -> None:

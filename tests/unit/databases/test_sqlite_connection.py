@@ -95,9 +95,9 @@ def test_a_log_that_cannot_be_read_is_not_passed_over(folder: Path, tmp_path: Pa
     (folder / "link.db").symlink_to(path)
     with read_only(folder):
         for name in ("x.db", "link.db"):
-            with pytest.raises(StoppedError, match="its log beside it") as caught:
+            with pytest.raises(StoppedError, match="the file, or its log, ") as caught:
                 SqliteRows(folder / name)
-            assert "copy it with the files beside it" in caught.value.hint
+            assert "read a copy of the file and its log" in caught.value.hint
     folder.chmod(0o755)
     assert len(values_of(path)) == 2 * VALUES
 

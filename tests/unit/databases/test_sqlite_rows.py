@@ -77,7 +77,7 @@ def test_a_store_for_reading_changes_nothing(path: Path) -> None:
     before = values_of(path)
     with (
         closing(SqliteRows(path)) as store,
-        pytest.raises(StoppedError, match="may not be written"),
+        pytest.raises(StoppedError, match="is read-only for this account"),
     ):
         store.rewrite(CHECKPOINTS, None, to_new)
     assert values_of(path) == before
@@ -188,7 +188,7 @@ def test_a_state_that_was_not_kept_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "live.db"
     write(path, "k2", "a")
     with closing(SqliteRows(path)) as store:
-        with pytest.raises(StoppedError, match="ended the transaction"), store.one_state():
+        with pytest.raises(StoppedError, match="ended the read transaction"), store.one_state():
             store.connection.execute("ROLLBACK")
         with store.one_state():
             assert sizes_of(store)

@@ -134,7 +134,7 @@ def test_what_is_not_the_document_is_missing(
     ledger, data = Ledger(folder, SIGNER), bytes(limit + (kind == "huge"))
     with ledger.writing(make_entry()) as writer:
         if kind == "huge":
-            with pytest.raises(MaintenanceError, match=f"at most {limit} bytes"):
+            with pytest.raises(MaintenanceError, match=f"may have {limit} bytes"):
                 writer.add_document(data)
             ledger.folder.document(digest_of(data)).write_bytes(data)
         else:

@@ -145,7 +145,7 @@ def test_entries_that_were_not_signed_are_refused(folder: Path, act: str) -> Non
         (folder / "edge").write_text(json.dumps(edge), encoding="ascii")
     else:
         (folder / "edge").unlink()
-    with pytest.raises(LedgerTamperedError, match="entry 3" if act == "cut off, with an edge" else None):
+    with pytest.raises(LedgerTamperedError, match="number 3" if act == "cut off, with an edge" else None):
         add(Ledger(folder, SIGNER), "next")
     assert pinned(folder) == before
 
@@ -188,12 +188,12 @@ def test_longest_entry_is_read_as_it_was_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"", "not JSON"),
+        (b"", "not ASCII JSON"),
         (b"{}", "version"),
-        (b"[" * 60_000, "not JSON"),
-        ("ä".encode(), "not JSON"),
+        (b"[" * 60_000, "not ASCII JSON"),
+        ("ä".encode(), "not ASCII JSON"),
         (make_entry().line().replace(b'"v":1', b'"v":2'), "version"),
-        (make_entry().line().replace(b'"seq":0', b'"seq":1'), "says that it is entry 1"),
+        (make_entry().line().replace(b'"seq":0', b'"seq":1'), "has the number 1"),
         (make_entry().line().replace(b'"seq":0', b'"seq":true'), "members"),
         (make_entry().line().replace(b'"waived":[]', b'"waved":[]'), "members"),
         (b" " * 70_000, "over 65535"),

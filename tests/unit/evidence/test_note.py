@@ -102,7 +102,7 @@ def test_what_is_no_note_is_refused(note: bytes) -> None:
 
 def test_second_signature_that_is_wrong_is_refused() -> None:
     wrong = format_note(TEXT, SIGNER.key, bytes(64)).rpartition(b"\n\n")[2]
-    with pytest.raises(SignatureError, match="is wrong"):
+    with pytest.raises(SignatureError, match="is invalid"):
         open_note(NOTE + wrong, SIGNER.key)
 
 

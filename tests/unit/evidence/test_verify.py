@@ -142,7 +142,7 @@ def test_entry_with_a_wrong_number_is_noticed_though_signed(folder: Path) -> Non
     (folder / "checkpoint").write_bytes(Checkpoint.of(ORIGIN, Tree.of(lines)).sign(SIGNER))
     verdict = check(folder)
     assert Reason.LEDGER_BROKEN in verdict.reasons
-    assert verdict.problems == ["line 2 says that it is entry 7"]
+    assert verdict.problems == ["line 2 has the number 7"]
 
 
 def test_reader_needs_no_right_to_write(folder: Path) -> None:

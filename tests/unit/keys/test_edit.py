@@ -277,7 +277,7 @@ def test_key_that_does_not_open_the_rows_of_its_id_is_not_promoted(ring: Path, t
             "disabled",
             "enable the key and reseal the rows first: sealpoint rotate state.db --apply --allow-legacy",
         ),
-        ("destroyed", "such rows open with no key any more: restore a backup, or delete them"),
+        ("destroyed", "no key opens these rows any more: restore a backup, or delete the rows"),
     ],
 )
 def test_refusal_says_how_rows_come_away_from_under_a_key(
@@ -329,9 +329,9 @@ def test_file_of_two_keys_is_not_removed(ring: Path, entry: str, other: str, is_
     if is_left:
         text = text.replace('state = "staged"', 'state = "destroyed"\nmaterial = "left"')
     ring.write_text(text)
-    with pytest.raises(KeyTransitionError, match=f"also that of {other}") as caught:
+    with pytest.raises(KeyTransitionError, match=f"also the key file of {other}") as caught:
         destroy_key(ring, "index")
-    assert "a file of its own" in caught.value.hint
+    assert "a key file of its own" in caught.value.hint
     assert edit.key_file(ring, "index").exists()
 
 
@@ -379,7 +379,7 @@ def test_link_is_refused(ring: Path) -> None:
 def test_folder_that_is_not_ours_is_refused(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Said at once, by name, and not as a lock that cannot be made."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(FilePermissionsError, match="may not write in"):
+    with pytest.raises(FilePermissionsError, match="cannot write to"):
         stage_key(ring, "k2")
 
 
@@ -408,11 +408,11 @@ for call in (stage_key, lambda ring: create_ring(ring + ".d/keys.toml")):
     ("place", "error", "problem"),
     [
         ("/", OutputError, "/ is a folder"),
-        ("there.toml", OutputError, "there.toml is there already"),
+        ("there.toml", OutputError, "there.toml already exists"),
         ("file/keys.toml", OutputError, "file is not a folder"),
         ("file/below/keys.toml", OutputError, "file is not a folder"),
         ("here/keys.toml", OutputError, "keys.d is not a folder"),
-        (f"{'x' * 256}/keys.toml", StoppedError, "x cannot be made: File name too long"),
+        (f"{'x' * 256}/keys.toml", StoppedError, "x cannot be created: File name too long"),
     ],
 )
 def test_folder_that_cannot_be_made(

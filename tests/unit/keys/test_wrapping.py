@@ -83,7 +83,7 @@ def test_key_in_a_file_is_wrapped(ring: Path, is_table: bool) -> None:
     if not is_table:
         kept = [line for line in text.splitlines() if not line.startswith("source")]
         assert [line for line in ring.read_text().splitlines() if line in kept] == kept
-    with pytest.raises(KeyTransitionError, match="wrapped by 'w' already") as caught:
+    with pytest.raises(KeyTransitionError, match="already wrapped by 'w'") as caught:
         wrap_key(ring, "k1", "v")
     assert "rewrap k1 --with v" in caught.value.hint
 
@@ -112,7 +112,8 @@ def test_unknown_and_destroyed_keys(ring: Path) -> None:
 def test_file_of_two_keys_is_not_removed(ring: Path) -> None:
     stage_key(ring, "k2")
     ring.write_text(ring.read_text().replace("keys.d/k1.key", "keys.d/k2.key"))
-    with pytest.raises(KeyTransitionError, match="cannot wrap 'k2': its file is also that of 'k1'"):
+    shared = "cannot wrap 'k2': its key file is also the key file of 'k1'"
+    with pytest.raises(KeyTransitionError, match=shared):
         wrap_key(ring, "k2", "w")
 
 
@@ -151,7 +152,7 @@ def test_file_that_cannot_be_removed(left: Path) -> None:
 def test_file_that_is_replaced_or_gone(left: Path, service: Service) -> None:
     """After the command was interrupted: another key is not removed, and no service asked without a file."""
     write(key_file(left, "k1"), os.urandom(32))
-    with pytest.raises(KeyTransitionError, match="not known to hold the key 'k1'"):
+    with pytest.raises(KeyTransitionError, match="not known to contain the key 'k1'"):
         wrap_key(left, "k1", "w")
     key_file(left, "k1").unlink()
     service.away.add("one")
@@ -175,7 +176,7 @@ def test_file_is_kept_if_the_service_has_lost_its_key_meanwhile(left: Path, serv
 
 def test_interrupted_key_is_not_wrapped_by_another_wrapper(left: Path) -> None:
     for wrapper in ("v", "unknown"):
-        with pytest.raises(KeyTransitionError, match="wrapped by 'w' already") as caught:
+        with pytest.raises(KeyTransitionError, match="already wrapped by 'w'") as caught:
             wrap_key(left, "k1", wrapper)
         assert "keys wrap k1 --with w" in caught.value.hint
     assert key_file(left, "k1").exists()

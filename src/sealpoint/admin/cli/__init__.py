@@ -1,4 +1,4 @@
-"""The command line, for the extra ``cli``: thin over maintenance and crypto."""
+"""The command line `sealpoint`, for the extra ``cli``. The work is done in `sealpoint.admin.maintenance`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the program on its arguments and return its exit code."""
-    # A core file would contain the keys. The hard limit is kept: a child may be debugged on purpose.
+    # A core file would contain keys. The hard limit stays: a child process may be debugged on purpose.
     setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
     try:
         from sealpoint.admin.cli.app import run
@@ -24,7 +24,7 @@ def main() -> int:
         missing = MissingExtraError(package, "cli")
         print(f"error: {missing}\nhint: {missing.hint}", file=sys.stderr)
         return Exit.USAGE
-    except KeyboardInterrupt:  # the program itself was not loaded yet
+    except KeyboardInterrupt:  # Ctrl-C while modules were being imported
         print("ended by Ctrl-C; the same command can be run again", file=sys.stderr)
         return Exit.STOPPED
     return run()

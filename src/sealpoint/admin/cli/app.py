@@ -1,4 +1,4 @@
-"""The program: the table of its commands, and how a run of one ends."""
+"""The program `sealpoint`: the table of its commands, and the exit code of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Annotated, Any, Final
 
-import rich  # noqa: F401 -- what shows tables and bars imports it later: here it is missed at once
+import rich  # noqa: F401 -- tables and bars import it later; here a missing package is reported at once
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
@@ -19,9 +19,9 @@ from sealpoint.admin.cli.frame import Command, Run, explain
 from sealpoint.admin.cli.output import discard_rest, is_read, prepare_streams, require_command, say
 from sealpoint.admin.results.exits import Exit
 
-_INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
+_INTERRUPTED: Final = 130  # the exit code that typer returns after Ctrl-C
 
-# In the order of their list, which is that of a beginner; a group stands before its commands.
+# Help lists commands in this order, first steps first; a group stands before its commands.
 TABLE: Final[Mapping[str, Command]] = {
     "keys": Command("keys:GROUP", "Show the keys of a ring, and change their states."),
     "keys init": Command("keys:init", "Create a ring file with one new, active key.", ("ring.create",)),
@@ -29,13 +29,13 @@ TABLE: Final[Mapping[str, Command]] = {
         "keys:generate", "Add a staged key: it opens values, but does not seal yet.", ("key.stage",)
     ),
     "keys list": Command("keys:list_keys", "Show all keys, destroyed ones too. No key material is needed."),
-    "keys check": Command("keys:check", "Compare every key with its check value, and try every wrapper."),
+    "keys check": Command("keys:check", "Compare all keys with their check values; test all wrappers."),
     "keys show": Command("keys:show", "Show all fields of a key, and its transitions."),
     "keys promote": Command(
         "keys:promote", "Make a key active. The previously active key becomes decrypt-only.", ("key.promote",)
     ),
     "keys disable": Command(
-        "keys:disable", "Refuse values under a key that only opened. `enable` undoes it.", ("key.disable",)
+        "keys:disable", "Disable a decrypt-only key: values under it are refused.", ("key.disable",)
     ),
     "keys enable": Command("keys:enable", "Let a disabled key open values again.", ("key.enable",)),
     "keys compromise": Command(
@@ -47,12 +47,12 @@ TABLE: Final[Mapping[str, Command]] = {
         ("key.destroy",),
     ),
     "keys wrap": Command(
-        "keys:wrap", "Wrap a key that is in a file, and remove the file. No row is touched.", ("key.wrap",)
+        "keys:wrap", "Wrap the key of a key file, and remove the file. Rows do not change.", ("key.wrap",)
     ),
     "keys rewrap": Command(
-        "keys:rewrap", "Unwrap keys and wrap them again. No row is touched.", ("key.rewrap",)
+        "keys:rewrap", "Unwrap keys and wrap them again. Rows do not change.", ("key.rewrap",)
     ),
-    "init": Command("init:init", "Create a ring, look at a database, and show how to seal it.", ("init",)),
+    "init": Command("init:init", "Create a ring, examine a database, and show how to seal it.", ("init",)),
     "status": Command(
         "status:status",
         "Show what is sealed under which key, and what is not. Needs no key, and reads no value.",
@@ -60,37 +60,35 @@ TABLE: Final[Mapping[str, Command]] = {
     ),
     "rotate": Command(
         "rotate:rotate",
-        "Reseal every value under the active key, while agents run. Shows the plan; --apply does it.",
+        "Reseal every value under the active key, while agents run. Shows the plan; --apply carries it out.",
         ("rotate.begin", "rotate.end"),
         takes_several=True,
         is_sharded=True,
     ),
     "rebind": Command(
         "rotate:rebind",
-        "Bind every row to its place, while agents run. Shows the plan; --apply does it.",
+        "Bind every row to its place, while agents run. Shows the plan; --apply carries it out.",
         ("rebind.begin", "rebind.end"),
         takes_several=True,
         is_sharded=True,
     ),
     "scrub": Command(
-        "rotate:scrub", "Clear old contents out of a SQLite file and its log.", ("scrub",), takes_several=True
+        "rotate:scrub", "Erase remains of old values from a SQLite file.", ("scrub",), takes_several=True
     ),
-    "decrypt": Command(
-        "decrypt:decrypt", "Write a copy of a database with nothing sealed in it.", ("decrypt",)
-    ),
+    "decrypt": Command("decrypt:decrypt", "Write a decrypted copy of a database.", ("decrypt",)),
     "verify": Command(
         "verify:verify",
-        "Open every value, and name each one that does not open. Nothing is shown of what is in them.",
+        "Open every value, and list the values that do not open. No value is shown.",
         ("verify",),
         takes_several=True,
         is_sharded=True,
     ),
     "audit": Command(
         "status:audit",
-        "Show what is readable without a key. No value is shown, only shapes.",
+        "Show what is readable without a key. No value is shown, only its shape, such as aaa-99.",
         takes_several=True,
     ),
-    "report": Command("report:report", "Answer what an assessor asks, on one page.", ("report",)),
+    "report": Command("report:report", "Answer an assessor's questions on one page.", ("report",)),
     "erase": Command(
         "erase:erase",
         "Delete threads, and namespaces of LangGraph's Store.",
@@ -99,26 +97,25 @@ TABLE: Final[Mapping[str, Command]] = {
     ),
     "erasures": Command(
         "erase:erasures",
-        "Show erasures, and which keys are still to be destroyed.",
+        "Show erasures, and the keys that must still be destroyed.",
         ("erase.again",),
         begins_later=True,
     ),
-    "shards": Command("shards:shards", "Print ranges of threads of a Postgres database for one run."),
-    "merge": Command("shards:merge", "Make one verdict of the results of all ranges of a run."),
+    "shards": Command("shards:shards", "Divide the threads of a Postgres database into ranges."),
+    "merge": Command("shards:merge", "Combine the results of all ranges of a run into one verdict."),
     "types": Command(
         "inspect:types",
-        "Count the types that the values name. Nothing is imported, and no value is shown.",
+        "Count the Python types named in values. No type is imported, and no value is shown.",
         takes_several=True,
     ),
-    "trial": Command("inspect:trial", "Decode every value as an agent would; name threads that raise."),
+    "trial": Command("inspect:trial", "Decode every value as an agent would; list threads that fail."),
     "inspect": Command(
         "inspect:inspect",
-        "Show the values of one thread, or items, as plain data. Nothing is imported, and what is long is"
-        " cut.",
+        "Show the values of one thread, or items, as plain data. No type is imported; long values are cut.",
         ("inspect",),
     ),
-    "heads": Command("verify:GROUP", "Maintain the thread store that a database is compared with."),
-    "heads adopt": Command("verify:adopt", "Record what a database has as true.", ("heads.adopt",)),
+    "heads": Command("verify:GROUP", "Maintain the thread store, a log of required checkpoints."),
+    "heads adopt": Command("verify:adopt", "Record a database's checkpoints as correct.", ("heads.adopt",)),
     "heads seal": Command(
         "verify:seal",
         "Print a pin: one hash over all events of a thread store.",
@@ -127,16 +124,16 @@ TABLE: Final[Mapping[str, Command]] = {
     ),
     "heads trim": Command(
         "verify:trim",
-        "Forget checkpoints that were deleted before a date.",
+        "Remove records of checkpoints that were deleted before a date.",
         ("heads.trim",),
         needs_no_ring=True,
     ),
-    "ledger": Command("ledger:GROUP", "Create, show and check the ledger of what commands have done."),
-    "ledger init": Command("ledger:init", "Create the ledger that [ledger] in the ring file names."),
+    "ledger": Command("ledger:GROUP", "Create, show and verify the ledger, a signed log of commands."),
+    "ledger init": Command("ledger:init", "Create the ledger that [ledger] in the ring file configures."),
     "ledger show": Command(
-        "ledger:show", "Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."
+        "ledger:show", "Show the last entries, unverified. See `sealpoint ledger verify`."
     ),
-    "ledger verify": Command("ledger:verify", "Check the signature, every entry, and each earlier head."),
+    "ledger verify": Command("ledger:verify", "Verify the signature, every entry, and each earlier head."),
     "ledger prove": Command("ledger:prove", "Print the proof that an entry is in the ledger."),
 }
 GROUPS: Final = frozenset(name.partition(" ")[0] for name in TABLE if " " in name)
@@ -146,7 +143,7 @@ SEVERAL: Final = frozenset(name for name, row in TABLE.items() if row.takes_seve
 
 
 class _Built(UserDict[str, Any]):
-    """The commands of a group by their words, each of which is imported and built when it is asked for."""
+    """Maps the words of a group to its commands. Imports and builds a command when it is looked up."""
 
     def __getitem__(self, word: str) -> Any:
         return _build(self.data[word])
@@ -154,7 +151,7 @@ class _Built(UserDict[str, Any]):
 
 @cache
 def _build(name: str) -> Any:
-    """Return a command or a group with its options: to build all would take longer than most commands."""
+    """Build one command or group. Building all of them would take longer than most commands run."""
     word, row = name.rpartition(" ")[2], TABLE[name]
     found = resolve_name(f"{__package__}.{row.function}")
     if name in GROUPS:
@@ -173,7 +170,7 @@ _PLAIN: Final[Mapping[str, Any]] = {"add_completion": False, "rich_markup_mode":
 
 
 class Commands(TyperGroup):
-    """Imports a command when it is named, lists all without, and ends early if its output is not read."""
+    """A group that imports only the command that runs, and exits with 7 if nothing reads stdout."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -184,21 +181,21 @@ class Commands(TyperGroup):
         self.commands: Any = _Built(self._names)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the words."""
+        """Return the names of the commands in this group."""
         return [*self._names]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what a list shows of a command."""
+        """Return a command with its one-line help only, for the list of commands."""
         name = self._names.get(cmd_name)
         return name and TyperCommand(cmd_name, help=TABLE[name].line, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was named, and the rest of its line."""
+        """Return the name of the command, the command, and its remaining arguments."""
         word, _, rest = super().resolve_command(ctx, args)
         return word, word and self.commands[word], rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
+        """Run the command; if the reader of stdout is gone, exit with 7."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -217,7 +214,7 @@ app = typer.Typer(
     epilog="To seal a database, begin with `sealpoint init`. To see what a database contains, begin"
     " with `sealpoint status DB`, which needs no key.\n\n"
     "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
-    " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug.",
+    " 5 keys not available, 6 another run holds the database, 7 stopped early, can be run again, 1 a bug.",
 )
 
 
@@ -237,7 +234,7 @@ def sealpoint(
 
 @cache
 def program() -> Any:
-    """Return the program, of which each command is built once."""
+    """Return the program as a click command, built once."""
     return get_command(app)
 
 
@@ -245,11 +242,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command, print how it ended, and return the exit code.
 
     Args:
-        arguments: Without the program's name; those of the process by default.
+        arguments: Command line without the program's name; default: that of the process.
     """
     prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    # The command that is named, for the object of a run that does not begin.
+    # The name of the command, for the JSON object of a run that fails before it begins.
     names = [word for word in words if not word.startswith("-")]
     name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
     this = Run(name if name in COMMANDS else PROGRAM)
@@ -258,19 +255,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if code and "--json" in words:
             this.require_object()
         is_read()
-    except OSError:  # stdout is full, which was reported; the interpreter would try again, and exit with 120
+    except OSError:  # stdout is full, as was reported; at exit the interpreter would flush again: code 120
         discard_rest(sys.stdout)
     return code
 
 
 def _run(this: Run, words: Sequence[str]) -> int:
     try:
-        # In its standalone mode click ends the process itself: an aborted question would exit with 1.
+        # In its standalone mode click ends the process itself: an aborted prompt would exit with 1.
         code = program()(args=words, prog_name=PROGRAM, standalone_mode=False, obj=this) or Exit.DONE
         if code == _INTERRUPTED:
             say("ended by Ctrl-C; the same command can be run again")
             code = Exit.STOPPED
-        # A buffered stdout fails at the flush. Left to the interpreter's exit, that would be exit code 120.
+        # Flush stdout here: if the flush fails only at the interpreter's exit, the exit code is 120.
         if not is_read():  # an exit code that reports a finding is not replaced
             return code or Exit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the end of the program, which reports every error
@@ -279,7 +276,7 @@ def _run(this: Run, words: Sequence[str]) -> int:
 
 
 def _report(this: Run, error: Exception, words: Sequence[str]) -> Exit:
-    if isinstance(error, typer.Abort):  # the answer to a question did not come
+    if isinstance(error, typer.Abort):  # a prompt got no answer
         return Exit.STOPPED
     if isinstance(error, BrokenPipeError):
         discard_rest(sys.stdout)
@@ -291,6 +288,6 @@ def _report(this: Run, error: Exception, words: Sequence[str]) -> Exit:
         if isinstance(error, PasswordNamedError):
             hint = error.hint_for(words)
         return this.fail(code, text, hint)
-    for line in "".join(traceback.format_exception(error)).splitlines():  # without values of variables
+    for line in "".join(traceback.format_exception(error)).splitlines():  # no values of variables
         say(line)
     return this.fail(code, "this is a bug in sealpoint", "report it with the lines above")

@@ -1,10 +1,10 @@
-"""How a command begins: its options, those of the frame, its databases, and its record in the ledger.
+"""The start of a command: its options, the options of all commands, its databases, its ledger entry.
 
-The options ``--keys`` and ``--json`` are of the frame: a command without ``keys`` among its options has them
-at the end.
+Every command has the options ``--keys`` and ``--json``. They stand last, unless the command declares ``keys``
+itself.
 
-A command with events is recorded in the ledger that the ring file names, if it names one: before the command
-runs, its beginning is in the ledger, or it does not run. Its exit code is recorded at the end.
+If the ring file names a ledger, a command with events is recorded there: a begin entry is written before the
+command runs, and the exit code at the end. If the begin entry cannot be written, the command does not run.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from sealpoint.errors import RingFileMissingError, excerpt
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
 from sealpoint.keys.ringfile import RingFile
 
-_FOR_ONE: Final = ("thread", "threads", "pin", "emit")  # options that are for one database alone
+_FOR_ONE: Final = ("thread", "threads", "pin", "emit")  # options that apply to one database only
 _PLURAL: Final = {"database": DatabasesArgument, "variable": VariablesOption}
 _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}
 
 
 def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what typer calls for a command: with its options, those of the frame, and the context."""
+    """Return the function that typer calls: it has the command's options, the common ones and the context."""
     signature = inspect.signature(callback, eval_str=True)
     first, *others = signature.parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in others if is_dataclass(each.annotation)}
-    # In the order of the help, which has what stands in place of DB last.
+    # In the order of the help: --db-env, which replaces DB, stands last.
     flat = sorted(chain(*map(_parameters, others)), key=lambda each: each.name == "variable")
     own = [parameter.name for parameter in flat]
 
@@ -67,7 +67,7 @@ def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable
             run.works_on(shard_of(command, *(options[name] for name in RANGE)))
         if row.begins_later:
             run.begin = partial(_begin, run, row, options)
-        elif row.events and options.get("apply", True):  # a plan changes nothing
+        elif row.events and options.get("apply", True):  # a plan changes nothing: no ledger entry
             _begin(run, row, options)
         asked = {name: options[name] for name in own}
         if row.takes_several:
@@ -98,7 +98,7 @@ def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable
 
 
 def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return a parameter, or those for which one stands whose type is a class of options."""
+    """Return one parameter, or for a dataclass of options one parameter for each of its fields."""
     if not is_dataclass(group.annotation):
         return [group]
     hints = get_type_hints(group.annotation, include_extras=True)
@@ -109,9 +109,9 @@ def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Run a command on each database that its command line names, or else that the ring file lists."""
+    """Run a command on each database of the command line; if it names none, on those of the ring file."""
     arguments, variables = options.pop("database") or (), options.pop("variable", None) or ()
-    all_databases(arguments, variables)  # refuses a password, and a variable that is not set
+    all_databases(arguments, variables)  # refuses a password and an unset variable
     places = [(name, {"database": name}) for name in arguments]
     places += [(f"${name}", {"variable": name}) for name in variables]
     ring = None if places else find_ring(run)
@@ -127,7 +127,7 @@ def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -
     for name in _FOR_ONE:
         if options.get(name):
             raise typer.BadParameter(
-                f"it is of one database, and there are {len(places)}", param_hint=f"--{name}"
+                f"it applies to one database, and there are {len(places)}", param_hint=f"--{name}"
             )
     if options.get("no_threads") is False and find_ring(run) and find_threads(None, run.keys):
         raise typer.BadParameter(
@@ -145,11 +145,11 @@ def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -
 
 
 def _begin(run: Run, row: Command, options: Mapping[str, Any], documents: Sequence[bytes] = ()) -> None:
-    """Record that a command begins, and let its run record the end; without a ledger do nothing."""
+    """Write the begin entry, and set the recorder for the end entry; without a ledger do nothing."""
     try:
         ring = RingFile(run.ring_file)
     except RingFileMissingError:
-        # One that needs no ring, and names one that is missing: that may name a ledger.
+        # The command needs no ring, but a named ring file that is missing might name a ledger.
         if row.needs_no_ring and (run.keys is not None or os.environ.get("SEALPOINT_KEYS")):
             raise
         return
@@ -164,7 +164,7 @@ def _begin(run: Run, row: Command, options: Mapping[str, Any], documents: Sequen
 
 
 def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a command happens to: databases as they were named or listed, keys, a thread, a copy."""
+    """Return the subject of a ledger entry: the databases, keys, thread and output of the command."""
     subject: dict[str, Any] = {}
     if databases := _databases(ring, options):
         subject["database"] = databases
@@ -186,13 +186,13 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
-    """Return the databases that a command works on, as the command line and the ring file have them."""
+    """Return the databases of a command, as the command line names them or the ring file lists them."""
     arguments = _given(options, "database", "databases")
     named = [
         *all_databases(arguments, None),
         *(f"${name}" for name in _given(options, "variable", "variables")),
     ]
-    if "key_id" in options:  # a transition, which examines all that are known
+    if "key_id" in options:  # a key transition examines the databases of both
         return named if options.get("no_database_check", True) else [*named, *ring.databases]
     return named or (list(ring.databases) if {"database", "databases"} & options.keys() else [])
 
@@ -207,7 +207,7 @@ def _waived(options: Mapping[str, Any]) -> list[str]:
     found = []
     for name, value in options.items():
         prefix, _, what = name.partition("_")
-        if (value is True or type(value) is str) and prefix in {"allow", "no"}:  # a text is the reason
+        if (value is True or type(value) is str) and prefix in {"allow", "no"}:  # text: the reason
             found.append(_CHECKS.get(name, what.replace("_", "-")))
         elif isinstance(value, Check) and value is not Check.ALL:
             found.append(f"{name}-{value.value}")

@@ -1,4 +1,4 @@
-"""`sealpoint decrypt`: a copy of a database with nothing sealed in it."""
+"""`sealpoint decrypt`: write a decrypted copy of a database."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def decrypt(
     run: Run,
     at: OneDatabase,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="SQLite: the new file; made private.")
+        Path | None, typer.Option("--out", metavar="FILE", help="SQLite: the new file; only you can read it.")
     ] = None,
     out_schema: Annotated[
         str | None,
         typer.Option(
             "--out-schema",
             metavar="NAME",
-            help="Postgres: the new schema, in the same database; made private.",
+            help="Postgres: the new schema, in the same database; only its owner can read it.",
         ),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     limits: LimitsOption = DEFAULT_LIMITS,
 ) -> None:
-    """Write a copy of a database with nothing sealed in it.
+    """Write a decrypted copy of a database.
 
-    LangGraph's plain saver and Store read it; embeddings of items are not copied.
+    LangGraph's plain saver and Store can read the copy; embeddings of items are not copied.
     If a value does not open, no copy is made, and the exit code is 4, or 5 if only keys are missing.
     """
     run.asks(allow_plaintext=allow_plaintext)
@@ -71,14 +71,14 @@ def decrypt(
             from sealpoint.admin.maintenance.schemacopy import decrypt_schema
 
             source = stack.enter_context(closing(cast("PostgresRows", open_store(database))))
-            run.looks_at(source)  # not later: the copy's tables are not part of it
+            run.looks_at(source)  # before the copy's tables are created
             events = decrypt_schema(source, place, cipher, allow_plaintext=allow_plaintext, limits=limits)
         pace = Pace(stack.enter_context(stopping(run)))
         watch = stack.enter_context(watching("decrypt", failures.add))
-        # Closed also if the terminal to draw on is gone.
+        # Closed also if drawing on the terminal fails.
         watch.take_all(stack.enter_context(closing(pace.limit(events))))
     if is_file:
-        with closing(open_store(database)) as store:  # not before: a refused run leaves no log next to it
+        with closing(open_store(database)) as store:  # opened late: a refused run leaves no log file
             run.looks_at(store)
         warn_of_leftovers(Path(database), Path(place))
     is_written = not (failures.count or pace.stopped)
@@ -98,7 +98,7 @@ def _require_file(out: Path | None, schema: str | None) -> str:
     if out is None:
         raise typer.BadParameter("name the new file: --out FILE", param_hint="--out")
     if not out.parent.is_dir():
-        raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
+        raise typer.BadParameter(f"the folder {out.parent} does not exist", param_hint="--out")
     return str(out)
 
 
@@ -116,10 +116,10 @@ def _require_schema(out: Path | None, schema: str | None) -> str:
 def _show(document: Document) -> None:
     database, out, rows = document["database"], document["out"], document["rows"]
     if out is None:
-        put(f"no copy was made; {database['name']} is as it was")
+        put(f"no copy was made; {database['name']} is unchanged")
     elif database["kind"] == "postgres":
         put(f"{rows} values were decrypted into schema {excerpt(out)}; its owner can read them")
     else:
         put(f"{rows} values were decrypted; every account that can read {out} can read them")
     if out is not None and any(name.endswith(VECTORS) for name in document["scope"]["not_read"]):
-        put("embeddings were not copied: a query finds an item after it was put again")
+        put("embeddings were not copied: search finds an item only after it is put again")

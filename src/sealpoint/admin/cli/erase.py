@@ -1,6 +1,6 @@
-"""`sealpoint erase` and `erasures`: threads, and namespaces of LangGraph's Store, deleted and recorded.
+"""`sealpoint erase` and `erasures`: delete threads and namespaces of LangGraph's Store, and keep records.
 
-`erasures` shows what was erased, and what is still to be done before no copy of it opens.
+`erasures` shows which keys must still be destroyed before no copy of the erased data can be opened.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.threads.store import ThreadStore
 
 _HINT: Final = (
-    "check the spelling: `sealpoint inspect DB` lists what is there;"
-    " --allow-missing accepts what is not there, as after a run that ended early"
+    "check the spelling: `sealpoint inspect DB` lists ids;"
+    " --allow-missing accepts ids without rows, as after a run that ended early"
 )
 
 
@@ -66,16 +66,16 @@ def _parse_namespaces(names: list[str] | None) -> list[str]:
     found = _parse_each(names)
     for name in found:
         if not all(name.split(".")):
-            raise typer.BadParameter(f"{excerpt(name)} is not one: name its labels, joined by dots")
+            raise typer.BadParameter(f"{excerpt(name)} is not a namespace: join its labels by dots")
     return found
 
 
 def _read_ids(file: typer.FileText | None) -> list[str]:
-    """Read a file of ids, one a line, each as commands print it."""
+    """Read a file of ids, one per line, in the form in which commands print ids."""
     lines = [] if file is None else file.read().removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if not line or not line.isprintable():
-            raise typer.BadParameter(f"line {number} is no printed id", param_hint="--threads-file")
+            raise typer.BadParameter(f"line {number} is not a printed id", param_hint="--threads-file")
     return _parse_each(lines)
 
 
@@ -83,7 +83,7 @@ def _read_ids(file: typer.FileText | None) -> list[str]:
 def opened(
     run: Run, database: str, threads: str | None, *, apply: bool
 ) -> Iterator[tuple[RowStore, ThreadStore | None]]:
-    """Open a database and its thread store, to delete rows with ``apply``."""
+    """Open a database and its thread store; with ``apply``, writable and locked for deleting rows."""
     remembered = find_threads(threads, run.keys)
     with ExitStack() as stack:
         heads = None if remembered is None else stack.enter_context(opened_threads(remembered))
@@ -97,7 +97,7 @@ def erase(
     run: Run,
     at: OneDatabase,
     ids: Annotated[
-        list[str] | None, each_option("--thread", "ID", "The id of a thread, as it is printed.", _parse_each)
+        list[str] | None, each_option("--thread", "ID", "Id of a thread, as commands print it.", _parse_each)
     ] = None,
     threads_file: Annotated[
         typer.FileText | None,
@@ -106,7 +106,7 @@ def erase(
             metavar="FILE",
             encoding="utf-8",
             errors="surrogateescape",
-            help="A file of such ids, one a line.",
+            help="A file of ids of threads, one per line.",
         ),
     ] = None,
     namespaces: Annotated[
@@ -114,7 +114,7 @@ def erase(
         each_option(
             "--store-namespace",
             "NAME",
-            "A namespace of LangGraph's Store, its labels joined by dots, with all below it.",
+            "A namespace of LangGraph's Store and all below it; labels joined by dots.",
             _parse_namespaces,
         ),
     ] = None,
@@ -126,7 +126,7 @@ def erase(
             metavar="DAYS",
             min=0,
             max=36_500,
-            help="In how many days no copy of the database may open any more, for `sealpoint erasures`.",
+            help="Days until the keys must be destroyed, so that no copy opens; for `sealpoint erasures`.",
         ),
     ] = None,
     sealed_since: Annotated[
@@ -135,27 +135,27 @@ def erase(
             "--sealed-since",
             metavar="DATE",
             formats=["%Y-%m-%d"],
-            help="Declare since when the database has been sealed; older copies are not there any more.",
+            help="Declare that the database is sealed since this date, and that no older copy exists.",
         ),
     ] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Accept names of which the database has nothing.")
+        bool, typer.Option("--allow-missing", help="Accept ids and namespaces without rows.")
     ] = False,
     apply: ApplyOption = False,
     threads: ThreadsOption = None,
 ) -> None:
     """Delete threads, and namespaces of LangGraph's Store.
 
-    Copies of the database keep it, and open until the keys of today are destroyed: the ledger records what
-    was erased and under which keys, and `sealpoint erasures` shows what is still to be done. The ids stay in
+    Copies of the database still contain the data until the keys of today are destroyed: the ledger records
+    what was erased and under which keys, and `sealpoint erasures` shows which keys remain. The ids stay in
     the thread store until `sealpoint heads trim`.
 
-    Exits with 2 if there is nothing under a name, which may be misspelt; with 7 if rows are still written.
+    Exits with 2 if an id or namespace has no rows, as it may be misspelt; with 7 if rows are still written.
     """
     run.asks(allow_missing=allow_missing)
     names, spaces = {*(ids or ()), *_read_ids(threads_file)}, {*(namespaces or ())}
     if not (names or spaces):
-        raise typer.BadParameter("name what is to be erased", param_hint="--thread, --store-namespace")
+        raise typer.BadParameter("name a thread or a namespace", param_hint="--thread, --store-namespace")
     named = at.find(run)
     require_storable(named, *names, *spaces)
     read_entries(run, run.ring_file)
@@ -166,7 +166,7 @@ def erase(
         missing = erasing.plan()
         if missing and not allow_missing:
             some = ", ".join(map(quoted, missing[:9]))
-            raise ConfigError(f"the database has nothing of {some}", hint=_HINT)
+            raise ConfigError(f"the database has no rows of {some}", hint=_HINT)
         erasure = _erasure(erasing, file, reason, due, sealed_since)
         is_done = apply and _carry_out(run, erasing, file, bytes(erasure), stop)
     run.finds({Reason.NOT_APPLIED: not apply, Reason.ENDED_EARLY: apply and not is_done})
@@ -188,7 +188,7 @@ def erase(
         say("the ids stay in the thread store until `sealpoint heads trim`")
     if apply and not (is_done or run.is_stopping):
         say(
-            f"rows were still found after {erasing.looks} looks: end the runs of agents on these threads,"
+            f"new rows were still found in search {erasing.looks}: stop the agents on these threads,"
             " then run the same command again, with --allow-missing"
         )
 
@@ -196,16 +196,16 @@ def erase(
 def _erasure(
     erasing: Erasing, file: RingFile, reason: str | None, due: int | None, sealed_since: datetime | None
 ) -> Erasure:
-    """Return the document: what is to be erased, with the keys of the ring and what was declared."""
+    """Return the document for the ledger: what to erase, the keys of the ring, and declared dates."""
     if due is not None and file.ledger is None:
-        raise typer.BadParameter("the ring file names no ledger, which would have it", param_hint="--due")
+        raise typer.BadParameter("the ring file names no ledger to record it", param_hint="--due")
     hmac, (kind, identity) = hmac_of(file), (erasing.store.kind, erasing.store.identity)
     threads, namespaces = (
         tuple(Erased([*filter(None, map(hmac, one.stored))], one.last) for one in owners)
         for owners in (erasing.threads, erasing.namespaces)
     )
     return Erasure(
-        # What stays when it is restored in place, and tells others of the same name.
+        # An identity that a restore in place keeps, and that differs for other databases of the same name.
         database=str(identity["path"] if kind == "sqlite" else f"{erasing.store.name} {identity['schema']}"),
         index=hmac(""),
         threads=threads,
@@ -219,10 +219,10 @@ def _erasure(
 
 
 def _carry_out(run: Run, erasing: Erasing, file: RingFile, document: bytes, stop: Stop) -> bool:
-    """Record what is to be erased, and erase it; return whether all is gone."""
+    """Write the begin entry, then delete the rows; return whether no rows are left."""
     run.begin([document])
     if describe_ring(read_ring_entries(run.ring_file)) != describe_ring(file.entries):
-        raise StoppedError("the ring was changed meanwhile", hint="run the same command again")
+        raise StoppedError("the ring was changed during this run", hint="run the same command again")
     return erasing.run(stop)
 
 
@@ -231,18 +231,18 @@ def _show(document: Document) -> None:
     if rows:
         show_table(("table", "key", "rows"), rows)
     for name in document["missing"]:
-        put(f"nothing is there of {quoted(name)}")
+        put(f"no rows of {quoted(name)}")
     if not document["applied"]:
-        put("this would be deleted; --apply deletes it")
+        put("these rows would be deleted; --apply deletes them")
         return
-    put(f"deleted {document['erased']} rows; looked {document['looks']} times")
+    put(f"deleted {document['erased']} rows; searched {document['looks']} times")
     if document["recorded"] is None:
-        put("nothing records this: the ring file names no ledger")
+        put("not recorded: the ring file names no ledger")
     else:
         put(f"recorded in the ledger as {document['recorded']}")
 
 
-_MAX_NAMED: Final = 800  # documents of erasures in one entry
+_MAX_NAMED: Final = 800  # erasures that one ledger entry names
 
 
 def erasures(
@@ -252,19 +252,19 @@ def erasures(
     allow_unproven: AllowUnprovenOption = False,
     database: Annotated[
         str | None,
-        typer.Option("--again", metavar="DB", help="Also look for what was erased in a restored database."),
+        typer.Option("--again", metavar="DB", help="Also search a restored database for erased data."),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="With --again: erase what its ids show to be from before.")
+        bool, typer.Option("--apply", help="With --again: delete rows from before the erasure.")
     ] = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """Show erasures, and which keys are still to be destroyed.
+    """Show erasures, and the keys that must still be destroyed.
 
-    An erasure is complete when all keys that the ring had at that time are destroyed, so that no copy of the
-    database can be read with them. Exits with 3 if one is not complete by its date, or if the ledger is not
-    shown to be whole: see `sealpoint ledger verify`. No database is read but that of --again: it exits with 3
-    if rows of what was erased are there again. Rows that are newer stay.
+    An erasure is complete when all keys of the ring at that time are destroyed: then no copy of the database
+    can be read. Exits with 3 if an erasure is not complete by its due date, or if the ledger is not proven to
+    be complete (see `sealpoint ledger verify`). Only the database of --again is read: if erased rows came
+    back there, the command exits with 3. Rows that are newer than the erasure stay.
     """
     entries, folder = read_entries(run, run.ring_file), find_folder(run, None)
     verdict = check_ledger(folder, vkey, pins)
@@ -275,7 +275,7 @@ def erasures(
     search = None
     if database is not None:
         if apply and verdict.problems:
-            raise LedgerTamperedError(f"nothing is erased by this ledger: {next(iter(verdict.problems))}")
+            raise LedgerTamperedError(f"invalid ledger, nothing was erased: {next(iter(verdict.problems))}")
         search = _search(run, database, found, threads, apply=apply)
     elif apply or threads:
         raise typer.BadParameter("name the restored database", param_hint="--again")
@@ -304,7 +304,7 @@ def erasures(
 def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
-    """Look for what was erased in a restored database, and erase what came back; record that."""
+    """Search a restored database for erased data; with ``apply`` delete it, and record the result."""
     erased = defaultdict[tuple[str, str], list[Known]](list)
     for one in found:
         for column, owners in (("thread_id", one.erasure.threads), ("prefix", one.erasure.namespaces)):
@@ -329,16 +329,16 @@ def _search(
 
 
 def show_erasures(document: Document) -> None:
-    """Print a line for each erasure, and below why those are not complete of which no key is left."""
+    """Print a table of erasures, then the reasons why erasures are incomplete although no keys remain."""
     found = document["erasures"]
     if not found:
         put("no erasure is recorded")
         return
     if search := document.get("search"):
-        put(f"rows that are back, or may be: {search['found']}, of which were erased: {search['erased']}")
-        count(search["newer"], "rows of ids that are in use again, which stay: {}")
+        put(f"rows that came back, or may have: {search['found']}; erased again: {search['erased']}")
+        count(search["newer"], "rows kept because they are newer than the erasure: {}")
         if search["applied"] and search["found"] > search["erased"]:
-            put("the others stay, because they may be new: `sealpoint erase` deletes all that a name has")
+            put("the others were kept, as they may be new: `sealpoint erase` deletes all rows of an id")
     rows = list[tuple[object, ...]]()
     for one in found:
         late, ids = ", overdue" if one["is_overdue"] else "", one["threads"] + one["namespaces"]

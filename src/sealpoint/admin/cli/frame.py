@@ -1,7 +1,7 @@
-"""The frame of commands: what every run has around what its command asks, finds and shows.
+"""The frame of every command: result, exit code, confirmation, errors and the end entry in the ledger.
 
 A command is a function of its `Run` and its options. It states its question with `Run.asks`, works, and ends
-with `Run.end`, which is given the members of its object and how they are shown as text.
+with `Run.end`, which takes the members of its JSON object and a function that prints them as text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sealpoint.admin.results.shards import Shard
 
 HEAD_LABEL: Final = "ledger head: "
-UNASKED: Final = "use --yes to do it without being asked"
-_USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
+UNASKED: Final = "--yes skips the confirmation prompt"
+_USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # click's UsageError; typer does not export it
 _OUTCOMES: Final = {
     Exit.DONE: "done",
     Exit.BUG: "failed",
@@ -46,13 +46,13 @@ class Command(NamedTuple):
     """A command, or a group of commands, in the table of the program.
 
     Attributes:
-        function: What runs it, as ``module:name`` in this package; of a group its texts.
-        line: The first line of its help, which lists show.
-        events: In the ledger, if it is recorded: when it begins, and when it has ended.
-        takes_several: Whether it is written for one database and takes several.
-        is_sharded: Whether it can work on a range of threads.
-        begins_later: Whether it records its beginning itself, when it knows what it will do.
-        needs_no_ring: Whether it needs no ring although it is recorded.
+        function: The command's function, as ``module:name`` in this package; for a group, its help texts.
+        line: First line of the help, also shown in lists of commands.
+        events: Event names in the ledger, for begin and end; empty for a command that is not recorded.
+        takes_several: Whether the command line may name several databases; each has a run of its own.
+        is_sharded: Whether the command can work on a range of threads.
+        begins_later: Whether the command writes its begin entry itself, once it knows what it will do.
+        needs_no_ring: Whether the command is recorded if there is a ring, and also runs without one.
     """
 
     function: str
@@ -68,16 +68,16 @@ class Run:
     """One run of one command, from its command line to its exit code.
 
     Attributes:
-        command: Its name.
-        keys: The ring file that its command line names.
-        as_json: Whether it prints an object.
-        result: What it was asked and has found.
-        code: What it ends with.
-        recorder: Records its end in the ledger.
-        begin: Records its beginning, with documents, if it is a command that does so itself.
-        is_stopping: Whether a signal has asked it to end.
-        shard: The range of threads that it works on; ``None`` for all of a database.
-        errors: Of the databases that could not be examined, beside others.
+        command: Name of the command.
+        keys: Ring file given by ``--keys``.
+        as_json: Whether ``--json`` was given.
+        result: The question, and the findings so far.
+        code: Exit code.
+        recorder: Writes the end entry to the ledger.
+        begin: Writes the begin entry to the ledger; set only for commands that write it late, such as erase.
+        is_stopping: Whether a signal has asked the run to end.
+        shard: Range of threads to work on; ``None`` for the whole database.
+        errors: Errors of databases that could not be examined, in a run over several.
     """
 
     def __init__(self, command: str) -> None:
@@ -92,7 +92,7 @@ class Run:
         self.errors: list[dict[str, str]] = []
         self.shard: Shard | None = None
         self._codes: list[Exit] = []
-        self._digest = sha256()  # of the object
+        self._digest = sha256()  # of the JSON object
         self._part: Document = {}
         self._has_object = False
         self._error: dict[str, str] | None = None
@@ -100,33 +100,33 @@ class Run:
 
     @property
     def ring_file(self) -> Path:
-        """The path of the ring file that the command line names, or of the first that is found."""
+        """The path of the ring file: that of ``--keys``, or the first that exists in the default places."""
         from sealpoint.keys.ringfile import find_ring_file
 
         return find_ring_file(self.keys)
 
     def asks(self, **options: Any) -> None:
-        """State the question: the options that can weaken what the run shows, with their values."""
-        if self.shard is not None:  # in the ledger's document nothing else says so
+        """State the question of the run by the options that can weaken its answer, with their values."""
+        if self.shard is not None:  # the document in the ledger names the range nowhere else
             options["run"] = self.shard.run
         run, self.result = self.result.run, Result(self.command, options)
         self.result.run = run
 
     def finds(self, reasons: Mapping[Reason, object]) -> None:
-        """Record why the result is not true: the reasons whose conditions hold."""
+        """Add the reasons whose conditions hold to the result; with a reason, ``ok`` is not true."""
         self.result.add(*applying(reasons))
 
     def works_on(self, shard: Shard | None) -> None:
-        """Work on a range of threads. The ledger has a digest of the object: the salt hides guessed ids."""
+        """Set the range of threads. The ledger has the object's digest; a salt prevents guessing of ids."""
         self.shard, salt = shard, secrets.token_hex(16)
         self._part = {} if shard is None else {"shard": {**shard._asdict(), "salt": salt}}
 
     def looks_at(self, store: Database) -> None:
-        """Record the one database of the command, which its object begins with."""
+        """Record the one database of the command, for the beginning of its JSON object."""
         self._part = {**self._part, **self.result.looks_at(store)}
 
     def head(self) -> dict[str, Any]:
-        """Return what the object begins with."""
+        """Return the first members of the JSON object."""
         return {**self.result.head(), **self._part}
 
     def end(
@@ -137,13 +137,13 @@ class Run:
         allow_unproven: bool = True,
         verdict: bool = True,
     ) -> None:
-        """Print what was found as an object or as text, and set the exit code.
+        """Print the result as a JSON object or as text, and set the exit code.
 
         Args:
-            members: The members of the object that are the command's own.
-            show: Prints the object as text.
-            allow_unproven: Whether a result that is not proven ends with 0, and not with 3.
-            verdict: Whether the text ends with the line of the verdict.
+            members: The command's own members of the JSON object.
+            show: Prints the members as text.
+            allow_unproven: Whether a result that is not proven exits with 0 instead of 3.
+            verdict: Whether the text ends with a line such as ``ok`` or ``not ok: ...``.
         """
         document = self.result.document({**self._part, **members})
         if self.as_json:
@@ -155,13 +155,13 @@ class Run:
         self.set_code(allow_unproven=allow_unproven)
 
     def set_code(self, *, allow_unproven: bool) -> None:
-        """Set the exit code for what was found."""
+        """Set the exit code by the reasons of the result."""
         found = result_code(self.result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
         self.code = worst([found, *self._codes])
 
     @contextmanager
     def sparing(self, database: str) -> Iterator[None]:
-        """Report an error of one of several databases, of which the others are examined all the same."""
+        """Report an error of one database, and continue with the others."""
         try:
             yield
         except BrokenPipeError:  # of stdout
@@ -176,7 +176,7 @@ class Run:
             self.errors.append({"database": output.printable(database), **(self._error or {})})
 
     def run_each(self, databases: Sequence[tuple[str, Callable[[Run], None]]]) -> None:
-        """Run a command on databases, by their names, each in a run of its own; end with the worst code."""
+        """Run a command on each database in a run of its own; the exit code is the worst of theirs."""
         head, left = self.head(), len(databases)
         if self.as_json:
             opening = json.dumps({name: head[name] for name in _FIRST})
@@ -189,7 +189,7 @@ class Run:
                     output.put("")
                 elif left:
                     self.print_object(",")
-        finally:  # what was begun on stdout is one object
+        finally:  # complete the JSON object that was begun on stdout
             self.finds({Reason.NOT_COMPLETED: left})
             document = self.result.document({"errors": self.errors})
             if self.as_json:
@@ -207,7 +207,7 @@ class Run:
         try:
             with self.sparing(name):
                 if self.is_stopping:
-                    raise StoppedError("not begun, because a signal ended the run", hint="run it again")
+                    raise StoppedError("not examined: a signal ended the run", hint="run it again")
                 command(part)
                 self._codes.append(part.code)
         finally:
@@ -217,35 +217,35 @@ class Run:
                 self.print_object("null")
 
     def print_object(self, text: str, end: str = "\n") -> None:
-        """Print an object, or the next part of one."""
+        """Print a JSON object, or the next part of one."""
         self._has_object = True
         self._digest.update(output.print_object(text, end))
 
     def fail(self, code: Exit, text: str, hint: str = "") -> Exit:
-        """Print an error and what to do about it, and return the code that the run ends with."""
+        """Print an error and its hint, and return the exit code of the run."""
         text, hint = output.printable(output.filled(text)), output.printable(output.filled(hint))
         self._error = {"message": text, "hint": hint}
         output.complain(text, hint)
         return code
 
     def confirm(self, what: str, key_id: str | None = None, *, hint: str = UNASKED) -> None:
-        """Ask before a key, or something else, is given up, and end the command unless it is agreed to.
+        """Ask for confirmation before an irreversible step, and end the command unless the user confirms.
 
-        Without a terminal the command fails. A key is named by its command line, anything else by the error.
+        Without a terminal the command fails, with ``what`` in the message unless ``key_id`` is given.
         """
         if not sys.stdin.isatty():
             text = "there is no terminal to ask for confirmation"
             raise ConfigError(text if key_id else f"{what}: {text}", hint=hint)
-        output.say(f"{what}. To confirm, type {'its id' if key_id else 'yes'}:")
+        output.say(f"{what}. To confirm, type {'the id of the key' if key_id else 'yes'}:")
         if sys.stdin.readline().strip() != (key_id or "yes"):
             output.say("Nothing was done.")
             raise typer.Exit(Exit.STOPPED)
 
     def finish(self, code: int) -> int:
-        """Record how a command has ended, if it is recorded, and print the new head of the ledger.
+        """Write the end entry of a recorded command to the ledger, and print the new head of the ledger.
 
-        Returns the exit code; or, of a command that was done and whose end cannot be recorded, that of this
-        problem.
+        Returns the exit code. If the command succeeded but its end entry cannot be written, that is the code
+        of this error.
         """
         if self.recorder is None:
             return code
@@ -253,18 +253,18 @@ class Run:
         if self.shard is not None and self._has_object:
             self.result.stated = {"result": f"sha256:{self._digest.hexdigest()}"}
         outcome = _OUTCOMES.get(Exit(code), "refused")
-        if outcome == "refused" and len(self._codes) > len(self.errors):  # others may have been changed
+        if outcome == "refused" and len(self._codes) > len(self.errors):  # others may have changed
             outcome = "stopped"
         try:
             head = self.recorder.end(outcome if result or outcome != "found" else "refused", code, result)
         except SealpointError as error:
-            text = f"the command has ended, and that is not recorded: {message(error)}"
+            text = f"the command has ended, but its end is not in the ledger: {message(error)}"
             return code or self.fail(exit_code(error), text, error.hint)
         output.say(f"{HEAD_LABEL}{head.line}")
         return code
 
     def require_object(self) -> None:
-        """Print an object with the error alone, unless one was printed: ``--json`` always gives one."""
+        """Print a JSON object with the error alone, unless ``--json`` has already printed an object."""
         if not self._has_object:
             self.asks()
             self.result.add(Reason.NOT_COMPLETED)
@@ -272,7 +272,7 @@ class Run:
 
 
 def explain(error: Exception, command: str) -> tuple[Exit, str, str]:
-    """Return the exit code of an error, its text, and what to do about it."""
+    """Return the exit code of an error, its message and its hint."""
     if isinstance(error, _USAGE_ERROR):
         wrong: Any = error
         path = (
@@ -282,16 +282,16 @@ def explain(error: Exception, command: str) -> tuple[Exit, str, str]:
     return exit_code(error), message(error), getattr(error, "hint", "")
 
 
-_FIRST: Final = ("schema", "command")  # the members that every object begins with
+_FIRST: Final = ("schema", "command")  # the first members of every JSON object
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def stopping(run: Run) -> Iterator[Stop]:
-    """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
+    """Let Ctrl-C, SIGTERM or SIGHUP stop a run after its batch; a second signal stops it at once.
 
-    A third one does nothing, so that temporary files are still removed. A signal that is ignored, as
-    SIGHUP is under nohup, is still ignored.
+    A third signal does nothing, so that temporary files are still removed. An ignored signal, such as SIGHUP
+    under nohup, stays ignored.
     """
     stop, ending = Stop(), False
 
@@ -304,7 +304,7 @@ def stopping(run: Run) -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.set()
         run.is_stopping = True
-        output.say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
+        output.say(f"{signal.Signals(number).name}: ending after this batch; a second signal ends at once")
 
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, ask) for number in heard}

@@ -1,7 +1,7 @@
-"""`sealpoint init`: a ring, what is in a database, and how the code of an agent begins to seal it.
+"""`sealpoint init`: create a ring, examine a database, and print the Python and commands that seal it.
 
-Nothing in the database is changed, and no file is overwritten. What a database names is not trusted: a type
-is put on an allowlist only if a person at a terminal says that it is theirs.
+The database is not changed, and no file is overwritten. Names of types in a database are untrusted: a type
+is put on the allowlist only if a person at a terminal confirms that it is their own.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from sealpoint.errors import RingFileMissingError, TablesMissingError, UnknownKe
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import find_ring_file
 
-# What agents write today: their serializer, its import, and what `rebind` is to accept. Where a kind is
-# found, those below it may be inserted, and are refused. See docs/migration.md.
+# Values that agents write today: their serializer, its import, the option of `rebind`. If a kind is found,
+# values of the kinds after it may have been inserted by an attacker, and are refused: docs/migration.md.
 _OLD: Final = {
     Kind.SEALED: ("serde", "", ""),
     Kind.LEGACY: ("Old.from_pycryptodome_aes()", "encrypted import EncryptedSerializer", " --allow-legacy"),
     Kind.PLAINTEXT: ("Old()", "jsonplus import JsonPlusSerializer", " --allow-plaintext"),
 }
 ALLOWLIST: Final = "allowed-types.txt"
-MAX_QUESTIONS: Final = 30  # an untrusted database may name any number of types
+MAX_QUESTIONS: Final = 30  # untrusted values may name any number of types
 
 
 def _place_of_ring(named: Path | None) -> Path:
@@ -67,7 +67,7 @@ def init(
         typer.Argument(metavar="DB", help="A SQLite file or a postgresql:// URL. Default: a new database."),
     ] = None,
     key_id: Annotated[
-        str | None, typer.Option("--key-id", metavar="ID", help="Id of the key of a new ring.")
+        str | None, typer.Option("--key-id", metavar="ID", help="Id of the key in a new ring.")
     ] = None,
     keys: Annotated[
         Path | None,
@@ -75,17 +75,17 @@ def init(
             "--keys",
             metavar="FILE",
             callback=_place_of_ring,
-            help="The ring file; else the one that other commands use, or keys.toml.",
+            help="The ring file. Default: the ring file of other commands, or keys.toml.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and write no allowlist.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip all questions, and write no allowlist.")] = False,
     variable: VariableOption = None,
 ) -> None:
-    """Create a ring, look at a database, and show how to seal it.
+    """Create a ring, examine a database, and show how to seal it.
 
-    Prints Python for its saver, and the remaining commands. The database is not changed, and no file is
-    overwritten: a ring that is there is used. On a terminal, asks for each type that the values name whether
-    it is yours, and writes those to allowed-types.txt.
+    Prints Python code for the saver, and the remaining commands. The database is not changed, and no file is
+    overwritten: an existing ring is used. On a terminal, asks for each type that values name whether the type
+    is yours, and writes your types to allowed-types.txt.
     """
     named = all_databases(*([] if one is None else [one] for one in (database, variable)))
     if len(named) > 1:
@@ -94,7 +94,7 @@ def init(
     ring = open_ring(run) if os.path.lexists(file) else None
     active = None if ring is None else ring.require_active().id
     if active is not None and key_id not in (None, active):
-        cause = f"{file} is there already, and its active key is {active}: `sealpoint keys generate` adds one"
+        cause = f"{file} exists, and its active key is {active}: `sealpoint keys generate` adds a key"
         raise typer.BadParameter(cause, param_hint="--key-id")
     name_database(f"--db-env {shlex.quote(variable)}" if variable else shlex.quote(database or "DB"))
     found = _Found(ShownFailures(shown=not run.as_json))
@@ -104,13 +104,13 @@ def init(
     allowed = _allowed(allowlist, found, asks=sys.stdin.isatty() and not (yes or run.as_json))
     if ring is None:
         for left in sorted(folder.glob("*.key")):
-            say(f"{left} was there before: a command that was killed may have left it, and no ring names it.")
+            say(f"{left} existed before, and no ring names it: a command that was killed may have left it.")
         active = edit.create_ring(file, key_id)
         read_entries(run, file)
         say(f"{file} is the new ring, {folder} holds its key {active}.")
         say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
     else:
-        say(f"{file} is there already, and is used: its active key is {active}.")
+        say(f"Using the existing ring {file}: its active key is {active}.")
     listed = str(allowlist) if allowed else None
     members = {
         "ring_file": str(file),
@@ -132,7 +132,7 @@ def init(
 
 @dataclass(slots=True)
 class _Found:
-    """A database; a new one has no ``parts``."""
+    """The findings about a database; those of a new database have no ``parts``."""
 
     failures: ShownFailures
     is_file: bool = True
@@ -140,8 +140,8 @@ class _Found:
     schema: str = "public"
     parts: list[Document] = field(default_factory=list)
     types: contents.Inventory = field(default_factory=contents.Inventory)
-    kind: Kind | None = None  # of the rows that are not bound; ``None`` if no row waits for a migration
-    lacks_key: bool = False  # LANGGRAPH_AES_KEY
+    kind: Kind | None = None  # of unbound rows; ``None`` if no row needs a migration
+    lacks_key: bool = False  # whether the ring lacks LANGGRAPH_AES_KEY
     has_saver: bool = True
     has_store: bool = False
     tables: tuple[Table, ...] = ()
@@ -149,14 +149,14 @@ class _Found:
 
     @property
     def saver_class(self) -> str:
-        """What is wrapped, for people."""
+        """Names of the classes that SealedSaver and SealedStore wrap, as text."""
         store = self.saver and self.saver.replace("Saver", "Store")
         names = [self.saver] * self.has_saver + [store] * self.has_store
         return " and your ".join(f"{name} or Async{name}" for name in names if name) or "saver"
 
 
 def _rights(found: _Found) -> str:
-    # In a name with line breaks a line may stand that runs.
+    # A name with line breaks might contain a line of SQL.
     parts = [table for table in found.tables if table.root]
     if found.is_file or not "".join([found.schema, *(part.name for part in parts)]).isprintable():
         return ""
@@ -169,13 +169,13 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
     found.is_file = kind_of(database).is_file
     found.saver = "SqliteSaver" if found.is_file else "PostgresSaver"
     if found.is_file and database and not os.path.lexists(database):
-        say(f"{database} does not exist yet: this is for a new database.")
+        say(f"{database} does not exist yet: the steps below are for a new database.")
         return
     with ExitStack() as stack:
         try:
             (store,) = stack.enter_context(opened([database]))
         except TablesMissingError:
-            say("The database has no tables of LangGraph yet: this is for a new one.")
+            say("The database has no tables of LangGraph yet: the steps below are for a new database.")
             return
         shares = take_shares(store, () if ring is None else read_entries(run, find_ring_file(ring.path)))
         if ring is None and (sealed := [share for share in shares if share.kind is Kind.SEALED]):
@@ -201,9 +201,9 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
 
 
 def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
-    """Return the types that the user says are theirs: by an allowlist that is there, or by answers."""
+    """Return the types that the user allows, by an existing allowlist or by answers to questions."""
     if os.path.lexists(file):
-        say(f"{file} is there already, and is used.")
+        say(f"Using the existing allowlist {file}.")
         return [*read_allowed([str(file)])]
     parts = sorted(found.types.constructors.values(), key=lambda part: part.pair)
     needed = [part for part in parts if part.is_nameable and not part.is_safe]
@@ -218,9 +218,9 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
         if sys.stdin.readline().strip() == "yes":
             accepted.append(part)
         else:
-            say("Not allowed, as the answer is not yes: what is not sealed and names it will be refused.")
+            say("Not allowed, as the answer is not yes: unsealed values of this type will be refused.")
     if accepted:
-        with file.open("x", encoding="utf-8") as stream:  # a list that was cut off is not read
+        with file.open("x", encoding="utf-8") as stream:  # a truncated list would not parse
             stream.write(allowlist_text(accepted))
     return [part.pair for part in accepted]
 
@@ -236,7 +236,7 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
     if allowed:
         lines.append(f"serde = serde{allowlist}")
     store = ["store = SealedStore(store, serde=serde)"] * found.has_store
-    if found.plain_items:  # the serializer of the saver refuses them, unless its rows are as readable
+    if found.plain_items:  # the saver's serializer refuses plain items, unless it allows plaintext, too
         serde = (
             "serde" if plain else f'EncryptedSerializer.from_key_file({name}, plaintext="allow"){allowlist}'
         )
@@ -255,11 +255,11 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
 def _steps(
     file: Path, found: _Found, allowlist: str | None, allowed: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield what to do in turn, each with its command if it has one."""
+    """Yield the remaining steps in order, each with its command, if any."""
     if os.environ.get("SEALPOINT_KEYS") != str(file):
         yield "Let commands find the ring", f"export SEALPOINT_KEYS={shlex.quote(str(file.absolute()))}"
     if found.kind is None and not found.plain_items:
-        yield "Run the agent, then see that its rows are sealed", "sealpoint verify DB --bound"
+        yield "Run the agent, then check that its rows are sealed", "sealpoint verify DB --bound"
         return
     option = _OLD[found.kind][2] if found.kind else ""
     if found.plain_items and found.kind is not Kind.PLAINTEXT:
@@ -273,10 +273,10 @@ def _steps(
         yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", "sealpoint init DB"
     trial += " --allow-plaintext" if "--allow-plaintext" in option else ""
     yield "Copy the database, see docs/migration.md, and try every value", trial
-    yield "Deploy this Python process by process: it reads all rows, writes as today", None
-    yield f"When all processes have it, deploy it without {' and '.join(later)}", None
-    yield "When all processes have that, seal and bind all rows", rebind
-    yield "If this ends with ok, deploy it without unbound and plaintext", "sealpoint verify DB --bound"
+    yield "Deploy this Python process by process: it reads all rows, and writes as today", None
+    yield f"When all processes run it, deploy it without {' and '.join(later)}", None
+    yield "When all processes run this second version, seal and bind all rows", rebind
+    yield "If this command ends with ok, deploy without unbound and plaintext", "sealpoint verify DB --bound"
 
 
 def _show(document: Document, saver: str) -> None:

@@ -1,7 +1,7 @@
-"""`sealpoint inspect`, `types` and `trial`: what is in the values of a database.
+"""`sealpoint inspect`, `types` and `trial`: the contents of a database's values.
 
-`inspect` shows those of one thread as plain data, `types` counts the types that values name, and `trial`
-decodes all as an agent would, and names the threads that would raise.
+`inspect` shows the values of one thread as plain data, `types` counts the types that values name, and
+`trial` decodes all values as an agent would, and lists the threads where that fails.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ AllowTypesOption = Annotated[
     typer.Option(
         "--allow",
         metavar="FILE|MODULE:NAME",
-        help="Allowed types: a file as `types --emit` prints it, or one type. Give it once for each.",
+        help="Allowed types: a file from `types --emit`, or one type. Can be repeated.",
     ),
 ]
 
@@ -75,49 +75,47 @@ AllowTypesOption = Annotated[
 def inspect(
     run: Run,
     at: OneDatabase,
-    thread: Annotated[str | None, id_option("--thread", "ID", "The thread; else ids are listed.")] = None,
+    thread: Annotated[str | None, id_option("--thread", "ID", "The thread. Default: list ids.")] = None,
     last: Annotated[
-        bool, typer.Option("--last", help="Show the state of the thread: its latest checkpoint, by channel.")
+        bool, typer.Option("--last", help="Show the latest checkpoint of the thread, by channel.")
     ] = False,
     channel: Annotated[str | None, id_option("--channel", "NAME", "With --last: only this channel.")] = None,
     checkpoint: Annotated[
-        str | None, id_option("--checkpoint", "ID", "As --last, of this checkpoint.")
+        str | None, id_option("--checkpoint", "ID", "Like --last, for this checkpoint.")
     ] = None,
     namespace: Annotated[
         str | None,
-        id_option("--namespace", "NAME", "With --last: that of a subgraph; with --items, that of the items."),
+        id_option("--namespace", "NAME", "With --last: namespace of a subgraph; with --items: of the items."),
     ] = None,
     items: Annotated[
         bool,
-        typer.Option("--items", help="Items of LangGraph's Store; without --namespace, list namespaces."),
+        typer.Option("--items", help="Items of LangGraph's Store; without --namespace, list the namespaces."),
     ] = False,
-    key: Annotated[str | None, id_option("--key", "NAME", "With --items: only the item of this key.")] = None,
+    key: Annotated[str | None, id_option("--key", "NAME", "With --items: only this key's item.")] = None,
     limit: Annotated[
         int,
-        typer.Option(
-            "--limit", min=1, max=100_000, help="How many values, messages, or ids, to show at most."
-        ),
+        typer.Option("--limit", min=1, max=100_000, help="Maximum values, messages or ids to show."),
     ] = 100,
     limits: LimitsOption = DEFAULT_LIMITS,
 ) -> None:
-    """Show the values of one thread, or items, as plain data. Nothing is imported, and what is long is cut.
+    """Show the values of one thread, or items, as plain data. No type is imported; long values are cut.
 
-    This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
-    Items are found by their names also where pseudonyms stand for these; labels are joined by dots.
-    Ids and names are given as they are printed: a backslash begins an escape, and is written twice.
+    This is the only command that shows sealed contents. Without --thread it lists the ids of threads.
+    Give the real namespace and key of an item, also if the database has pseudonyms; join labels by dots.
+    Give ids and names as commands print them: a backslash begins an escape, so write it twice.
     """
     run.result.add(Reason.NOT_ASKED)
     is_state = last or checkpoint is not None
     if thread is None and is_state:
         raise typer.BadParameter(
-            "name a thread of those that are listed without --last", param_hint="--thread"
+            "name a thread; without --last, the command lists all ids", param_hint="--thread"
         )
     if not is_state and (channel is not None or (namespace and not items)):
-        raise typer.BadParameter("it needs --last or --checkpoint", param_hint="--channel, --namespace")
+        raise typer.BadParameter("add --last or --checkpoint", param_hint="--channel, --namespace")
     if items and (thread is not None or is_state):
         raise typer.BadParameter("items belong to no thread", param_hint="--items")
     if key is not None and not (items and namespace is not None):
-        raise typer.BadParameter("it needs --items and --namespace", param_hint="--key")
+        raise typer.BadParameter("add --items and --namespace", param_hint="--key")
     named = at.find(run)
     require_storable(named, thread, channel, checkpoint, namespace, key)
     with opened([named]) as (store,):
@@ -141,10 +139,10 @@ def inspect(
 
 
 def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) -> None:
-    """Try values that are not shown, if one that is does not open: the ring may have another key."""
+    """If a shown value does not open, try others under its key: the ring may hold the wrong key."""
     failures.cipher = cipher
     if cipher is not None and failures.unopened:
-        try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts what opens
+        try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts values that open
 
 
 def _show_values(
@@ -164,17 +162,17 @@ def _show_values(
         if run.as_json:
             values.append(_value_object(value))
         elif cipher is not None or not isinstance(getattr(value, "error", None), UnknownKeyError):
-            _show_value(value)  # that there is no ring was said
+            _show_value(value)  # a missing ring was reported before
     more = next(found, None) is not None
     _try_others(store, cipher, failures)
     run.result.add(*failure_reasons(failures))
     run.finds({Reason.NO_ROWS: not shown})
     run.end({what: name, "values": values, "more": more}, lambda _: None)
     if not shown:
-        say(f"no {what} {quoted(name)} has a value: without --{what} all are listed")
+        say(f"no {what} {quoted(name)} was found; without --{what}, the command lists all")
         run.code = Exit.USAGE
     if more:
-        say(f"shown are the first {limit} values; there are more")
+        say(f"showing the first {limit} values; there are more (--limit)")
 
 
 def _show_value(found: contents.Readable | Failure) -> None:
@@ -231,23 +229,23 @@ def _end_state(
     }
     run.end(members, lambda document: _show_state(document, state.writes[:limit]))
     if members["more"]:
-        say(f"shown are {limit} channels, writes and members of each list; there are more (--limit)")
+        say(f"showing {limit} channels, writes and members of each list; there are more (--limit)")
     if failures.count:
         return
     if cell is None:
         say(
-            f"no such checkpoint of {quoted(thread)} in namespace {quoted(namespace)}:"
-            " without --last and --checkpoint all are listed"
+            f"thread {quoted(thread)} has no such checkpoint in namespace {quoted(namespace)};"
+            " without --last and --checkpoint, the command lists all"
         )
     elif channel is not None and not names:
-        why = "is made of writes, and cannot be shown" if channel in state.not_shown else "has no value there"
+        why = "is built from writes, so not shown" if channel in state.not_shown else "has no value there"
         say(f"channel {quoted(channel)} {why}")
     if not names and (cell is None or channel is not None):
         run.code = Exit.USAGE
 
 
 def _channel(name: str, value: Any, limit: int) -> dict[str, Any]:
-    """Return a channel: of a list the last members, each of which may be long."""
+    """Return a channel as members of the JSON object; of a list, only its last entries."""
     if not isinstance(value, list):
         return {"channel": name, "value": contents.plain(value), "left_out": 0}
     shown = [contents.plain(member) for member in value[-limit:]]
@@ -270,22 +268,22 @@ def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None
         else:
             _put_json(part["value"])
     for write in writes:
-        put(f"written on top: {place_line(write.place)} {_protection(write.tag)}")
+        put(f"pending write: {place_line(write.place)} {_protection(write.tag)}")
         _put_json(write.value)
     for name in document["not_shown"]:
         put(f"channel {quoted(name)}")
-        put("  not shown: it is made of the writes since its last snapshot; without --last they are listed")
+        put("  not shown: built from writes since its last snapshot; without --last, these writes are listed")
 
 
 def _protection(tag: Any) -> str:
-    """Return a tag, and whether the value may be of another place, or of any writer."""
+    """Return a tag, and whether the value lacks a binding to its row, or any seal."""
     if is_marked_bound(tag):
         return str(tag)
     return f"{tag}, not bound to its row" if is_sealed(tag) else ", ".join(filter(None, (tag, "not sealed")))
 
 
 def _message_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a message; none of what is no message."""
+    """Return the fields of a message; an empty dict for any other value."""
     if not (isinstance(value, dict) and str(value.get("$record")).startswith("langchain_core.messages.")):
         return {}
     fields = value["arguments"]
@@ -295,7 +293,7 @@ def _message_fields(value: Any) -> dict[str, Any]:
 
 
 def _show_message(fields: dict[str, Any]) -> None:
-    """Print a message, its text behind a mark so that none looks like another message."""
+    """Print a message with a mark before each line, so that no text imitates another message."""
     about = [fields.get(name) for name in ("type", "name", "tool_call_id")]
     put(f"  {' '.join(json.dumps(each, ensure_ascii=False) for each in about if each)}")
     parts = fields["content"] if isinstance(fields["content"], list) else [fields["content"]]
@@ -319,11 +317,11 @@ def _list_names(run: Run, store: RowStore, what: str, limit: int) -> None:
         lambda _: show_table((what,), [[escape_id(each)] for each in ids[:limit]]),
     )
     if more:
-        say(f"shown are the first {limit} {what}s; there are more")
+        say(f"showing the first {limit} {what}s; there are more (--limit)")
 
 
 def find_cipher(run: Run, store: RowStore) -> RingCipher | None:
-    """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
+    """Return the cipher for a store's values; ``None`` if no value is sealed or no ring is found."""
     if run.keys is None and not any(is_sealed(count.tag) for count in store.count()):
         return None
     try:
@@ -339,15 +337,15 @@ def types(
     run: Run,
     at: OneDatabase,
     emit: Annotated[
-        bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
+        bool, typer.Option("--emit", help="Print an allowlist as Python, of types not allowed by default.")
     ] = False,
     allow: AllowTypesOption = None,
     limits: LimitsOption = DEFAULT_LIMITS,
 ) -> None:
-    """Count the types that the values name. Nothing is imported, and no value is shown.
+    """Count the Python types named in values. No type is imported, and no value is shown.
 
-    Without a ring, values that need a key are only counted, and the exit code is 5. With --allow, it is 3 if
-    a type is named that is not allowed; what a strict serializer builds by itself always is.
+    Without a ring, sealed values are only counted, and the exit code is 5. With --allow, the exit code is 3
+    if values name a type that is not allowed; types that a strict serializer has built in are always allowed.
     """
     if emit and run.as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
@@ -366,7 +364,7 @@ def types(
     run.finds(
         {
             Reason.NO_ROWS: not found.values,
-            Reason.NOT_OPENED: found.not_opened,  # what they name is not known
+            Reason.NOT_OPENED: found.not_opened,  # their types are unknown
             Reason.NOT_ASKED: allowlist is None,
             Reason.TYPES_NOT_ALLOWED: others,
         }
@@ -376,7 +374,7 @@ def types(
 
 
 def type_members(found: contents.Inventory, allowlist: Allowlist | None = None) -> dict[str, Any]:
-    """Return the types that values name, and the counts of values, as members of an object."""
+    """Return the types that values name, and counts of values, as members of the JSON object."""
     types = [
         {
             "module": part.module,
@@ -392,7 +390,7 @@ def type_members(found: contents.Inventory, allowlist: Allowlist | None = None) 
 
 
 def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the types of allowlists, each a file or one type."""
+    """Yield the types of allowlists; each text is the name of a file, or one type."""
     for text in texts:
         file = Path(text)
         if file.is_file():
@@ -407,7 +405,7 @@ def read_allowed(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         else:
             module, colon, name = text.rpartition(":")
             if not (colon and module and name):
-                cause = f"{excerpt(text)} is neither a file nor MODULE:NAME"
+                cause = f"{excerpt(text)} is neither an existing file nor MODULE:NAME"
                 raise typer.BadParameter(cause, param_hint="--allow")
             yield module, name
 
@@ -423,7 +421,7 @@ def _verdict(found: contents.Constructor, allowlist: Allowlist | None) -> str | 
 _NOT_SHOWN: Final = {
     Kind.SEALED: "are sealed",
     Kind.LEGACY: "are under LANGGRAPH_AES_KEY",
-    Kind.UNKNOWN: "have a tag that is not known",
+    Kind.UNKNOWN: "have an unknown tag",
 }
 
 
@@ -443,19 +441,19 @@ def _show_types(document: Document) -> None:
     )
     looked_at = document["values"] - document["not_opened"] - document["failed"]
     if looked_at and not types:
-        of_those = f", of the {looked_at} that were read" * (looked_at < document["values"])
+        of_those = f" (of {looked_at} values that were read)" * (looked_at < document["values"])
         put(f"no value names a type{of_those}")
     values = f"{{}} of {document['values']} values"
     for kind, number in document["not_shown"].items():
         count(number, f"not shown: {values} {_NOT_SHOWN[kind]} and were not opened")
     count(document["failed"], f"not shown: {values} could not be read")
     count(sum(part["allowed"] == "no" for part in types), "{} types are not on the allowlist")
-    count(document["other_records"], "{} records name other types, which are not listed")
+    count(document["other_records"], "{} records name further types, beyond the limit of this list")
 
 
 def allowlist_text(parts: Iterable[contents.Constructor]) -> str:
     """Return an allowlist of types, as Python."""
-    # The names come from untrusted values: as literals they cannot add code to the list.
+    # Names come from untrusted values: printed as string literals, they cannot add code to the list.
     lines = (
         f"    {part.pair!a},  # {part.records}, first in thread {excerpt(part.thread)}\n" for part in parts
     )
@@ -469,14 +467,14 @@ def _emit_types(found: contents.Inventory) -> None:
         values = f"{number} of {found.values} values {_NOT_SHOWN[kind]}"
         say(f"{values} and were not opened: their types are not in the list")
     if any(part.module == PICKLE for _, part in needed):
-        say("some values are pickles, which are not read: their types are not in the list")
+        say("pickled values are not read: their types are not in the list")
         needed = [each for each in needed if each[1].module != PICKLE]
     if found.other_records:
-        say(f"{found.other_records} records name other types, which are not in the list")
+        say(f"{found.other_records} records name further types, beyond the limit of this list")
     if unnameable := sum(not part.is_nameable for _, part in needed):
-        say(f"{unnameable} of the names are no type's and were left out")
+        say(f"{unnameable} names were left out because they are not valid type names")
     if any(part.is_nameable for _, part in needed):
-        say("the values name these types: allow those that are yours, and no other")
+        say("the values name these types: allow only types that are your own")
 
 
 MAX_THREADS: Final = 1_000
@@ -491,21 +489,21 @@ def trial(
             "--import",
             metavar="MODULE",
             help="Import this module first, as the agent does; also from the current folder."
-            " Give it once for each.",
+            " Can be repeated.",
         ),
     ] = None,
     allow: AllowTypesOption = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
+        bool, typer.Option("--strict", help="Build only allowed types, as LANGGRAPH_STRICT_MSGPACK does.")
     ] = False,
     allow_plaintext: AllowPlaintextOption = False,
     limits: LimitsOption = DEFAULT_LIMITS,
 ) -> None:
-    """Decode every value as an agent would; name threads that raise.
+    """Decode every value as an agent would; list threads that fail.
 
-    Nothing is written. This command runs the code of the modules that it imports and of the types that
-    values name. Run it where the agent runs, with the allowlist and the options that its serializer will
-    have. A database that is not sealed needs no ring: try it with --allow-plaintext.
+    Nothing is written. This command runs code of the imported modules and of the types that values name.
+    Run it where the agent runs, with the allowlist and options of the agent's serializer. An unsealed
+    database needs no ring: add --allow-plaintext.
     """
     from sealpoint.admin.maintenance.verify import trial as decode_all
     from sealpoint.serde.encrypted import EncryptedSerializer
@@ -538,9 +536,9 @@ def trial(
     if not run.as_json:
         show_causes(failures)
         if not has_ring and not allow_plaintext:
-            say("hint: nothing is sealed, and there is no ring: --allow-plaintext decodes what is there")
+            say("hint: no value is sealed, and there is no ring: --allow-plaintext decodes unsealed values")
         if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
-            say("hint: the allowlist of this command is --allow FILE or --allow MODULE:NAME")
+            say("hint: allow types by --allow FILE or --allow MODULE:NAME")
 
 
 class _Threads(Failures):
@@ -562,7 +560,7 @@ class _Threads(Failures):
 
 def _import_all(modules: list[str] | tuple[()]) -> None:
     if modules and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # behind all others, so that nothing here stands in for an installed module
+        sys.path.append(here)  # last, so that no file in this folder replaces an installed module
     for name in modules:
         try:
             importlib.import_module(name)
@@ -578,8 +576,8 @@ def _show_trial(document: Document) -> None:
         for part in document["threads"]
     ]
     if rows:
-        show_table(("thread", "values or rows that raise", "first error"), rows)
+        show_table(("thread", "values or rows that fail", "first error"), rows)
     if document["other_failures"]:
-        put(f"{document['other_failures']} more values or rows raise in other threads")
+        put(f"{document['other_failures']} more values or rows fail in other threads")
     done = "tried" if document["failed"] else "decoded"
-    put(f"{done} {document['rows']} values; values and rows that raise: {document['failed']}")
+    put(f"{done} {document['rows']} values; values and rows that fail: {document['failed']}")

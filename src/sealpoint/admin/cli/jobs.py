@@ -1,4 +1,4 @@
-"""What `rotate` and `rebind` share: options, the plan of a job, its outcome, and how these are shown."""
+"""Options, plans and outcomes of `rotate` and `rebind`, and how they are printed."""
 
 from __future__ import annotations
 
@@ -75,30 +75,30 @@ class JobOptions:
 
     allow_plaintext: AllowPlaintextOption = False
     allow_legacy: Annotated[
-        bool, typer.Option("--allow-legacy", help="Also reseal values under LANGGRAPH_AES_KEY.")
+        bool, typer.Option("--allow-legacy", help="Also reseal values that LANGGRAPH_AES_KEY encrypts.")
     ] = False
-    verify: Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")] = (
+    verify: Annotated[Check, typer.Option("--verify", help="Which values to open again at the end.")] = (
         Check.ALL
     )
     scrub: Annotated[
-        bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
+        bool, typer.Option("--scrub", help="Erase old values from a SQLite file, then search for them.")
     ] = False
     batch: Annotated[
         int,
-        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
+        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Maximum rows per transaction."),
     ] = BATCH.rows
-    rate: Annotated[float | None, number_option("--rate", "ROWS", 0.001, "Rows a second, at most.")] = None
+    rate: Annotated[float | None, number_option("--rate", "ROWS", 0.001, "Maximum rows per second.")] = None
     max_replica_lag: Annotated[
         int | None,
         typer.Option(
             "--max-replica-lag",
             min=1,
             metavar="BYTES",
-            help="Wait while a replica lacks more WAL (Postgres).",
+            help="Postgres: wait while a replica is behind by more WAL than this.",
         ),
     ] = None
     max_lock_ms: Annotated[
-        float, number_option("--max-lock-ms", "MS", 1, "Smaller batches if writers wait longer.", 3_600_000)
+        float, number_option("--max-lock-ms", "MS", 1, "Shrink batches that lock rows for longer.", 3_600_000)
     ] = MAX_LOCK_SECONDS * 1000
     max_seconds: Annotated[float | None, number_option("--max-seconds", "S", 0, "Stop after this time.")] = (
         None
@@ -107,14 +107,14 @@ class JobOptions:
     limits: Annotated[Limits, limits_option(OWN_LIMITS)] = OWN_LIMITS
     no_key_check: Annotated[
         bool,
-        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+        typer.Option("--no-key-check", help="Skip the first test whether each key opens some of its rows."),
     ] = False
-    suite: Annotated[str, typer.Option("--suite", help=f"The suite to seal with: {' or '.join(SUITES)}.")] = (
+    suite: Annotated[str, typer.Option("--suite", help=f"Encryption suite: {' or '.join(SUITES)}.")] = (
         "cobblestone256"
     )
 
     def for_job(self, run: Run, kind: type[Made], **more: Any) -> Made:
-        """Return the options of a job, with those that are of its command alone."""
+        """Return the options for a job; ``more`` are options that only its command has."""
         return kind(
             allow_plaintext=self.allow_plaintext,
             allow_legacy=self.allow_legacy,
@@ -133,22 +133,22 @@ class JobOptions:
         )
 
     def weaker(self) -> dict[str, Any]:
-        """Return those that can weaken what the run shows, for `Run.asks`."""
+        """Return the options that can weaken the run's answer, for `Run.asks`."""
         names = ("allow_plaintext", "allow_legacy", "verify", "no_key_check")
         return {name: getattr(self, name) for name in names}
 
 
 def require_database(run: Run, at: OneDatabase, job: JobOptions) -> str:
-    """Return the database of a job.
+    """Return the name of the database of a job.
 
-    Refuses a suite that is not known, several workers for a SQLite file, and a scrub of Postgres.
+    Refuses an unknown suite, several workers for a SQLite file, and ``--scrub`` for Postgres.
     """
     database = at.find(run)
     is_file = kind_of(database).is_file
     if job.suite not in SUITES:
-        raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
+        raise typer.BadParameter(f"the suites are {', '.join(sorted(SUITES))}", param_hint="--suite")
     if job.workers > 1 and is_file:
-        raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
+        raise typer.BadParameter("SQLite allows one writer at a time", param_hint="--workers")
     if is_file:
         warn_of_leftovers(Path(database))
     if job.scrub and not is_file:
@@ -160,22 +160,22 @@ def require_database(run: Run, at: OneDatabase, job: JobOptions) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A job over one database, or its plan, and what the command says about it."""
+    """A job over one database, or its plan, with the texts that the command prints about it."""
 
     run: Run
     database: str
     cipher: RingCipher
     options: Options
     job: Callable[..., Job] = Job
-    thread: str | None = None  # the only one whose rows are changed
+    thread: str | None = None  # if set, only rows of this thread are changed
     actions: Mapping[Action, str]
-    column: str  # of the actions, in the table of a plan
-    changed: str  # the member that counts the changed values
-    done: str  # what is so when all values are changed
-    advice: Mapping[Action, str]  # for what is left
-    late: str  # for what is left because it was written meanwhile
+    column: str  # heading of the column of actions in the plan
+    changed: str  # JSON member with the number of changed values
+    done: str  # says that all values are changed
+    advice: Mapping[Action, str]  # for values that were skipped
+    late: str  # for values that were written during the run
     left: Reason
-    first: Sequence[str] = ()  # what is to be done before, for values of savers and for items
+    first: Sequence[str] = ()  # steps to take before the job: for savers, and for items
 
     @contextmanager
     def _opened(self, *, writable: bool) -> Iterator[tuple[RowStore, Job]]:
@@ -229,7 +229,7 @@ class Change:
             "plan": [
                 {
                     "table": share.table,
-                    # A row without a value, as Postgres has, is not of a kind: its metadata is readable.
+                    # On Postgres a row may have no value: its kind is unknown, and its metadata is readable.
                     "kind": Kind.PLAINTEXT if (share.kind, action) == _NO_VALUE else share.kind,
                     "key": share.key_id,
                     "rows": share.rows,
@@ -281,13 +281,13 @@ class Change:
             self._say_what_stays(plan)
 
     def _say_what_stays(self, plan: list[Step]) -> None:
-        """Say that values under the active key are not compressed, or decompressed."""
+        """Say that values already under the active key keep their compression."""
         wanted = self.options.compress
         done = [step.share for step in plan if step.action is Action.NONE]
         stay = sum(share.rows for share in done if ("zst" in share.flags) is not wanted)
         if wanted is not None and stay:
             key_id = self.cipher.ring.require_active().id
-            say(_sentence(f"{{values}} {{stay}} as before: {key_id} has sealed {{it}} already", stay))
+            say(_sentence(f"{{values}} {{stay}} as before: already sealed under {key_id}", stay))
 
     def _show_outcome(self, outcome: Outcome, failures: ShownFailures, document: Document) -> None:
         changed = self.changed
@@ -307,7 +307,7 @@ class Change:
         if outcome.scrubbed:
             put(search_result(outcome.scrubbed))
             if outcome.scrubbed.found and outcome.pending:
-                say("rows are still written unsealed or under an old key: end that writer and run again")
+                say("a process still writes rows unsealed or under an old key: end the process and run again")
 
 
 _NO_VALUE: Final = (Kind.UNKNOWN, Action.ROTATE)
@@ -315,8 +315,8 @@ _ENDS: Final = {
     End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
     End.UNVERIFIED: "stopped early: the {done}; check them with `sealpoint verify DB`",
     End.UNSCRUBBED: (
-        "the {done}; their old bytes may still be in the file. Run the same command again"
-        " when nothing reads it: it can then search for old tags, and not for the old values"
+        "the {done}, but old bytes may still be in the file. Run the same command again when no process"
+        " reads the file: it then searches for old tags, but not for old values"
     ),
 }
 
@@ -330,7 +330,7 @@ def _sentence(line: str, number: int) -> str:
 
 
 def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
-    """Return when a scrub does not show that nothing old is left in the file."""
+    """Return the reasons why a scrub does not show that the file has no old values, with conditions."""
     return {
         Reason.OLD_CONTENT_FOUND: scrubbed.found,
         Reason.OLD_TEXT_READABLE: scrubbed.readable,
@@ -345,23 +345,23 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def search_result(scrubbed: Scrubbed) -> str:
-    """Return what the search after a scrub has found, for people."""
+    """Return the findings of the search after a scrub, as text."""
     places = [*map(excerpt, scrubbed.columns), *(f"{file} at byte {place}" for file, place in scrubbed.found)]
     found = f"found: {_listed(places)}" if places else "found nothing"
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
-    if not scrubbed.fragments:  # a job that changes nothing has none
-        why = "the old values stand readable" if scrubbed.unsearched else "this run has changed no values"
+    if not scrubbed.fragments:  # a job that changes nothing has no old values
+        why = "the old values are readable" if scrubbed.unsearched else "this run has changed no values"
         looked_for = f"only for old tags, because {why}"
     if scrubbed.readable:
-        found += f"; text of old values also stands readable in {_listed(map(excerpt, scrubbed.readable))}"
+        found += f"; text of old values is also readable in {_listed(map(excerpt, scrubbed.readable))}"
     if scrubbed.unsearched:
-        found += f"; {scrubbed.unsearched} of the sample stand there as a whole and were not searched for"
+        found += f"; {scrubbed.unsearched} sampled values are readable there in full, so not searched for"
     return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
 
 
 @contextmanager
 def _reporting(command: str, failures: ShownFailures) -> Iterator[Report]:
-    """Show a bar for each phase of a job, and collect failures."""
+    """Show a progress bar for each phase of a job, and collect failures."""
     watch = Watch(lambda *_: None, failures.add)
     with ExitStack() as bar:
 
@@ -378,11 +378,11 @@ def _reporting(command: str, failures: ShownFailures) -> Iterator[Report]:
 
 
 _NOTICED_SECONDS: Final = 1.0
-NO_SCRUB: Final = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
+NO_SCRUB: Final = "Postgres has its own means to clear old rows out of tables, WAL and replicas: VACUUM FULL"
 
 
 def _warn_of_scrub(path: Path) -> None:
-    """Warn for how long a scrub will lock a database that is large, or that other processes have open."""
+    """If a database is large, or open in other processes, warn how long a scrub will lock it."""
     from sealpoint.admin.maintenance.scrub import forecast
 
     expected = forecast(path)
@@ -392,6 +392,6 @@ def _warn_of_scrub(path: Path) -> None:
     warn(
         f"--scrub will write {expected.size_bytes:,} bytes and lock {path} for about"
         f" {max(1, round(expected.lock_seconds))} s or longer{users}",
-        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
-        " said): leave out --scrub, and scrub when the agents are stopped",
+        "writers wait that long, and fail if their timeout is shorter (Python's default is 5 s):"
+        " leave out --scrub, and scrub when the agents are stopped",
     )

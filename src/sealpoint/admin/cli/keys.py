@@ -58,28 +58,28 @@ _FIELDS: Final = ", ".join(
 GROUP: Final = {
     "help": """Show the keys of a ring, and change their states.
 
-    staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
-    compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
+    States: staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be
+    marked as compromised, then disabled or destroyed. To replace a key: generate, promote, `rotate`.
     """,
     "epilog": f'With --json: one object, see docs/results.md, with "keys": [{{{_FIELDS},'
     ' "waived", "transitions"}]}: the keys that the'
-    ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, and'
-    " never passed as an argument.",
+    ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, nor'
+    " passed as an argument.",
 }
 
-WRAPPER_HELP: Final = "Id of a [[wrapper]] of the ring."
+WRAPPER_HELP: Final = "Id of a [[wrapper]] in the ring file."
 
 DatabaseOption = Annotated[
     list[str] | None,
     typer.Option(
         "--db",
         metavar="DB",
-        help="Database to examine first for rows under the key, beside those that the ring file lists. Can be"
+        help="Database to search for rows under the key, in addition to those in the ring file. Can be"
         " repeated.",
     ),
 ]
 NoDatabaseCheckOption = Annotated[
-    bool, typer.Option("--no-database-check", help="Examine no database but those given with --db.")
+    bool, typer.Option("--no-database-check", help="Search only databases given by --db or --db-env.")
 ]
 NewKeyArgument = Annotated[
     str | None,
@@ -94,24 +94,24 @@ def init(
     key_id: NewKeyArgument = None,
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", metavar="FILE", help="The ring file to create; else $SEALPOINT_KEYS."),
+        typer.Option("--keys", metavar="FILE", help="The ring file to create. Default: $SEALPOINT_KEYS."),
     ] = None,
 ) -> None:
     """Create a ring file with one new, active key.
 
-    --keys or $SEALPOINT_KEYS gives its path; there is no default path. To set when the key expires, add
-    `expires = 2027-06-01T00:00:00Z` to its entry.
+    --keys or $SEALPOINT_KEYS names the ring file; there is no default path. To set an expiry date, add
+    `expires = 2027-06-01T00:00:00Z` to the entry of the key.
     """
     named = keys or os.environ.get("SEALPOINT_KEYS")
     if not named:
         raise ConfigError(
-            "no path was given for the ring file",
-            hint=f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read",
+            "no path for the new ring file",
+            hint=f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, commands read {SYSTEM_PATH}",
         )
     file = Path(named)
     made = edit.create_ring(file, key_id)
     show_keys(run, [made])
-    say(f"{file} is the ring, {file.parent / KEY_FOLDER} holds the key itself.")
+    say(f"{file} is the ring file, {file.parent / KEY_FOLDER} contains the key file.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
 
 
@@ -120,7 +120,7 @@ def generate(
     key_id: NewKeyArgument = None,
     keys: KeysOption = None,
     expires: Annotated[
-        datetime | None, typer.Option("--expires", help="When the key should stop sealing, in UTC.")
+        datetime | None, typer.Option("--expires", help="Expiry: when the key should stop sealing, in UTC.")
     ] = None,
     owner: Annotated[
         str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for the key.")
@@ -128,7 +128,7 @@ def generate(
     wrapper: Annotated[
         str | None,
         typer.Option(
-            "--wrap-with", metavar="WRAPPER", help="Wrap the new key; it is in no file. " + WRAPPER_HELP
+            "--wrap-with", metavar="WRAPPER", help="Wrap the new key; no key file is written. " + WRAPPER_HELP
         ),
     ] = None,
     index: Annotated[
@@ -142,17 +142,17 @@ def generate(
     file = run.ring_file
     if index:
         if key_id or expires or owner:
-            raise typer.BadParameter("an index key has no ID, --expires or --owner", param_hint="--index")
+            raise typer.BadParameter("an index key takes no ID, --expires or --owner", param_hint="--index")
         made = edit.add_index(file, wrapper)
         show_keys(run, [])
         place = key_file(file, made) if wrapper is None else f"{made} in {file}"
-        say(f"{place} is the index key: give it to every host, and keep a copy.")
+        say(f"{place} is the index key: copy it to every host, and keep a copy.")
         return
     made = edit.stage_key(file, key_id, wrapper, expires=expires, owner=owner)
     show_keys(run, [made])
-    first = "the ring" if wrapper else f"{key_file(file, made)} first, and then the ring"
+    first = "the ring" if wrapper else f"{key_file(file, made)} and then the ring"
     then = command_line(f"keys promote {made}", keys)
-    say(f"Give every host {first}. When `keys check` passes on each: {then}")
+    say(f"Copy {first} to every host. When `keys check` passes on all hosts: {then}")
 
 
 def list_keys(run: Run) -> None:
@@ -162,11 +162,11 @@ def list_keys(run: Run) -> None:
 
 
 def check(run: Run) -> None:
-    """Compare every key with its check value, and try every wrapper.
+    """Compare all keys with their check values; test all wrappers.
 
-    Prints the problem of each key and wrapper. A wrapper is to wrap and unwrap random bytes; one that has
-    just unwrapped a key need not wrap. Exits with 5 if a key that may open values is not available, or a
-    wrapper fails or says that it soon will; disabled keys do not count.
+    Prints the problem of each key and wrapper. The test of a wrapper wraps and unwraps random bytes; one that
+    has just unwrapped a key passes without wrapping. Exits with 5 if a key that may open values is not
+    available, or if a wrapper fails or reports that it soon will. Disabled keys are not required.
     """
     file = run.ring_file
     found, of_index = edit.check_ring(file)
@@ -234,8 +234,8 @@ def promote(
 ) -> None:
     """Make a key active. The previously active key becomes decrypt-only.
 
-    Refused if a database that --db names, or the ring file lists, has rows under a key of the ring other
-    than these two.
+    Refused if a database, given by --db or listed in the ring file, has rows under a key other than the new
+    and the previously active one.
     """
     run.asks(no_database_check=no_database_check)
     file, named = run.ring_file, all_databases(databases, variables)
@@ -249,11 +249,11 @@ def promote(
     else:
         then = command_line("rotate DB --apply", keys)
         say(f"Existing rows remain under their old key until you run: {then}")
-    try:  # the material of a key that was promoted has just been loaded
+    try:  # a promoted key has just been loaded; the other keys have not
         ring = KeyRing.of_file(RingFile(file))
         ring.with_keys(key for key in ring.keys if before == key_id or key.id != key_id).load_material()
     except KeyRingError as error:
-        warn(f"the ring does not load: {message(error)}", error.hint)
+        warn(f"the ring cannot be loaded: {message(error)}", error.hint)
 
 
 def disable(
@@ -265,13 +265,13 @@ def disable(
     no_database_check: NoDatabaseCheckOption = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Do not ask. Rows in a database that --db names prevent it all the same."),
+        typer.Option("--yes", help="Skip the confirmation prompt. Rows in a --db database still refuse."),
     ] = False,
 ) -> None:
-    """Refuse values under a key that only opened. `enable` undoes it.
+    """Disable a decrypt-only key: values under it are refused.
 
-    Refused while a database that --db names has rows under it. Asks first if a database that the ring file
-    lists has some, or if none is examined.
+    `keys enable` reverses this. Refused while a --db database has rows under the key. Asks for confirmation
+    if a database that only the ring file lists has such rows, or if no database is searched.
     """
     run.asks(no_database_check=no_database_check)
     file, named = run.ring_file, all_databases(databases, variables)
@@ -282,26 +282,24 @@ def disable(
     with examined(file, named, with_listed=not no_database_check) as found:
         listed = [] if is_done else found.listed
         counts = [(store, transitions.rows_under(store.count(), entry)) for store in listed]
-        # Without a terminal rows are not accepted, so that they prevent the transition.
+        # Without a terminal or --yes, rows under the key prevent the transition.
         accepted = [(store, rows) for store, rows in counts if rows and (yes or sys.stdin.isatty())]
         under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
         hint = UNASKED
         if not found.stores:
-            under = ["no database is examined for values under the key"]
-            hint = (
-                "name its databases: --db DB or --db-env NAME; --yes disables it although none was examined"
-            )
+            under = ["no database is searched for values under the key"]
+            hint = "name its databases: --db DB or --db-env NAME; --yes disables the key without a search"
         if under and not (yes or is_done):
-            run.confirm(f"{', '.join(under)}, which will not open", key_id, hint=hint)
+            run.confirm(f"{', '.join(under)}: such values will not open", key_id, hint=hint)
         parts = [run.result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)
         _warn_of_unrelated(run, file, found.stores)
     for store, rows in accepted:
-        warn(f"{store.name} has {rows} rows under {key_id!r}, which do not open now")
+        warn(f"{store.name} has {rows} rows under {key_id!r}, which no longer open")
     run.finds({Reason.NO_DATABASE: not found.stores, Reason.KEY_IN_USE: accepted})
     show_keys(run, [key_id], {"databases": parts})
-    say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', keys)}")
+    say(f"If values under the key are still needed: {command_line(f'keys enable {key_id}', keys)}")
 
 
 def enable(run: Run, key_id: KeyArgument) -> None:
@@ -313,13 +311,13 @@ def enable(run: Run, key_id: KeyArgument) -> None:
 def compromise(run: Run, key_id: KeyArgument) -> None:
     """Mark a key as compromised: it opens, but never seals again.
 
-    Every command that reads the ring reports it. Refused while the key is active: promote another key first.
+    Every command that reads the ring warns of the key. An active key is refused: promote another key first.
     """
     edit.change_state(run.ring_file, key_id, KeyState.COMPROMISED)
     show_keys(run, [key_id])
-    say(f"Reseal its rows: {command_line('rotate DB --apply', run.keys)}")
-    say(f"Then refuse it at once: {command_line(f'keys disable {key_id} --db DB', run.keys)}")
-    say("Copies and backups made before can still be read with it.")
+    say(f"Reseal the rows under the key: {command_line('rotate DB --apply', run.keys)}")
+    say(f"Then disable the key at once: {command_line(f'keys disable {key_id} --db DB', run.keys)}")
+    say("Earlier copies and backups of the database can still be read with the key.")
 
 
 def destroy(
@@ -339,19 +337,19 @@ def destroy(
         bool,
         typer.Option(
             "--leave-material",
-            help="Do not remove the key file, for example if it has links: only mark the key. The material is"
-            " still there until you remove it.",
+            help="Keep the key file, e.g. if it has links; only mark the key destroyed. The material remains"
+            " until you remove the file.",
         ),
     ] = False,
     allow_unproven: AllowUnprovenOption = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
 ) -> None:
     """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
 
-    Refused unless the key is staged, disabled or compromised; if a database that --db names, or the ring
-    file lists, has rows under the key; and if one has no rows under any key of the ring, because it is
-    probably the wrong one. Also refused if the key file does not hold the key, or has links. The key file is
-    removed, not overwritten: snapshots, backups and flash memory may keep copies.
+    Refused unless the key is staged, disabled or compromised; if a database, given by --db or listed in the
+    ring file, has rows under the key; if a database has no rows under any key of the ring, as it is probably
+    the wrong database; and if the key file does not contain the key, or has links. The key file is removed,
+    not overwritten: snapshots, backups and flash memory may keep copies.
     """
     run.asks(
         no_database_check=no_database_check, allow_unrelated=allow_unrelated, leave_material=leave_material
@@ -360,18 +358,18 @@ def destroy(
     named = all_databases(databases, variables)
     ring = RingFile(file)
     entry = require_entry(ring.entries, key_id)
-    is_done = entry.state is KeyState.DESTROYED  # of what an interrupted run has left, no row is looked for
+    is_done = entry.state is KeyState.DESTROYED  # an interrupted run is completed without a search
     if not is_done:
         entry.require_transition("destroy")
         if not (named or ring.databases or no_database_check):
             hint = (
-                "name each that has ever used it with --db or in [[database]] of the ring file, or say"
+                "name each database that ever used the key by --db or [[database]] in the ring file, or add"
                 " --no-database-check"
             )
-            text = "no database was named that may still have rows under the key"
+            text = "no database was named to search for rows under the key"
             raise ConfigError(text, hint=hint)
         if not yes:
-            run.confirm(f"Values under {key_id!r} can never be opened again, backups among them", key_id)
+            run.confirm(f"Values under {key_id!r}, also those in backups, can never be opened again", key_id)
     with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
         parts = [run.result.looks_at(store) for store in found.stores]
         removed = transitions.destroy_key(
@@ -398,15 +396,15 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     if entry.wrapper is not None:
-        say("The wrapped key is removed from the ring. Copies and backups of the ring file still have it:")
+        say("The wrapped key is removed from the ring. Copies and backups of the ring file still contain it:")
         say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
     elif entry.material == MATERIAL_GONE:
-        say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
+        say("The key file was already gone. Remove its copies on other hosts and in backups yourself.")
     elif entry.material == MATERIAL_LEFT and entry.source == FileSource.kind:
-        say(f"The key is not removed: its file {entry.location} and all links to it are still there.")
-        say("When it has no links, the same command without --leave-material removes it.")
+        say(f"The key is not removed: the key file {entry.location} and all links to the file still exist.")
+        say("Once the file has no links, the same command without --leave-material removes the file.")
     elif entry.material == MATERIAL_LEFT:
-        say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
+        say(f"The key material is still in source {entry.source!r}: remove it there, too.")
 
 
 def wrap(
@@ -414,9 +412,9 @@ def wrap(
     key_id: KeyArgument,
     wrapper: Annotated[str, typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP)],
 ) -> None:
-    """Wrap a key that is in a file, and remove the file. No row is touched.
+    """Wrap the key of a key file, and remove the file. Rows do not change.
 
-    The key is wrapped, unwrapped and compared before the ring names it, and the file is removed after that.
+    The wrapped key is unwrapped and compared before it is written to the ring; only then is the file removed.
     The index key can be wrapped by its id, too.
     """
     source = {entry.id: entry.source for entry in read_ring_entries(run.ring_file)}.get(key_id)
@@ -425,24 +423,24 @@ def wrap(
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     elif source not in (None, FileSource.kind, WrappedSource.kind):
-        say(f"Its material came from source {source!r} and is still there: remove it there, too.")
-    say("Give every host the ring and the right to unwrap. Keep a copy of the ring: a lost one is lost data.")
+        say(f"The key material is still in source {source!r}: remove it there, too.")
+    say("Give every host the ring and the right to unwrap. Keep a copy of the ring: without it data is lost.")
 
 
 def rewrap(
     run: Run,
     key_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Ids of keys. Default: all wrapped ones.")
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of keys. Default: all wrapped keys.")
     ] = None,
     wrapper: Annotated[
         str | None,
         typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP + " Default: the wrapper of each key."),
     ] = None,
 ) -> None:
-    """Unwrap keys and wrap them again. No row is touched.
+    """Unwrap keys and wrap them again. Rows do not change.
 
-    Use it after the service has rotated its key, or to change to another wrapper. Running processes keep the
-    keys that they have; their services are not asked again.
+    Use it after the KMS has rotated its own key, or to change to another wrapper. Running processes keep the
+    keys that they have loaded, and do not call the KMS again.
     """
     changed = wrapping.rewrap_keys(run.ring_file, key_ids, wrapper)
     _warn_of_files(run)
@@ -454,18 +452,18 @@ def _warn_of_files(run: Run) -> None:
     run.finds({Reason.MATERIAL_NOT_REMOVED: left_files})
     for key_id, left in left_files.items():
         warn(
-            f"key {key_id!r} is wrapped, and its file {left} is not removed",
-            f"run `sealpoint keys wrap {key_id}` again, with its wrapper",
+            f"key {key_id!r} is wrapped, but its key file {left} still exists",
+            f"run `sealpoint keys wrap {key_id}` again with the wrapper of the key",
         )
 
 
-_IF_ANY: Final = ("wrapper", "version", "compromised", "expires", *LINES)  # columns that most rings lack
+_IF_ANY: Final = ("wrapper", "version", "compromised", "expires", *LINES)  # shown only if a key has a value
 
 
 def show_keys(
     run: Run, ids: list[str] | None, body: Document | None = None, *, allow_unproven: bool = True
 ) -> None:
-    """Print the keys with these ids, or all, as the ring has them by now; the index key is not among them."""
+    """Print the current entries of the keys with these ids, or of all keys except the index key."""
     shown = [entry for entry in read_entries(run, run.ring_file) if ids is None or entry.id in ids]
     show = _show_table if shown or ids is None else lambda _: None
     run.end(
@@ -484,12 +482,12 @@ def _show_table(document: Document) -> None:
         ["key", *columns[1:]],
         [[key[name][:10] if key[name] and name in DATES else key[name] for name in columns] for key in keys],
     )
-    if not document["ok"]:  # a transition that is done shows in the table
+    if not document["ok"]:  # after a transition, the table is enough
         show_verdict(document)
 
 
 def key_object(entry: RingEntry) -> dict[str, Any]:
-    """Return all that a ring says about a key. Its times are in the form of ISO 8601, in UTC."""
+    """Return all fields of a key entry as JSON members; times are in ISO 8601, UTC."""
     shown = {
         name: as_utc(value).isoformat() if isinstance(value, datetime) else value
         for name, value in dataclasses.asdict(entry).items()
@@ -503,7 +501,7 @@ def key_object(entry: RingEntry) -> dict[str, Any]:
 
 
 def _warn_of_unrelated(run: Run, file: Path, stores: Sequence[RowStore]) -> None:
-    """Warn of each database without a value under any key of the ring: examining it proves nothing."""
+    """Warn of each database without a value under any key of the ring: it may be the wrong database."""
     entries = read_ring_entries(file)
     for store in stores:
         if not transitions.is_related(store, entries):
@@ -512,5 +510,5 @@ def _warn_of_unrelated(run: Run, file: Path, stores: Sequence[RowStore]) -> None
 
 
 def command_line(words: str, path: Path | None) -> str:
-    """Return a command for the ring of this one, to be copied and run."""
+    """Return a command to copy and run, with the same ``--keys`` as this one."""
     return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")

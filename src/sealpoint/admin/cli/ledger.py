@@ -1,4 +1,4 @@
-"""`sealpoint ledger`: create the ledger that the ring file names, show it, check it, and prove an entry."""
+"""`sealpoint ledger`: create, show and verify the ledger of the ring file, and prove an entry."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.ringfile import RingFile
 
 MAX_SHOWN: Final = 100_000
-_SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table
+_SHOWN: Final = {"pin": "root", "previous": "vkey"}  # the member of a nested subject that the table shows
 
 GROUP: Final = {
-    "help": "Create, show and check the ledger of what commands have done.",
-    "epilog": "A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it"
-    " is that of [ledger] in the ring file.",
+    "help": "Create, show and verify the ledger, a signed log of commands.",
+    "epilog": "The ledger records changes to keys and databases; see docs/evidence.md. Without --ledger,"
+    " commands use the ledger of [ledger] in the ring file.",
 }
 
 LedgerOption = Annotated[
-    Path | None, typer.Option("--ledger", metavar="DIR", help="The folder of a ledger; no ring is read.")
+    Path | None, typer.Option("--ledger", metavar="DIR", help="Folder of a ledger; reads no ring file.")
 ]
 PinsOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--pin",
         metavar="FILE",
-        help="An earlier head that was kept elsewhere: a copy of checkpoint, or the line that commands print."
+        help="An earlier head, kept elsewhere: a copy of the ledger's file checkpoint, or the printed line."
         " Can be repeated.",
     ),
 ]
 VkeyOption = Annotated[
     str | None,
     typer.Option(
-        "--vkey", metavar="KEY", help="The verifier key as it was noted at init, or a file with it."
+        "--vkey", metavar="KEY", help="The verifier key that `ledger init` printed, or a file with it."
     ),
 ]
 
@@ -55,19 +55,17 @@ def init(
     run: Run,
     vkey: Annotated[
         str | None,
-        typer.Option("--vkey", metavar="KEY", help="Verifier key of the signer, if that is a command."),
+        typer.Option("--vkey", metavar="KEY", help="Verifier key, if the signer is a command."),
     ] = None,
     previous: Annotated[
         Path | None,
-        typer.Option(
-            "--previous", metavar="DIR", help="The ledger of another signer that this one continues."
-        ),
+        typer.Option("--previous", metavar="DIR", help="An earlier ledger with another signer, to continue."),
     ] = None,
 ) -> None:
-    """Create the ledger that [ledger] in the ring file names.
+    """Create the ledger that [ledger] in the ring file configures.
 
-    If the file of its signer does not exist, a signing key is written to it. Prints the verifier key: give it
-    to each reader by another way than the ledger.
+    If the file of the signing key does not exist, a new key is written to it. Prints the verifier key: give
+    this key to readers by another channel than the ledger.
     """
     ring = RingFile(run.ring_file)
     table = _require_table(ring)
@@ -80,19 +78,19 @@ def init(
         verdict=False,
     )
     if made is not None:
-        say(f"{made} is the signing key: no account that runs agents may read it.")
-    say("The line above verifies the ledger: note it where the ledger's account cannot write.")
+        say(f"{made} contains the signing key: accounts that run agents must not be able to read it.")
+    say("The line above is the verifier key: keep it where the ledger's account cannot write.")
     say(f"{HEAD_LABEL}{head.line}")
 
 
 def show(
     run: Run,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MAX_SHOWN, help="How many entries to show at most.")
+        int, typer.Option("--limit", min=1, max=MAX_SHOWN, help="Maximum entries to show.")
     ] = 20,
     folder: LedgerOption = None,
 ) -> None:
-    """Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."""
+    """Show the last entries, unverified. See `sealpoint ledger verify`."""
     files = Folder(find_folder(run, folder))
     run.result.add(Reason.NOT_ASKED)
     files.require()
@@ -101,7 +99,7 @@ def show(
     try:
         entries = [read_members(line, seq) for seq, line in lines]
     except LedgerTamperedError as error:
-        raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
+        raise LedgerTamperedError(f"the ledger in {files.path} cannot be parsed: {error}") from None
     left_out = lines[0][0] if lines else 0
     columns = ("seq", "at", "event", "outcome", "exit", "account", "subject")
     run.end(
@@ -109,7 +107,7 @@ def show(
         lambda _: show_table(columns, [_row(entry) for entry in entries]),
     )
     if left_out:
-        say(f"shown are the last {len(entries)} of {left_out + len(entries)} entries; --limit shows more")
+        say(f"showing the last {len(entries)} of {left_out + len(entries)} entries; --limit shows more")
 
 
 def _row(entry: dict[str, Any]) -> list[object]:
@@ -134,10 +132,10 @@ def verify(
     allow_unproven: AllowUnprovenOption = False,
     folder: LedgerOption = None,
 ) -> None:
-    """Check the signature, every entry, and each earlier head.
+    """Verify the signature, every entry, and each earlier head.
 
-    Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
-    or its end be cut off. Exits with 3 if it is not proven, or refuted.
+    Without --vkey, the ledger could be from another signer; without --pin, its last entries could be missing:
+    the result is then not proven. Exits with 3 if the result is not proven, or refuted.
     """
     path = find_folder(run, folder)
     verdict = check_ledger(path, vkey, pins)
@@ -161,13 +159,13 @@ def verify(
 
 
 def check_ledger(folder: Path, vkey: str | None, pins: Sequence[Path] | None) -> Verdict:
-    """Check a ledger with what --vkey and --pin name."""
+    """Verify a ledger with the key of --vkey and the heads of --pin."""
     key = None if vkey is None else read_key(vkey)
     return verify_ledger(folder, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
 
 
 def complain_of(verdict: Verdict) -> None:
-    """Print what refutes that a ledger is whole."""
+    """Print the problems of a ledger as errors."""
     for problem in verdict.problems:
         complain(problem, LedgerTamperedError.hint)
 
@@ -175,10 +173,10 @@ def complain_of(verdict: Verdict) -> None:
 def _show_verification(document: Document) -> None:
     put(f"signed by: {document['vkey']}" if document["head"] else "no valid head")
     put(
-        f"entries: {document['entries']}, pins that agree: {document['pins']},"
-        f" documents that are unchanged: {document['documents']}"
+        f"entries: {document['entries']}, matching pins: {document['pins']},"
+        f" unchanged documents: {document['documents']}"
     )
-    count(document["unended"], "runs that have begun and are not recorded to have ended: {}")
+    count(document["unended"], "runs with a begin entry but no end entry: {}")
 
 
 def prove(
@@ -188,8 +186,8 @@ def prove(
 ) -> None:
     """Print the proof that an entry is in the ledger.
 
-    A reader checks the line of the entry with it and the verifier key. The form is C2SP tlog-proof, which
-    other tools read.
+    With the proof and the verifier key, a reader can check the line of the entry. The format is C2SP
+    tlog-proof, which other tools read.
     """
     run.result.add(Reason.NOT_ASKED)
     path = find_folder(run, folder)
@@ -212,28 +210,28 @@ def _require_table(ring: RingFile) -> LedgerTable:
 
 
 def find_folder(run: Run, folder: Path | None) -> Path:
-    """Return the folder of a ledger: the given one, or that of the ring file."""
+    """Return the folder of a ledger: ``folder`` if given, else the ledger of the ring file."""
     return folder or _require_table(RingFile(run.ring_file)).folder
 
 
 def read_key(text: str) -> VerifierKey:
-    """Read a verifier key, or the file of one."""
+    """Parse a verifier key, given as text or as the name of a file."""
     if "+" not in text:
         if not os.path.lexists(text):
             raise typer.BadParameter(
-                f"there is no file {excerpt(text)}, and a key is NAME+ID+KEY", param_hint="--vkey"
+                f"{excerpt(text)} is neither a file nor a key in the form NAME+ID+KEY", param_hint="--vkey"
             )
         text = read_file(Path(text), "--vkey").decode(errors="replace").strip()
     return VerifierKey.parse(text)
 
 
 def read_pin_file(file: Path, option: str) -> bytes:
-    """Read an earlier head: a copy of the checkpoint, or the line that commands print."""
+    """Read an earlier head: a copy of the ledger's file ``checkpoint``, or the line that commands print."""
     return read_file(file, option).removeprefix(HEAD_LABEL.encode())
 
 
 def read_file(file: Path, option: str) -> bytes:
-    """Read the beginning of a file that an option names, or refuse the option."""
+    """Read the first bytes of an option's file; an error refuses the option."""
     try:
         with file.open("rb") as stream:
             return stream.read(MAX_BYTES + 1)

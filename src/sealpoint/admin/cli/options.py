@@ -1,6 +1,6 @@
-"""What command lines name: arguments and options that several commands take, and what they stand for.
+"""Arguments and options that several commands share, and the databases, rings and stores that they name.
 
-Databases, keys and thread stores are named by the command line, or else by the ring file.
+The command line names databases, keys and thread stores; where it names none, the ring file does.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 DatabaseArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="DB", help="A SQLite file or a postgresql:// URL; else the one that the ring file lists."
+        metavar="DB", help="A SQLite file or a postgresql:// URL. Default: the database in the ring file."
     ),
 ]
 DatabasesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="DB...", help="SQLite files or postgresql:// URLs; else those that the ring file lists."
+        metavar="DB...", help="SQLite files or postgresql:// URLs. Default: all databases in the ring file."
     ),
 ]
 VariableOption = Annotated[
@@ -68,7 +68,7 @@ VariableOption = Annotated[
     typer.Option(
         "--db-env",
         metavar="NAME",
-        help="Instead of DB, an environment variable with a postgresql:// URL, which may have a password.",
+        help="Instead of DB: an environment variable with a postgresql:// URL; it may contain a password.",
     ),
 ]
 VariablesOption = Annotated[
@@ -76,11 +76,11 @@ VariablesOption = Annotated[
     typer.Option(
         "--db-env",
         metavar="NAME",
-        help="As DB, an environment variable that holds a postgresql:// URL. Give it once for each.",
+        help="Like DB: an environment variable that holds a postgresql:// URL. Can be repeated.",
     ),
 ]
 AllowUnprovenOption = Annotated[
-    bool, typer.Option("--allow-unproven", help="Exit with 0, and not with 3, if the result is not proven.")
+    bool, typer.Option("--allow-unproven", help="Exit with 0 instead of 3 if the result is not proven.")
 ]
 KeyArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the key.")]
 KeysOption = Annotated[
@@ -88,7 +88,7 @@ KeysOption = Annotated[
     typer.Option(
         "--keys",
         metavar="FILE",
-        help="The ring file; else $SEALPOINT_KEYS, $CREDENTIALS_DIRECTORY/sealpoint.keys"
+        help="The ring file. Default: $SEALPOINT_KEYS, $CREDENTIALS_DIRECTORY/sealpoint.keys"
         " or /etc/sealpoint/keys.toml.",
     ),
 ]
@@ -102,17 +102,17 @@ ThreadsOption = Annotated[
     typer.Option(
         "--threads",
         metavar="STORE",
-        help="The thread store: a SQLite file or a postgresql:// URL; else that of [threads] in the ring.",
+        help="The thread store: SQLite file or postgresql:// URL. Default: [threads] in the ring file.",
     ),
 ]
 PinOption = Annotated[
     Path | None,
-    typer.Option("--pin", metavar="FILE", help="Fail unless the thread store extends this earlier pin."),
+    typer.Option("--pin", metavar="FILE", help="Fail unless the thread store continues the log of this pin."),
 ]
 
 
 def parse_limits(given: str | Limits, others: Limits) -> Limits:
-    """Return the limits that a command line gives, such as ``depth=200,records=500000``, and the others."""
+    """Parse limits such as ``depth=200,records=500000``; the limits left out are those of ``others``."""
     if isinstance(given, Limits):
         return given
     found = dict[str, int]()
@@ -126,13 +126,13 @@ def parse_limits(given: str | Limits, others: Limits) -> Limits:
 
 
 def limits_option(others: Limits) -> Any:
-    """Return the option for limits, of which a command line need not give all."""
+    """Return the option ``--limits``; limits that it leaves out are taken from ``others``."""
     return typer.Option(
         "--limits",
         metavar="NAME=NUMBER,...",
         parser=lambda given: parse_limits(given, others),
         show_default=False,
-        help="What your own values may be that no key has authenticated, such as depth=200,records=500000.",
+        help="Raise the limits for decoding unsealed values of your own, such as depth=200,records=500000.",
     )
 
 
@@ -140,19 +140,19 @@ LimitsOption = Annotated[Limits, limits_option(DEFAULT_LIMITS)]
 
 
 def require_number(number: float | None) -> float | None:
-    """Refuse what is not a number: it is neither below a bound nor above one."""
+    """Refuse NaN, which passes every comparison with a bound."""
     if number is not None and math.isnan(number):
-        raise typer.BadParameter("it is not a number")
+        raise typer.BadParameter("NaN is not a number")
     return number
 
 
 def number_option(name: str, unit: str, least: float, text: str, most: float = 1_000_000_000) -> Any:
-    """Return an option for a number of a unit."""
+    """Return an option for a number between ``least`` and ``most``; ``unit`` is shown in the help."""
     return typer.Option(name, min=least, max=most, callback=require_number, metavar=unit, help=text)
 
 
 def require_text(text: str, name: str | None = None) -> None:
-    """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
+    """Refuse an argument that is not UTF-8, because databases store text as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -160,19 +160,19 @@ def require_text(text: str, name: str | None = None) -> None:
 
 
 class PasswordNamedError(MaintenanceError):
-    """A command line names a database with a password; neither the message nor the hint shows it."""
+    """A command line contains the password of a database; message and hint do not show the password."""
 
     def __init__(self) -> None:
-        super().__init__("a password stands in the name of the database", hint=LIBPQ_HINT)
+        super().__init__("the URL of the database contains a password", hint=LIBPQ_HINT)
 
     def hint_for(self, words: Sequence[str]) -> str:
-        """Return the command of ``words`` with a variable, or the hint of every such error."""
+        """Return the command of ``words`` with ``--db-env`` in place of the URL, or else a general hint."""
         found = [number for number, word in enumerate(words) if has_password(word)]
         if len(found) != 1 or not is_url(words[at := found[0]].removeprefix("--db=")):
             return self.hint
         before = words[: at - 1] if at and words[at - 1] == "--db" else words[:at]
         return (
-            "run this in bash or zsh, and give it the URL, which is then not shown: read -rs DB_URL &&"
+            "run this in bash or zsh, and paste the URL, which is not shown: read -rs DB_URL &&"
             f" export DB_URL && sealpoint {shlex.join([*before, '--db-env', 'DB_URL', *words[at + 1 :]])}"
         )
 
@@ -181,7 +181,7 @@ _ID: Final = re.compile(r"(?:[^\\]|\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a
 
 
 def parse_id(text: str | None) -> str | None:
-    """Return the id that commands print as ``text``, see `escape_id`: each backslash begins an escape."""
+    """Return the id that commands print as ``text``: the inverse of `escape_id`."""
     if text is None:
         return None
     try:
@@ -191,51 +191,51 @@ def parse_id(text: str | None) -> str | None:
     except ValueError:
         doubled = text.replace("\\", "\\\\")
         raise typer.BadParameter(
-            f"in {excerpt(text)} a backslash begins no escape; an id is given as it is printed,"
-            f" and a backslash is written twice: {doubled}"
+            f"{excerpt(text)} contains an invalid escape; give the id as commands print it,"
+            f" with each backslash doubled: {doubled}"
         ) from None
     require_text(found)
     return found
 
 
 def id_option(name: str, metavar: str, text: str) -> Any:
-    """Return an option for an id or a name, which is given as it is printed."""
+    """Return an option for an id or a name, in the form in which commands print it."""
     return typer.Option(name, metavar=metavar, callback=parse_id, help=text)
 
 
 def each_option(name: str, metavar: str, text: str, parse: Callable[..., Any] | None = None) -> Any:
-    """Return an option for several names."""
-    return typer.Option(name, metavar=metavar, callback=parse, help=f"{text} Give it once for each.")
+    """Return an option that can be repeated."""
+    return typer.Option(name, metavar=metavar, callback=parse, help=f"{text} Can be repeated.")
 
 
 def require_storable(name: str, *ids: str | None) -> None:
-    """Refuse ids that no database of this name has: Postgres stores no NUL characters."""
+    """Refuse ids with NUL characters for a Postgres database, which cannot store them."""
     if not kind_of(name).is_file and any("\0" in each for each in ids if each):
-        raise typer.BadParameter("Postgres stores no id with a NUL character")
+        raise typer.BadParameter("Postgres cannot store an id with a NUL character")
 
 
 RANGE: Final[dict[str, Any]] = {
-    "of_run": typer.Option("--run", metavar="ID", help="Only a range of `sealpoint shards`."),
-    "threads_from": id_option("--threads-from", "ID", "With --run: only from this thread on."),
-    "threads_below": id_option("--threads-below", "ID", "With --run: only before this thread."),
+    "of_run": typer.Option("--run", metavar="ID", help="Work on one range: its id from `sealpoint shards`."),
+    "threads_from": id_option("--threads-from", "ID", "With --run: first thread of the range."),
+    "threads_below": id_option("--threads-below", "ID", "With --run: end of the range, exclusive."),
 }
 
 
 def shard_of(command: str, of_run: str | None, *bounds: str | None) -> Shard | None:
-    """Return the range that a command line names by the options of `RANGE`, in their order."""
+    """Return the range of threads given by the options of `RANGE`; ``None`` without these options."""
     shard = Shard(of_run or "", command, *bounds)
     if (of_run, *bounds) == (None, None, None):
         return None
     try:
         shard.time()
     except ValueError:
-        why = "give it with a range as `sealpoint shards DB` prints both"
+        why = "copy the options of a range as `sealpoint shards DB` prints them"
         raise typer.BadParameter(why, param_hint="--run") from None
     return shard
 
 
-def require_whole(run: Run, when: object, why: str = "a range is of one database: name that one") -> None:
-    """Refuse a range where there can be none."""
+def require_whole(run: Run, when: object, why: str = "a range is of one database: name one") -> None:
+    """Refuse a range of threads if the condition ``when`` holds."""
     if run.shard is not None and when:
         raise typer.BadParameter(why, param_hint="--run")
 
@@ -244,7 +244,7 @@ MAX_REASON_CHARS: Final = 1000
 
 
 def require_reason(reason: str | None) -> str | None:
-    """Refuse a reason that says nothing, or too much."""
+    """Refuse a reason that is blank or too long."""
     if reason is not None:
         require_text(reason)
         if not reason.strip() or len(reason) > MAX_REASON_CHARS:
@@ -253,7 +253,7 @@ def require_reason(reason: str | None) -> str | None:
 
 
 REASON: Final[Any] = typer.Option(
-    "--reason", metavar="TEXT", callback=require_reason, show_default=False, help="Why, for the record."
+    "--reason", metavar="TEXT", callback=require_reason, show_default=False, help="Reason, for the record."
 )
 AllowStoreOption = Annotated[
     str | None,
@@ -261,15 +261,15 @@ AllowStoreOption = Annotated[
         "--allow-store",
         metavar="REASON",
         callback=require_reason,
-        help="Accept what LangGraph's Store and caches leave readable. The reason is recorded.",
+        help="Accept unsealed values in LangGraph's Store and caches, for a reason that is recorded.",
     ),
 ]
 
 
 def all_databases(arguments: Sequence[str] | None, variables: Sequence[str] | None) -> list[str]:
-    """Return all databases that a command line names."""
+    """Return the databases of a command line: its arguments, and the URLs in environment variables."""
     for argument in arguments or ():
-        # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
+        # Every account can read the arguments of a process (ps), and shells keep arguments in their history.
         if has_password(argument):
             raise PasswordNamedError
         kind = find_kind(argument)
@@ -285,14 +285,14 @@ def _from_environment(variable: str) -> str:
     if url is None:
         hint = f"export {variable}=postgresql://..., in the environment of this command alone"
         raise DatabaseMissingError(f"the environment variable {excerpt(variable)} is not set", hint=hint)
-    if kind_of(url).is_file:  # what it holds is not shown: it may have a password
-        hint = "it must begin with postgresql://; a SQLite file is named as DB"
-        raise DatabaseMissingError(f"{excerpt(variable)} does not hold a URL of Postgres", hint=hint)
+    if kind_of(url).is_file:  # do not show the variable's value: it may contain a password
+        hint = "the variable must begin with postgresql://; give a SQLite file as the argument DB"
+        raise DatabaseMissingError(f"{excerpt(variable)} does not contain a URL of Postgres", hint=hint)
     return url
 
 
 def one_database(run: Run, argument: str | None, variable: str | None) -> str:
-    """Return the one database that a command line names, or else the one that the ring file lists."""
+    """Return the one database of the command line; if it names none, the one in the ring file."""
     names, ring_file = _find(run, *([] if one is None else [one] for one in (argument, variable)))
     if len(names) != 1:
         more = f"; the ring file lists {len(names)}" if ring_file and names else ""
@@ -304,18 +304,18 @@ def one_database(run: Run, argument: str | None, variable: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneDatabase:
-    """How a command line names its one database; a command that takes several runs on each of them."""
+    """The options that name one database. A command for several databases runs once for each."""
 
     database: DatabaseArgument = None
     variable: VariableOption = None
 
     def find(self, run: Run) -> str:
-        """Return its name, see `one_database`."""
+        """Return the name of the database."""
         return one_database(run, self.database, self.variable)
 
     @contextmanager
     def opened(self, run: Run) -> Iterator[RowStore]:
-        """Open it, and close it at the end; the command's object has it."""
+        """Open the database, name it in the run's result, and close it at the end."""
         with opened([self.find(run)], run=run) as (store,):
             run.looks_at(store)
             yield store
@@ -324,9 +324,9 @@ class OneDatabase:
 def find_databases(
     run: Run, arguments: Sequence[str] | None, variables: Sequence[str] | None
 ) -> tuple[Sequence[str], Path | None]:
-    """Return all databases that a command line names; if it names none, those that the ring file lists.
+    """Return the databases of the command line; if it names none, those in the ring file.
 
-    With them comes the ring file, if it lists them.
+    Also returns the ring file, or ``None`` if the command line names the databases.
     """
     found = _find(run, arguments, variables)
     if not found[0]:
@@ -345,7 +345,7 @@ def _find(
 
 
 def find_ring(run: Run) -> Path | None:
-    """Return the ring file; ``None`` if none is named, and none found."""
+    """Return the path of the ring file; ``None`` if no ring file is named or found."""
     try:
         return run.ring_file
     except RingFileMissingError:
@@ -355,15 +355,15 @@ def find_ring(run: Run) -> Path | None:
 
 
 def open_store(database: str, run: Run | None = None, **options: Any) -> RowStore:
-    """Open a database whose name `all_databases` has accepted, and warn of a superuser's rights."""
+    """Open a database whose name `all_databases` has accepted; warn if the role is a superuser."""
     if run is not None and run.shard is not None:
-        require_whole(run, kind_of(database).is_file, "SQLite lets one process write at a time: leave it out")
+        require_whole(run, kind_of(database).is_file, "SQLite allows one writer at a time: leave out --run")
         options["shard"] = run.shard
     with naming_other_files(database):
         store = kind_of(database).open(database, **options)
     if getattr(store, "is_superuser", False):
         warn(
-            "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is"
+            "connected as a superuser: a role with SELECT and UPDATE on the tables is"
             " enough (docs/postgres.md#a-role-for-maintenance)"
         )
     return store
@@ -371,34 +371,34 @@ def open_store(database: str, run: Run | None = None, **options: Any) -> RowStor
 
 @contextmanager
 def naming_other_files(database: str) -> Iterator[None]:
-    """Refuse an empty file, which SQLite takes for a database without tables, and what is no database."""
+    """Refuse a file that is empty or not a SQLite database. SQLite would open an empty file as a database."""
     is_file = kind_of(database).is_file
     try:
         yield
     except DatabaseCorruptError:
         if not is_file or _has_header(Path(database)):
             raise
-        hint = "name a SQLite file that LangGraph or sealpoint wrote; if this was one, restore it from backup"
+        hint = "name a SQLite file that LangGraph or sealpoint wrote, or restore this file from a backup"
         raise SchemaError(f"{database} is not a SQLite database", hint=hint) from None
     except SchemaError:
         if not is_file or Path(database).stat().st_size:
             raise
-        hint = "is it the right file? SQLite makes an empty one of every name that is not there"
+        hint = "is it the right file? SQLite creates an empty file for every name that does not exist"
         raise SchemaError(f"{database} is empty: it has no checkpoints", hint=hint) from None
 
 
 def warn_of_leftovers(*files: Path) -> None:
-    """Warn of each folder that a killed run of `decrypt` left next to these files."""
+    """Warn of folders that a killed `decrypt` left next to these files."""
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
             warn(
-                f"{left} is from a decrypt that was killed, and may hold opened values",
-                f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}",
+                f"{left} was left by a `decrypt` that was killed, and may contain decrypted values",
+                f"if no `decrypt` is running, remove the folder: rm -r {shlex.quote(str(left))}",
             )
 
 
 def _has_header(file: Path) -> bool:
-    """Whether a file begins as every SQLite database does, or has a log from which it may be recovered."""
+    """Return whether a file has the SQLite header, or a log from which SQLite may recover it."""
     if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return True
     with file.open("rb") as stream:
@@ -409,10 +409,10 @@ def _has_header(file: Path) -> bool:
 def opened(
     databases: Sequence[str], *, ring_file: Path | None = None, others: Sequence[RowStore] = (), **more: Any
 ) -> Iterator[list[RowStore]]:
-    """Open several databases, each once, and close them at the end; ``more`` is of `open_store`.
+    """Open several databases, and close them at the end; ``more`` are options of `open_store`.
 
-    Those of ``others`` are open already, and are not opened again under another name. ``ring_file`` is the
-    ring file that lists the databases, for the hint of an error.
+    A database that has two names is opened once; ``others`` are open already. ``ring_file`` is the ring file
+    that lists the databases, for the hint of an error.
     """
     warn_of_leftovers(*(Path(database) for database in databases if kind_of(database).is_file))
     with ExitStack() as stack:
@@ -433,21 +433,21 @@ def opened(
 
 
 def _place(store: RowStore) -> object:
-    """Return what two names of one database have in common."""
-    # Copies of a Postgres cluster have the numbers of the original, so that the URL counts there too.
+    """Return a value that is equal for two names of the same database."""
+    # A copy of a Postgres cluster has the original's system identifier, so compare the URL, too.
     return store.name if store.kind == "postgres" else store.kind, store.identity
 
 
 class Examined(NamedTuple):
     """Open databases that are examined before a key changes its state, each once."""
 
-    named: list[RowStore]  # by the command line
-    listed: list[RowStore]  # by the ring file alone
-    entries: tuple[str, ...] | None  # all that the ring file lists; `None` if these are not examined
+    named: list[RowStore]  # on the command line
+    listed: list[RowStore]  # in the ring file only
+    entries: tuple[str, ...] | None  # all of the ring file; `None` if they are not examined
 
     @property
     def stores(self) -> list[RowStore]:
-        """All of them."""
+        """All databases, named and listed."""
         return [*self.named, *self.listed]
 
 
@@ -463,61 +463,61 @@ def examined(file: Path, named: Sequence[str], *, with_listed: bool) -> Iterator
 
 
 def open_ring(run: Run) -> KeyRing:
-    """Load the ring with all its material, report its keys, and record it."""
+    """Load the ring and its key material, warn of compromised or expired keys, and record the ring."""
     ring = KeyRing.load(run.keys).load_material()
     read_entries(run, find_ring_file(ring.path))
     if run.shard is not None and run.result.ring is not None and ring.active_id is not None:
-        # Hosts may have other material of the same id, and the digest has no check value that no entry has.
+        # Hosts may have different material for an id: a digest covers only the check values in the ring file.
         run.result.ring["check"] = check_value(ring.require_active().material)
     return ring
 
 
 def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
-    """Return what a ring file says about its keys, and record the ring.
+    """Return the key entries of a ring file, and record the ring.
 
-    Warns of each key that is compromised, and of an active key that has expired; nothing is refused.
+    Warns of each compromised key, and of an active key that has expired; both are accepted.
     """
     entries = read_ring_entries(file)
     run.result.ring = {"file": str(file), **describe_ring(entries)}
     for entry in entries:
         if entry.state is KeyState.COMPROMISED:
-            warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
+            warn(f"key {entry.id!r} is compromised: rotate the values under the key, then destroy it")
         elif entry.state is KeyState.ACTIVE and entry.is_expired(datetime.now(UTC)):
-            warn(f"the active key {entry.id!r} has expired: promote another")
+            warn(f"the active key {entry.id!r} has expired: promote another key")
     return entries
 
 
 def find_entries(run: Run) -> Sequence[RingEntry] | None:
-    """Return what the ring says about its keys, and record it; ``None`` if none is named, and none found."""
+    """Return the key entries of the ring, and record the ring; ``None`` if no ring file is named or found."""
     file = find_ring(run)
     return None if file is None else read_entries(run, file)
 
 
 def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:
-    """Say that the states of keys are not known, if sealed values were found and no ring."""
+    """If sealed values but no ring file were found, say that the states of keys are not known."""
     if entries is None and any(share.suite for share in shares):
         say("no ring file was found: the states of keys are not known")
 
 
 def warn_of_json(shares: Iterable[Share]) -> None:
-    """Warn of unsealed ``json`` values, if there are any: an agent in JavaScript may have written them."""
+    """Warn of unsealed ``json`` values: LangGraph.js may have written them, and cannot read sealed values."""
     saved = (share for share in shares if share.kind is Kind.PLAINTEXT and not share.is_plain_item)
     if any(JSON in share.types for share in saved):
-        text = "the database has values of type json, which LangGraph.js writes: it reads no sealed value"
+        text = "the database has values of type json; LangGraph.js writes these, and reads no sealed value"
         warn(
             text,
-            "early LangGraph for Python wrote this type, too: seal them if no agent in JavaScript uses them",
+            "early LangGraph for Python wrote json, too: seal these values if no JavaScript agent uses them",
         )
 
 
-TIMEOUT_SECONDS: Final = 10.0  # of a call to a thread store: agents write to it meanwhile
+TIMEOUT_SECONDS: Final = 10.0  # for a call to a thread store that agents write to meanwhile
 
 
 def find_threads(named: str | None, keys: Path | None) -> str | None:
-    """Return the name of the thread store: that of the command line, or that of the ring file."""
+    """Return the name of the thread store: from the command line, or else from the ring file."""
     store = RingFile(keys).thread_store if named is None else named
     if store is not None and has_password(store):
-        raise MaintenanceError("a password stands in the name of the thread store", hint=LIBPQ_HINT)
+        raise MaintenanceError("the URL of the thread store contains a password", hint=LIBPQ_HINT)
     return None if store is None else all_databases([store], None)[0]
 
 
@@ -530,7 +530,7 @@ def opened_threads(name: str, *, create: bool = False) -> Iterator[ThreadStore]:
         store = open_thread_store(name, create=create, timeout=TIMEOUT_SECONDS)
     except ThreadStoreDownError as error:
         is_server = not kind_of(name).is_file or name.startswith("service=")
-        if is_server and not isinstance(error, ThreadStoreMissingError):  # it may be started again
+        if is_server and not isinstance(error, ThreadStoreMissingError):  # the server may be restarted
             raise
         raise ConfigError(str(error), hint=error.hint) from None
     with closing(store):

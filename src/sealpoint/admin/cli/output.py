@@ -1,7 +1,7 @@
 """Output: data on stdout, messages about it on stderr.
 
-Text from a database is shown with its control characters escaped: an untrusted one must not move
-the cursor.
+Control characters in text from a database are escaped: an untrusted database must not move the
+cursor.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Document = Mapping[str, Any]
 
 MAX_SHOWN: Final = 100
 
-_PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
-_MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
+_PIPE_COLUMNS: Final = 10_000  # width of a table in a file or pipe, wide enough to cut nothing
+_MIN_COLUMNS: Final = 40  # least width of a terminal, even if it reports less
 
 
 class _Unread(TextIOWrapper):
-    """Takes the place of a stdout whose reader has closed it."""
+    """Replaces stdout after its reader has closed the pipe."""
 
 
 def is_read() -> bool:
-    """Whether all that was printed went to a reader. Writes what is left of it."""
+    """Flush stdout; return whether its reader received everything."""
     with suppress(BrokenPipeError):
         sys.stdout.flush()
         return not isinstance(sys.stdout, _Unread)
@@ -46,9 +46,9 @@ def is_read() -> bool:
 
 
 def prepare_streams() -> None:
-    """Open what stands in for streams that were closed, and let each show what its encoding lacks, escaped.
+    """Open closed standard streams on /dev/null, and escape characters that a stream's encoding lacks.
 
-    In this order each takes the number of the one it stands in for, and no database gets that.
+    Opened in this order, each gets its own descriptor 0, 1 or 2, which then no database can get.
     """
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
@@ -56,7 +56,7 @@ def prepare_streams() -> None:
         ("stderr", os.O_WRONLY, "w"),
     ):
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, flags)  # as the interpreter's own streams: never closed
+            opened = os.open(os.devnull, flags)  # never closed, as the interpreter's own streams
             setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -64,42 +64,42 @@ def prepare_streams() -> None:
 
 
 def discard_rest(stream: TextIO) -> None:
-    """Discard what is still to be flushed to a stream whose reader has closed it."""
-    with suppress(OSError):  # it may have no file
-        # On the same descriptor: the interpreter flushes it at exit, and would report the closed pipe.
+    """Discard buffered output of a stream whose reader has closed the pipe."""
+    with suppress(OSError):  # the stream may have no descriptor
+        # Replaces the same descriptor: at exit the interpreter flushes it, and would report the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: object) -> str:
-    """Return ``text`` with everything escaped that is not a printable character."""
+    """Return ``text`` with unprintable characters escaped."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
 
 
 def escape_id(text: str) -> str:
-    """Return an id that `parse_id` reads back, also as a shell passes it on between single quotes.
+    """Return an id in the form that `parse_id` reads, safe between single quotes of a shell.
 
-    What does not print is escaped, and so are backslashes and single quotes.
+    Unprintable characters, backslashes and single quotes are escaped.
     """
     escapes = {"\\": r"\\", "'": r"\x27"}
     return printable("".join(escapes.get(sign, sign) for sign in text))
 
 
 def quoted(text: str) -> str:
-    """Return an id as it can be pasted into a shell."""
+    """Return an id quoted for a shell."""
     return f"'{escape_id(text)}'"
 
 
 def print_object(text: str, end: str = "\n") -> bytes:
-    """Print an object, or the next part of one, as `json.dumps` gives it: with ASCII alone; return it."""
+    """Print a JSON object, or a part of one, as ASCII text from `json.dumps`; return its bytes."""
     printed = text.replace("\x7f", "\\u007f")
     _print(printed, end)
     return f"{printed}{end}".encode()
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. Numbers are set to the right, ``None`` shows as a dash.
+    """Print a table. Numbers are aligned right; ``None`` shows as a dash.
 
-    On a terminal cells are wrapped between words; the longest are folded where there is no room for them.
+    On a terminal, cells are wrapped between words, and words that are too long for their column are broken.
     """
     from rich.console import Console
     from rich.table import Table
@@ -117,26 +117,26 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold", width=width)
     for row in texts:
         table.add_row(*map(Text, row))  # not str: rich would read [red] in a value as markup
-    # When stdout is closed rich raises SystemExit(1): captured, the lines are printed by `put`.
+    # On a closed stdout rich raises SystemExit(1): so capture the lines, and print them here.
     with console.capture() as lines:
         console.print(table)
     for line in lines.get().splitlines():
-        _print(line.rstrip())  # with the styles of a terminal
+        _print(line.rstrip())  # may contain style codes for a terminal
 
 
 def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
-    """Return the gap between columns, and their widths; no widths if there are too many columns."""
+    """Return the gap between columns, and the column widths; no widths if there are too many columns."""
     from rich.cells import cell_len
 
     columns = list(zip(*lines, strict=True))
     whole = [max(map(cell_len, cells)) for cells in columns]
     words = [max((cell_len(word) for cell in cells for word in cell.split()), default=1) for cells in columns]
-    # If not all words fit, the longest are folded, to a third of the line or less, and others stay whole.
+    # If not all words fit, the longest are broken, to at most a third of the line; others stay whole.
     for most, gap in product((width, *range(width // 3, 0, -1)), (2, 1)):
         widths = [min(word, most) for word in words]
-        spare = width - sum(widths) - gap * len(columns)  # rich 14.0 counts one behind the last column, too
+        spare = width - sum(widths) - gap * len(columns)  # rich 14.0 also adds a gap after the last column
         if spare >= 0:
-            # Columns that lack least are served first; what is left goes to the one with the longest texts.
+            # Columns that need least extra width get it first; the longest column gets the rest.
             for number in sorted(range(len(columns)), key=lambda number: whole[number] - widths[number]):
                 more = min(spare, whole[number] - widths[number])
                 widths[number] += more
@@ -146,12 +146,12 @@ def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
 
 
 def put(line: str) -> None:
-    """Print one line, escaped as by `printable`."""
+    """Print one line on stdout, with unprintable characters escaped."""
     _print(printable(line))
 
 
 def _print(text: str, end: str = "\n") -> None:
-    """Write to stdout. A closed stdout does not end the run."""
+    """Write to stdout. If stdout is closed, the run continues."""
     try:
         print(text, end=end)
     except BrokenPipeError:
@@ -159,30 +159,30 @@ def _print(text: str, end: str = "\n") -> None:
         sys.stdout = _Unread(open(os.devnull, "wb"), encoding="utf-8")  # noqa: PTH123, SIM115 -- of the process
 
 
-# A command in a message, and the place of the database in it.
+# Matches a command in a message, up to its placeholder DB.
 _COMMAND: Final = re.compile(r"(\b(?:sealpoint|sqlite3)(?: [a-z]+)* )DB\b")
 _named: list[str] = []
 
 
 def name_database(words: str | None) -> None:
-    """Set what stands for DB in the commands that messages name, so that they can be pasted."""
+    """Set the text that replaces DB in commands within messages, so that users can paste the commands."""
     _named[:] = [] if words is None else [words]
 
 
 def filled(text: str) -> str:
-    """Return a message with the database in the commands that it names."""
+    """Return a message with DB in its commands replaced by the database's name."""
     return _COMMAND.sub(lambda found: found[1] + _named[0], text) if _named else text
 
 
 def say(text: str) -> None:
-    """Print a message on stderr, below the data that was printed before."""
-    with suppress(OSError):  # the end of the program finds it again
+    """Flush stdout, then print a message on stderr."""
+    with suppress(OSError):  # the program's last flush reports the error
         sys.stdout.flush()
     _print_message(printable(filled(text)))
 
 
 def _print_message(text: str) -> None:
-    """Write to stderr. A closed stderr ends no work."""
+    """Write to stderr. If stderr is closed, the run continues."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -190,39 +190,39 @@ def _print_message(text: str) -> None:
 
 
 def complain(text: str, hint: str = "", kind: str = "error") -> None:
-    """Print an error and what to do about it, on stderr."""
+    """Print an error and its hint on stderr."""
     say(f"{kind}: {text}")
     if hint:
         say(f"hint: {hint}")
 
 
 def complain_of_damage(database: str, damage: Iterable[SealpointError]) -> None:
-    """Print what of a database could not be counted."""
+    """Print the errors of sealed metadata that could not be counted."""
     for error in damage:
         complain(f"{database}: sealed metadata is not counted: {error}", error.hint)
 
 
 def warn(text: str, hint: str = "") -> None:
-    """Print a warning, on stderr; the command continues."""
+    """Print a warning and its hint on stderr."""
     complain(text, hint, "warning")
 
 
 def require_command(context: typer.Context) -> None:
-    """Print the help and end with code 2, if no command of a group was named."""
+    """If the command line names a group without a command, print the group's help and exit with 2."""
     if context.invoked_subcommand is None:
         _print_message(context.get_help())
         raise typer.Exit(Exit.USAGE)
 
 
 class Watch:
-    """Follows a run over values.
+    """Progress of a run over values.
 
     Attributes:
-        rows: How many it has examined.
-        total: How many there are, as far as is known.
-        changed: How many it has changed.
-        is_complete: Whether it came to its end.
-        move: Moves the bar: how many of how many are done, and if it is given, whether the run waits.
+        rows: Values examined.
+        total: Values in total, as far as is known.
+        changed: Values changed.
+        is_complete: Whether the run has examined all values.
+        move: Sets the progress bar: values done, values in total, and optionally whether the run waits.
     """
 
     def __init__(self, move: Callable[..., None], failed: Callable[[Failure], object]) -> None:
@@ -232,7 +232,7 @@ class Watch:
         self.move, self._failed = move, failed
 
     def take(self, event: Event) -> None:
-        """Move the bar, or hand on a failure."""
+        """Move the progress bar, or pass on a failure."""
         if isinstance(event, Failure):
             self._failed(event)
         else:
@@ -240,20 +240,20 @@ class Watch:
             self.move(event.rows, event.total, event.table == WAITING)
 
     def take_all(self, events: Iterable[Event]) -> None:
-        """Follow a run to its end."""
+        """Consume all events of a run."""
         for event in events:
             self.take(event)
         self.is_complete = True
 
     def say_how_far(self) -> None:
-        """Say that the run has not come to its end, and how far it came."""
+        """Print that the run stopped early, and how many values it examined."""
         total = "?" if self.total is None else self.total
         say(f"stopped early: {self.rows} of {total} values were checked")
 
 
 @contextmanager
 def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -> Iterator[Watch]:
-    """Show a bar on stderr, if that is a terminal, and yield what follows a run."""
+    """Show a progress bar if stderr is a terminal, and yield the `Watch` that moves it."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -264,7 +264,7 @@ def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    # Data keeps its own stream while the bar is on the other.
+    # rich must not redirect stdout while the bar is on stderr.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=None)
 
@@ -276,9 +276,9 @@ def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -
 
 
 def show_verdict(document: Mapping[str, Any]) -> None:
-    """Print the last line of a text: ``ok``, or what is not so, or why nothing is proven.
+    """Print the last line of a result: ``ok``, ``not ok: ...`` or ``not proven: ...``.
 
-    A command that was not asked whether something is so has none.
+    A command that was asked no question prints no such line.
     """
     ok, reasons = document["ok"], document["reasons"]
     if ok:
@@ -289,13 +289,13 @@ def show_verdict(document: Mapping[str, Any]) -> None:
 
 
 def count(number: int, line: str) -> None:
-    """Print a line with a number in the place of ``{}``, unless the number is zero."""
+    """Print a line with the number in place of ``{}``; print nothing if the number is zero."""
     if number:
         put(line.format(number))
 
 
 def place_line(place: Mapping[str, Any]) -> str:
-    """The columns of a row on one line: numbers, ids between single quotes, excerpts of what is long."""
+    """Return the key columns of a row on one line: numbers, quoted ids, excerpts of long ids."""
     return " ".join(f"{name}={text if type(text) is int else _short(text)}" for name, text in place.items())
 
 
@@ -305,13 +305,13 @@ def _short(text: object) -> str:
 
 
 def failure_line(failure: Failure) -> str:
-    """A failure on one line."""
+    """Return a failure as one line of text."""
     error = f"{type(failure.error).__name__}: {failure.error}"
     return f"{failure.table} {place_line(failure.place)}: {error}"
 
 
 def failure_object(failure: Failure) -> dict[str, Any]:
-    """A failure as JSON."""
+    """Return a failure as members of a JSON object."""
     from sealpoint.admin.maintenance.inspect import plain
 
     return {
@@ -325,7 +325,7 @@ def failure_object(failure: Failure) -> dict[str, Any]:
 
 
 def show_causes(failures: Failures) -> None:
-    """Print each cause with its count, and below what to do."""
+    """Print each cause of failures with its count and its hint."""
     for hint, counts in failures.causes.items():
         for cause, number in counts.items():
             say(f"{values_line(number)}: {cause}")
@@ -333,35 +333,35 @@ def show_causes(failures: Failures) -> None:
             say(f"hint: {hint}")
     for key_id in failures.foreign:
         say(f"none of the values under {key_id!r} opens (`sealpoint verify DB --json` names each)")
-        say("hint: use the ring of this database: --keys FILE; if this is the one, restore a backup")
+        say("hint: name the ring of this database by --keys FILE; if this is its ring, restore a backup")
 
 
 def values_line(number: int) -> str:
-    """How many values, for people."""
+    """Return a number with the word ``value`` or ``values``."""
     return f"{number:,} value" + ("" if number == 1 else "s")
 
 
 class ShownFailures(Failures):
-    """Failures of a run, of which the first `MAX_SHOWN` are printed as they come, if they are to be shown."""
+    """Failures of a run. With ``shown``, the first `MAX_SHOWN` are printed as they occur."""
 
     def __init__(self, *, shown: bool) -> None:
         super().__init__()
         self._shown = shown
 
     def add(self, failed: Failure) -> bool:
-        """Count a failure, and print it."""
+        """Count a failure; print it if it is one of the first."""
         is_new = super().add(failed)
         if is_new and self._shown:
             if self.count <= MAX_SHOWN:
                 complain(failure_line(failed))
             elif self.count == MAX_SHOWN + 1:
-                say("there are more; `sealpoint verify DB` names all of them")
+                say("more values failed; `sealpoint verify DB` lists all of them")
         return is_new
 
     def end(self, result: Result) -> dict[str, Any]:
-        """Print what to do about them, record why a result is not true, and return the members of an object.
+        """Print hints, add the reasons to the result, and return the members for its JSON object.
 
-        Those that were printed one by one are not members.
+        Failures that were printed as text are left out of the members.
         """
         if self._shown:
             show_causes(self)

@@ -1,6 +1,6 @@
 """`sealpoint report`: databases, keys, a ledger and a thread store in one document for an assessor.
 
-Only a report reads the ledger: what does so is imported by it alone.
+Code that reads the ledger is imported only where a report needs it.
 """
 
 from __future__ import annotations
@@ -62,15 +62,13 @@ def report(
         typer.Option(
             "--period",
             metavar="A..B",
-            help="List what changed from A to B, both included: dates as 2026-01-31, or times; UTC.",
+            help="List changes from A to B, both included: dates as 2026-01-31, or times; UTC.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the page, HTML: sealpoint[evidence].")
+        Path | None, typer.Option("--out", metavar="FILE", help="Write HTML; needs sealpoint[evidence].")
     ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json-out", metavar="FILE", help="Write the object, JSON.")
-    ] = None,
+    json_out: Annotated[Path | None, typer.Option("--json-out", metavar="FILE", help="Write JSON.")] = None,
     allow_plaintext: AllowPlaintextOption = False,
     allow_store: AllowStoreOption = None,
     allow_unproven: AllowUnprovenOption = False,
@@ -81,22 +79,20 @@ def report(
         typer.Option(
             "--vkey",
             metavar="KEY",
-            help="The verifier key of the ledger as it was noted at init, or a file with it.",
+            help="The ledger's verifier key, which `ledger init` printed, or a file with it.",
         ),
     ] = None,
     ledger_pin: Annotated[
         Path | None,
-        typer.Option(
-            "--ledger-pin", metavar="FILE", help="An earlier head of the ledger that was kept elsewhere."
-        ),
+        typer.Option("--ledger-pin", metavar="FILE", help="An earlier head of the ledger, kept elsewhere."),
     ] = None,
     variables: VariablesOption = None,
 ) -> None:
-    """Answer what an assessor asks, on one page.
+    """Answer an assessor's questions on one page.
 
-    Each question has a verdict: shown, refuted or not shown. Every value is opened, all from one state of
-    each database. Exits with 3 if an answer is not shown, unless --allow-unproven is given. No text of a
-    database is quoted.
+    Each question has a verdict: shown, refuted or not shown. Every value is opened, in one snapshot of each
+    database. Exits with 3 if a verdict is refuted or not shown; --allow-unproven accepts "not shown". The
+    report quotes no text from a database.
     """
     repeated = {
         "period": period,
@@ -111,7 +107,7 @@ def report(
     names, ring_file = find_databases(run, databases, variables)
     run.asks(allow_plaintext=allow_plaintext, allow_store=allow_store)
     made = Report(run.result, _period(period))
-    _prepare_files(out, json_out)  # before an hour of reading
+    _prepare_files(out, json_out)  # fail here, not after an hour of reading
     made.command = _command_line(databases or (), variables or (), repeated)
     pinned = None if pin is None else read_pin(pin)
     cipher = _find_keys(run, made)
@@ -123,7 +119,7 @@ def report(
                     store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=watch.move
                 )
             )
-        # Without a ring only the command line can name a thread store.
+        # Without a ring file, only the command line can name a thread store.
         name = None if threads is None and made.entries is None else find_threads(threads, run.keys)
         _compare(made, stores, cipher, name, pinned, watch.move)
     document = made.document()
@@ -154,16 +150,16 @@ def _period(text: str | None) -> Period | None:
 
 
 def _find_keys(run: Run, made: Report) -> RingCipher | None:
-    """Read the ring, and load its material if that is available: without it there is a report too."""
+    """Read the ring, and load its key material if available; without material, no value is opened."""
     made.entries = find_entries(run)
     if made.entries is None:
-        say("no ring file was found: no value is opened")
+        say("no ring file was found: values are not opened")
         return None
     try:
         return RingCipher(KeyRing.load(run.ring_file).load_material())
     except KeyRingError as error:
         made.keys_problem = type(error).__name__
-        warn(f"no value is opened: {error}", error.hint)
+        warn(f"values are not opened: {error}", error.hint)
         return None
 
 
@@ -211,7 +207,7 @@ def _compare(
 
 
 def _command_line(databases: Sequence[str], variables: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Return the command that makes this report again; files that it writes are named by who runs it."""
+    """Return the command that makes this report again, without the options for output files."""
     words = ["sealpoint", "report", *databases]
     words += [word for name in variables for word in ("--db-env", name)]
     for name, value in options.items():
@@ -225,7 +221,7 @@ def _command_line(databases: Sequence[str], variables: Sequence[str], options: M
 
 def _prepare_files(out: Path | None, json_out: Path | None) -> None:
     if out is not None and out == json_out:
-        raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
+        raise typer.BadParameter("--out and --json-out need different files", param_hint="--json-out")
     for file in (out, json_out):
         if file is not None:
             _require_replaceable(file)
@@ -234,20 +230,20 @@ def _prepare_files(out: Path | None, json_out: Path | None) -> None:
 
 
 _MARK: Final = b"urn:sealpoint:report:"
-_MARK_WITHIN: Final = 512  # bytes from the beginning of a page or an object
+_MARK_WITHIN: Final = 512  # bytes at the start of an HTML or JSON report
 
 
 def _require_replaceable(path: Path) -> None:
-    """Refuse the name of another file, such as a ring or a database, and one that cannot be written."""
+    """Refuse to overwrite a file that is not a report, such as a ring or database."""
     require_text(str(path), "FILE")
     path.parent.stat()
     if not os.path.lexists(path):
         return
-    if path.is_file():  # and not a pipe, at which opening would wait
+    if path.is_file():  # not a pipe: opening a pipe would wait
         with path.open("rb") as file:
             if _MARK in file.read(_MARK_WITHIN):
                 return
-    raise OutputError(f"{path} is there already, and is not a report", hint="name another file")
+    raise OutputError(f"{path} exists, and is not a report", hint="name another file")
 
 
 def _show(document: Document) -> None:

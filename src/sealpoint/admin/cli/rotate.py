@@ -1,4 +1,4 @@
-"""`sealpoint rotate`, `rebind` and `scrub`: what changes the values of a database, or clears old ones out."""
+"""`sealpoint rotate`, `rebind` and `scrub`: reseal values, bind values to rows, erase old values."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ def rotate(
         Compress | None,
         typer.Option(
             "--compress",
-            help="Compress what is resealed, or not; default: as it was. What the active key sealed stays.",
+            help="Compress resealed values, or not. Default: as before. Values under the active key stay.",
         ),
     ] = None,
 ) -> None:
-    """Reseal every value under the active key, while agents run. Shows the plan; --apply does it.
+    """Reseal every value under the active key, while agents run. Shows the plan; --apply carries it out.
 
-    Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
+    Can be stopped at any point (Ctrl-C finishes the batch): a new run continues where the last one stopped.
     """
     named = require_database(run, at, job)
     compressed = None if compress is None else compress is Compress.ZSTD
     options = job.for_job(run, Options, compress=compressed)
     run.asks(**job.weaker())
-    # The plan names one key: another that is promoted during the run must not change what it seals with.
+    # The plan names one key: the run uses it to the end, also if another key is promoted meanwhile.
     cipher = RingCipher(open_ring(run), job.suite, follow=False)
     key_id = cipher.ring.require_active().id
     change = Change(
@@ -87,7 +87,7 @@ def rotate(
         changed="resealed",
         done="values are resealed",
         advice=_ADVICE,
-        late=f"{{values}} written meanwhile {{are}} not under {key_id!r}: run again",
+        late=f"{{values}} written during the run {{are}} not under {key_id!r}: run again",
         left=Reason.VALUES_LEFT,
     )
     (change.apply if apply else change.show)()
@@ -96,13 +96,13 @@ def rotate(
 def scrub(
     run: Run,
     database: DatabaseArgument = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Scrub; else only show what that takes.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Scrub; without it, only show an estimate.")] = False,
 ) -> None:
-    """Clear old contents out of a SQLite file and its log.
+    """Erase remains of old values from a SQLite file.
 
-    Then searches both for tags of retired keys. Without --apply it shows for how long the file will be
-    locked and how much disk that takes. Only --scrub of `rotate` and of `rebind` also searches for old
-    values, because they have read them.
+    Cleans the file and its log, then searches both for tags of retired keys. Without --apply, shows how
+    long the file will be locked and how much disk space is needed. `rotate --scrub` and `rebind --scrub`
+    also search for the old values, which they have read.
     """
     from sealpoint.admin.maintenance.scrub import forecast
     from sealpoint.admin.maintenance.scrub import scrub as scrub_file
@@ -115,7 +115,7 @@ def scrub(
     with at.opened(run) as store:
         rows = sum(count.rows for count in store.count())
     expected, found = forecast(path), None
-    estimate = {  # SQLite writes the file twice, once next to it or in its log
+    estimate = {  # SQLite writes the contents twice: into a new file or the log, then into the file
         "size_bytes": 2 * expected.size_bytes,
         "free_bytes": shutil.disk_usage(path.resolve().parent).free,
         "lock_seconds": max(1, round(expected.lock_seconds)),
@@ -151,17 +151,20 @@ _UNBINDING: Final = {**ACTIONS, Action.NONE: "not bound", Action.ROTATE: "to unb
 _REBIND_ADVICE: Final = {
     Action.NEEDS_PLAINTEXT: "{values} not sealed: --allow-plaintext seals them",
     Action.NEEDS_LEGACY: "{values} under LANGGRAPH_AES_KEY: --allow-legacy reseals them",
-    Action.NEEDS_KEY: "{values} under a key that is not in the ring, or that opens nothing",
-    Action.PICKLE: "{values} pickles that are not sealed: read them with LangGraph and put them again",
-    Action.OTHER_TYPE: "{values} of other types: read them as the writer did and put them again",
+    Action.NEEDS_KEY: "{values} under a key that is not in the ring, or that may not open values",
+    Action.PICKLE: "{values} unsealed pickles: read them with LangGraph and write them again",
+    Action.OTHER_TYPE: "{values} of other types: read them as their writer does and write them again",
     Action.UNRECOGNISED: "{values} with an unrecognised tag: `sealpoint status DB` shows them",
 }
-_LATE: Final = "run again, or end the writers that do not bind", "end the writers that bind, and run again"
+_LATE: Final = (
+    "run again, or stop agents that write unbound rows",
+    "stop agents that bind rows, and run again",
+)
 _FIRST: Final = (
     'first start every agent with SealedSaver(..., unbound="allow"):'
-    " others refuse rows that are bound, or rows that are not",
+    " other agents cannot read both bound and unbound rows",
     'first start every agent with SealedStore(..., unbound="allow"):'
-    " a store that is not wrapped takes what is sealed for a value",
+    " an unwrapped store would return sealed bytes as the value",
 )
 
 
@@ -170,56 +173,56 @@ def rebind(
     at: OneDatabase,
     apply: ApplyOption = False,
     unbind: Annotated[
-        bool, typer.Option("--unbind", help="The reverse: for a saver without SealedSaver.")
+        bool, typer.Option("--unbind", help="Undo the binding, for agents without SealedSaver.")
     ] = False,
     allow_thread_store: Annotated[
         bool,
         typer.Option(
             "--allow-thread-store",
-            help="With --unbind: also rows that a thread store remembers. Savers beside it refuse them then.",
+            help="With --unbind: also rows in a thread store; savers with that store then refuse them.",
         ),
     ] = False,
     plain_metadata: Annotated[
-        list[str] | None, each_option("--plain-metadata", "KEY", "A key of metadata that stays readable.")
+        list[str] | None, each_option("--plain-metadata", "KEY", "Leave this metadata key readable.")
     ] = None,
     index: Annotated[
-        list[str] | None, each_option("--index", "KEY", "A key of metadata that is searched by token.")
+        list[str] | None, each_option("--index", "KEY", "Index this metadata key, for search.")
     ] = None,
     plain_field: Annotated[
         list[str] | None,
-        each_option("--plain-field", "NAME", "A field of items of LangGraph's Store that stays readable."),
+        each_option("--plain-field", "NAME", "Leave this field of LangGraph Store items readable."),
     ] = None,
     index_field: Annotated[
-        list[str] | None, each_option("--index-field", "NAME", "A field of items that is searched by token.")
+        list[str] | None, each_option("--index-field", "NAME", "Index this field of items, for search.")
     ] = None,
     items: Annotated[
         bool | None,
-        typer.Option("--items/--no-items", help="Only items of LangGraph's Store, or all but these."),
+        typer.Option("--items/--no-items", help="Only items of LangGraph's Store, or everything else."),
     ] = None,
     thread: Annotated[
         str | None,
-        id_option("--thread", "ID", "Only this thread, and no item: its id in the database, or pseudonym."),
+        id_option("--thread", "ID", "Only this thread, no items: its id in the database, or its pseudonym."),
     ] = None,
     *,
     job: JobOptions,
 ) -> None:
-    """Bind every row to its place, while agents run. Shows the plan; --apply does it.
+    """Bind every row to its place, while agents run. Shows the plan; --apply carries it out.
 
-    First start every agent with SealedSaver(..., unbound="allow"), and with SealedStore for items: others
-    refuse rows that are bound, or that are not. A store that is not wrapped takes what is sealed for a value.
+    First start every agent with SealedSaver(..., unbound="allow"), and with SealedStore for items: other
+    agents cannot read both bound and unbound rows, and an unwrapped store returns sealed bytes as values.
 
-    Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
+    Can be stopped at any point (Ctrl-C finishes the batch): a new run continues where the last one stopped.
     """
     from sealpoint.admin.maintenance.rebind import Binder, RebindJob, RebindOptions, Visible, remembered
 
     named = require_database(run, at, job)
     if unbind and (plain_metadata or index or plain_field or index_field):
-        raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
-    require_whole(run, thread is not None, "a range is of all its threads: leave out --thread")
+        raise typer.BadParameter("--unbind makes all metadata readable", param_hint="--unbind")
+    require_whole(run, thread is not None, "a range is a set of threads: leave out --thread")
     if items and (thread is not None or plain_metadata or index):
         raise typer.BadParameter("items belong to no thread and have no metadata", param_hint="--items")
     if (plain_field or index_field) and (thread is not None or items is False):
-        raise typer.BadParameter("fields are those of items, which are left out", param_hint="--plain-field")
+        raise typer.BadParameter("only items have fields, and items are excluded", param_hint="--plain-field")
     require_storable(named, thread)
     options = job.for_job(
         run,
@@ -245,7 +248,7 @@ def rebind(
     cipher = RingCipher(open_ring(run), job.suite, follow=False)
     if unbind and not (allow_thread_store or items) and find_threads(None, cipher.ring.path) is not None:
         raise remembered()
-    Binder(cipher, options.visible, options.fields)  # which refuses names, and a ring without an index key
+    Binder(cipher, options.visible, options.fields)  # refuses bad names, and a ring without an index key
     change = Change(
         run=run,
         database=named,
@@ -258,7 +261,7 @@ def rebind(
         changed="changed",
         done="rows are changed",
         advice=_REBIND_ADVICE,
-        late=f"rows are left, or written meanwhile: {_LATE[unbind]}",
+        late=f"rows remain, or were written during the run: {_LATE[unbind]}",
         left=Reason.STILL_BOUND if unbind else Reason.NOT_BOUND,
         first=_FIRST,
     )

@@ -1,4 +1,4 @@
-"""`sealpoint shards` and `merge`: ranges of threads for one run on many hosts, and one verdict of it."""
+"""`sealpoint shards` and `merge`: divide a run over many hosts, and combine the results into one verdict."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from sealpoint.keys.ringfile import RingFile
 def shards(
     run: Run,
     at: options.OneDatabase,
-    number: Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="Ranges, at most.")],
+    number: Annotated[
+        int, typer.Option("--count", min=1, max=1000, metavar="N", help="Maximum number of ranges.")
+    ],
 ) -> None:
-    """Print ranges of threads of a Postgres database for one run.
+    """Divide the threads of a Postgres database into ranges.
 
-    Each line has the options of one range. They have about the same number of values, and each thread is in
-    one of them, whatever is written meanwhile. `status`, `verify`, `rotate` and `rebind` take them, on one
-    host or on many; `sealpoint merge` makes one verdict of their results.
+    Each line has the options for one range. The ranges have about the same number of values, and each thread
+    is in one range, also if it is written later. Pass a line to `status`, `verify`, `rotate` or `rebind`, on
+    one host or many; `sealpoint merge` combines their results into one verdict.
     """
     from sealpoint.admin.databases.postgres.bounds import find_bounds
     from sealpoint.admin.databases.postgres.rows import PostgresRows
 
     with at.opened(run) as store, watching("shards"):
         if not isinstance(store, PostgresRows):
-            raise typer.BadParameter("SQLite lets one process write at a time", param_hint="DB")
+            raise typer.BadParameter("SQLite allows one writer at a time", param_hint="DB")
         bounds = find_bounds(store, number)
     run.result.add(Reason.NOT_ASKED)
     run.result.run, ranges = new_run(), list[dict[str, Any]]()
@@ -44,7 +46,7 @@ def shards(
         ranges.append({**named, "arguments": [f"--run={run.result.run}", *given]})
     run.end({"ranges": ranges}, _show_ranges, verdict=False)
     if len(ranges) < number:
-        say(f"{len(ranges)} ranges: more would have no threads")
+        say(f"{len(ranges)} ranges: more ranges would be empty")
 
 
 def _show_ranges(document: Document) -> None:
@@ -55,23 +57,23 @@ def _show_ranges(document: Document) -> None:
 def merge(
     run: Run,
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULT...", help="What commands printed with --json.")
+        list[Path], typer.Argument(metavar="RESULT...", help="JSON that the commands printed.")
     ],
     vkey: ledger.VkeyOption = None,
     allow_unproven: options.AllowUnprovenOption = False,
     folder: ledger.LedgerOption = None,
 ) -> None:
-    """Make one verdict of the results of all ranges of a run.
+    """Combine the results of all ranges of a run into one verdict.
 
-    They must be of the same options, keys and database. Results are not signed: without a ledger that has the
-    digest of each, and its --vkey, it is not proven. Exits with 3 if it is not proven, or refuted.
+    All results must have the same options, keys and database. Results are not signed: the verdict is proven
+    only with a ledger that has the digest of each result, and its --vkey. Exits with 3 unless it is proven.
     """
     ring, recorded = options.find_ring(run) if folder is None else None, set[Any]()
     table = RingFile(ring).ledger if ring else None
     if path := table.folder if table else folder:
         verdict = ledger.check_ledger(path, vkey, None)
         recorded = {entry["subject"].get("result") for entry in read_verified(path, verdict)}
-        run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # an entry needs none after it
+        run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # no pin is needed here
         ledger.complain_of(verdict)
     parts = [parse_part(file.read_bytes()) for file in results]
     run.result.add(*merge_reasons(parts, recorded))

@@ -1,4 +1,4 @@
-"""`sealpoint status` and `audit`: what is sealed under which key, and what is readable without one."""
+"""`sealpoint status` and `audit`: count values by key, and show what is readable without a key."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def status(
 ) -> None:
     """Show what is sealed under which key, and what is not. Needs no key, and reads no value.
 
-    It believes the tags: that values also open is what `verify` shows.
+    Reads and trusts the type tags; `sealpoint verify` checks that values open.
     """
     names, ring_file = find_databases(run, databases, variables)
     entries = find_entries(run)
@@ -76,7 +76,7 @@ def status(
     shown = [*(databases or ()), *(f"${name}" for name in variables or ())] or names
     with ExitStack() as stack, watching("status"):
         stores: list[RowStore] = []
-        for name, words in zip(names, shown, strict=True):  # a variable may hold a password
+        for name, words in zip(names, shown, strict=True):  # a variable's URL may contain a password
             failed = len(run.errors)
             with run.sparing(words) if len(names) > 1 else nullcontext():
                 for store in stack.enter_context(opened([name], run=run, ring_file=ring_file, others=stores)):
@@ -111,7 +111,7 @@ def status(
 
 
 def show_status(document: Document) -> None:
-    """Print what is sealed under which key, of all databases of an object."""
+    """Print a table of values by key for each database of a JSON object."""
     for part in filter(None, document["databases"]):
         if len(document["databases"]) > 1:
             put(f"{part['database']['name']}:")
@@ -127,23 +127,23 @@ def audit(
     run: Run,
     at: OneDatabase,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Also exit with 3 for what is readable beside the values.")
+        bool, typer.Option("--strict", help="Also exit with 3 if text is readable outside of values.")
     ] = False,
     allow_metadata: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-metadata",
             metavar="KEY",
-            help="With --strict, accept this key of metadata, or store.value.FIELD of items. Repeatable.",
+            help="With --strict: accept this metadata key, or store.value.FIELD of items. Can be repeated.",
         ),
     ] = None,
     allow_store: AllowStoreOption = None,
     allow_unproven: AllowUnprovenOption = False,
 ) -> None:
-    """Show what is readable without a key. No value is shown, only shapes.
+    """Show what is readable without a key. No value is shown, only its shape, such as aaa-99.
 
-    Exits with 3 if there are values that are not sealed, or tables of LangGraph that are not read, such as
-    that of embeddings. If --allow-store accepts those of its Store and caches, the result is not proven.
+    Exits with 3 if values are not sealed, or if LangGraph has tables that audit cannot read, such as
+    embeddings. --allow-store accepts unsealed values of its Store and caches: the result is not proven.
     """
     allowed = tuple(allow_metadata or ())
     run.asks(strict=strict, allow_metadata=list(allowed), allow_store=allow_store)
@@ -172,7 +172,7 @@ def _show_audit(document: Document) -> None:
         metadata["unreadable"],
         f"{{}} of {metadata['rows']} checkpoints have metadata that is not strict JSON",
     )
-    count(metadata["other_rows"], "{} more members of metadata have other keys")
+    count(metadata["other_rows"], "{} more metadata values have other keys")
     _show_more(
         ("column with e-mail addresses", "texts", "shapes"),
         [(part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]],
@@ -181,7 +181,7 @@ def _show_audit(document: Document) -> None:
         ("inline channel", "type", "rows"),
         [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]],
     )
-    count(document["other_inline"], "{} more inline values are of other channels")
+    count(document["other_inline"], "{} more inline values are in other channels")
     accepted = document["options"]["allow_store"]
     content = "LangGraph's, readable" if accepted is None else "LangGraph's, readable, accepted"
     readable = dict.fromkeys(document["readable_tables"], content)
@@ -191,22 +191,22 @@ def _show_audit(document: Document) -> None:
         [(name, readable.get(name)) for name in document["scope"]["not_read"]],
     )
     count(vectors["rows"], "{} embeddings are readable, from which texts can be guessed")
-    count(vectors["left"], "{} of these are of items that are not there: SqliteStore leaves them behind")
+    count(vectors["left"], "{} of these belong to deleted items: SqliteStore leaves embeddings behind")
     if Reason.STORE_ALLOWED in document["reasons"]:
         put(f"accepted by --allow-store: {accepted}")
     for what, size in (document["residue"] or {}).items():
         if size is None:
-            put("the unused space of pages could not be examined")
+            put("the unused space within pages could not be examined")
         else:
             count(size, f"{{}} bytes of {_RESIDUE[what]} were not read")
     put("")
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
     legacy = sum(share["rows"] for share in document["shares"] if share["kind"] == Kind.LEGACY)
-    count(legacy, "{} are under LANGGRAPH_AES_KEY, which binds no value to its type or row")
+    count(legacy, "{} values are under LANGGRAPH_AES_KEY, not bound to their types or rows")
     if not document["is_silent"]:
-        put("more is readable beside the values, where a serializer cannot seal it")
+        put("more text is readable outside of values, where a serializer cannot seal it")
     elif document["rows"]:
-        put("beside the values only ids, names and known keys of metadata are readable")
+        put("outside of values, only ids, names and known metadata keys are readable")
 
 
 _KNOWN: Final = {

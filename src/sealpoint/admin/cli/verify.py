@@ -1,6 +1,6 @@
-"""`sealpoint verify` and `heads`: values opened, and checkpoints compared with a thread store.
+"""`sealpoint verify` and `heads`: open values, and compare checkpoints with a thread store.
 
-Each value that does not open, and each checkpoint that is missing or was put back, is named.
+Both list values that do not open; `verify` also lists checkpoints that are missing or were put back.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ def verify(
     allow_unproven: AllowUnprovenOption = False,
     threads: ThreadsOption = None,
     no_threads: Annotated[
-        bool, typer.Option("--no-threads", help="Do not use the thread store of the ring file.")
+        bool, typer.Option("--no-threads", help="Ignore the thread store in the ring file.")
     ] = False,
     pin: PinOption = None,
     limits: LimitsOption = DEFAULT_LIMITS,
 ) -> None:
-    """Open every value, and name each one that does not open. Nothing is shown of what is in them.
+    """Open every value, and list the values that do not open. No value is shown.
 
-    Exits with 4 if there is one, or with 5 if only keys are missing. A value that is not sealed counts as
-    one, unless --allow-plaintext accepts it; then the result is not proven, and the exit code 3.
-    With a thread store, it also names each checkpoint that is missing or was put back. With --pin, it finds a
-    store that was put back together with the database too.
+    Exits with 4 if a value does not open, or with 5 if only keys are missing. An unsealed value counts as a
+    failure; with --allow-plaintext it is accepted, but the result is not proven, with exit code 3.
+    With a thread store, also lists checkpoints that are missing or were restored from an older copy. With
+    --pin, also detects that the thread store itself was restored together with the database.
     """
     if no_threads and (threads is not None or pin is not None):
         raise typer.BadParameter("--threads and --pin need the thread store", param_hint="--no-threads")
@@ -95,14 +95,14 @@ def verify(
         ring = open_ring(run)
         cipher, remembered = RingCipher(ring), None if no_threads else find_threads(threads, ring.path)
         known = comparison = None
-        require_whole(run, remembered is not None, "a thread store is of all threads: add --no-threads")
+        require_whole(run, remembered is not None, "a thread store covers all threads: add --no-threads")
         if remembered is not None:
             checkpoints = CheckpointRows(store, cipher, allow_plaintext=allow_plaintext)
             known = stack.enter_context(opened_threads(remembered))
             comparison = HeadCheck(checkpoints, known)
         elif pinned is not None:
             raise typer.BadParameter(
-                "it needs a thread store: name it with --threads, or in [threads] of the ring file",
+                "a pin needs a thread store: name one with --threads, or in [threads] of the ring file",
                 param_hint="--pin",
             )
         check = Verification(
@@ -132,19 +132,19 @@ def verify(
             _report_all(run, events(), end, cipher)
         finally:
             if check.unbound.rows and not run.as_json:
-                say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
+                say("`sealpoint rebind DB` binds rows; with --unbind it undoes the binding")
     run.set_code(allow_unproven=allow_unproven)
 
 
 def _report_all(
     run: Run, events: Iterable[Event], end: Callable[[int], Document], cipher: RingCipher
 ) -> None:
-    """Follow a run, and print each failure as it comes: there may be more than fit into memory.
+    """Run a verification, and print each failure at once: all of them may not fit into memory.
 
-    As text only the first, while no value opens. At the end, also if that is early, ``end`` takes the number
-    of values and rows that are refused; it records reasons, and returns members of the object.
+    As text, only the first `MAX_SHOWN` are printed while no value opens. ``end`` is called when the run ends
+    or stops early: it takes the number of refused values and rows, adds reasons and returns JSON members.
     """
-    refused, differing = Failures(cipher=cipher), Failures()  # from what a thread store remembers
+    refused, differing = Failures(cipher=cipher), Failures()  # differing: from the thread store
     separator = ""
 
     def take(failed: Failure) -> None:
@@ -161,7 +161,7 @@ def _report_all(
             run.print_object(f'{json.dumps(run.head())[:-1]}, "failures": [')
         try:
             watch.take_all(events)
-        finally:  # what was begun on stdout is one object, also if the file is damaged further on
+        finally:  # complete the JSON object on stdout, also if reading the database fails
             run.result.add(*failure_reasons(refused))
             run.finds({Reason.NO_ROWS: not watch.rows, Reason.ENDED_EARLY: not watch.is_complete})
             document = run.result.end(
@@ -190,14 +190,14 @@ def _show(tail: Document) -> None:
     count(tail["failed"], "refused values and rows: {}")
     for what, number, places in (
         ("values and checkpoints that are not bound to their rows", "unbound", "unbound_places"),
-        ("checkpoints whose parent is not there", "orphans", "orphan_places"),
+        ("checkpoints whose parent is missing", "orphans", "orphan_places"),
     ):
         count(tail[number], f"{what}: {{}}")
         for place in tail[places][:1]:
             put(f"the first is {place_line(place)}")
     if known := tail["heads"]:
         put(f"the thread store remembers {known['recorded']} checkpoints")
-        count(known["not_recorded"], "checkpoints that it does not know: {}")
+        count(known["not_recorded"], "checkpoints that the thread store does not have: {}")
         for kind, line in _LINES.items():
             count(known[kind], f"checkpoints {line}: {{}}")
     show_verdict(tail)
@@ -209,25 +209,25 @@ _LINES: Final = {
     Difference.PUT_BACK: "deleted, and put back",
     Difference.OTHER_STORE: "stored beside another thread store",
     Difference.BEHIND: "stored beside a later state of the thread store",
-    Difference.LEAVING: "whose deletion began and did not end",
+    Difference.LEAVING: "whose deletion began but did not complete",
 }
 
 
-_TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
+_TRIMMED: Final = ": if you ran `heads trim` since, replace the pin with --allow-unproven"
 
 GROUP: Final = {
-    "help": "Maintain the thread store that a database is compared with.",
-    "epilog": "A thread store remembers which checkpoints a database must have; docs/threads.md. Without"
-    " --threads or STORE, it is that of [threads] in the ring file.",
+    "help": "Maintain the thread store, a log of required checkpoints.",
+    "epilog": "`sealpoint verify` compares a database with its thread store; see docs/threads.md. Without"
+    " --threads or STORE, commands use the thread store of [threads] in the ring file.",
 }
 
 StoreArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="STORE", help="A SQLite file or a postgresql:// URL; else that of [threads] in the ring file."
+        metavar="STORE", help="A SQLite file or a postgresql:// URL. Default: [threads] in the ring file."
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
 
 
 def require_threads(run: Run, named: str | None) -> str:
@@ -250,12 +250,12 @@ def adopt(
     threads: ThreadsOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Record what a database has as true.
+    """Record a database's checkpoints as correct.
 
-    For the first use of a thread store, or after a backup was restored on purpose.
+    Use it for the first use of a thread store, or after a backup was restored on purpose.
 
-    Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
-    agents before; nothing is recorded if a checkpoint does not open.
+    Checkpoints of the thread store that the database lacks are recorded as deleted, after a confirmation
+    prompt. Stop the agents before. If a checkpoint does not open, nothing is recorded.
     """
     run.asks(reason=reason)
     remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
@@ -284,13 +284,13 @@ def _show_adoption(document: Document) -> None:
     if document["adopted"]:
         put(
             f"recorded {document['stored']} checkpoints as stored and {document['deleted']} as deleted;"
-            f" {document['same']} were recorded already"
+            f" {document['same']} had been recorded before"
         )
         for identity in document["other_stores"]:
             put(f"checkpoints that name the thread store {identity} are accepted")
     else:
         put("nothing was recorded")
-    count(document["unbound"], "checkpoints that are not bound to their rows, and were not recorded: {}")
+    count(document["unbound"], "checkpoints not recorded because they are not bound to their rows: {}")
 
 
 def seal(
@@ -303,22 +303,23 @@ def seal(
 ) -> None:
     """Print a pin: one hash over all events of a thread store.
 
-    Keep it where the agents cannot write. A pin that is in FILE is replaced only if the store continues it.
-    After `sealpoint heads trim` that is not shown: exits with 3, and keeps the pin without --allow-unproven.
+    Keep the pin where agents cannot write. An earlier pin in FILE is replaced only if the store continues its
+    log. After `sealpoint heads trim` this cannot be proven: the command exits with 3 and keeps the earlier
+    pin, unless --allow-unproven is given.
     """
     result, remembered = run.result, require_threads(run, name)
-    # Not `exists`: a link to a volume that is not mounted is no first pin.
+    # Not `exists`: a link to an unmounted volume does not mean that there is no earlier pin.
     before = read_pin(pin) if pin is not None and os.path.lexists(pin) else None
     with opened_threads(remembered) as store:
         why = None if before is None else check_pin(store, before)
-        if why not in (None, Reason.PIN_EMPTY):  # a pin of no events has nothing to lose
+        if why not in (None, Reason.PIN_EMPTY):  # a pin over no events can always be replaced
             result.add(why)
         made = make_pin(store)
-    # An attacker who can write the store can make it say that events were trimmed.
+    # An attacker who can write to the thread store can also claim there that events were trimmed.
     if pin is not None and (not result.reasons or (allow_unproven and Reason.PIN_TRIMMED in result.reasons)):
         write_pin(pin, made)
     elif pin is not None:
-        say(f"{pin} is kept as it was{_TRIMMED if result.ok is None else ''}")
+        say(f"{pin} was not replaced{_TRIMMED if result.ok is None else ''}")
     result.stated = {"pin": made._asdict()}
     run.end({"pin": made._asdict()}, _show_pin, allow_unproven=allow_unproven)
 
@@ -335,15 +336,15 @@ def trim(
     before: Annotated[
         str,
         typer.Option(
-            "--before", metavar="DATE", show_default=False, help="As 2026-01-31, or with a time; UTC."
+            "--before", metavar="DATE", show_default=False, help="Date or time in UTC, as 2026-01-31."
         ),
     ] = "",
     yes: YesOption = False,
 ) -> None:
-    """Forget checkpoints that were deleted before a date.
+    """Remove records of checkpoints that were deleted before a date.
 
-    Then nothing shows any more that one of them was put back, and pins that were made before are no longer
-    proven: make a new one.
+    After that, `verify` cannot detect that such a checkpoint was restored, and earlier pins can no longer be
+    proven: make a new pin.
     """
     try:
         until = as_utc(datetime.fromisoformat(before))
@@ -353,12 +354,12 @@ def trim(
         if not yes:
             deleted = f"checkpoints that were deleted before {format_utc(until)}"
             what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
-            what += ", and pins that were made before are no longer proven"
+            what += ", and earlier pins are no longer proven"
             run.confirm(what)
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
-    say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
+    say("earlier pins are no longer proven: replace them, `sealpoint heads seal --pin FILE --allow-unproven`")
     run.end(
         {"identity": identity, "before": format_utc(until), "forgotten": forgotten},
-        lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"),
+        lambda _: put(f"records of deleted checkpoints removed: {forgotten}"),
     )

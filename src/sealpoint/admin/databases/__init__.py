@@ -1,1 +1,1 @@
-"""Databases for maintenance: stored values with their tags and places."""
+"""Databases for maintenance: stored values with their tags and rows."""

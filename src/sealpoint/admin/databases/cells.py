@@ -1,4 +1,4 @@
-"""Cell: one value of a database with its tag and its place; selecting and opening cells."""
+"""Cell: one value of a database with its tag and its row; selecting and opening cells."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
 
 _SEAL: Final = (
-    "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"
+    "if the value is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"
     " `sealpoint rebind DB --allow-plaintext --apply`,"
-    " for others `sealpoint rotate DB --allow-plaintext --apply`"
+    " for other agents `sealpoint rotate DB --allow-plaintext --apply`"
 )
 _SEAL_ITEM: Final = (
-    "if it is yours, accept it with --allow-plaintext, or seal it for agents with SealedStore:"
+    "if the item is yours, accept it with --allow-plaintext, or seal it for agents with SealedStore:"
     " `sealpoint rebind DB --allow-plaintext --apply`"
 )
-_READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
+_READ_FIRST: Final = "a pickle runs code when read: if it is yours, read it with LangGraph and put it sealed"
 
 
 _COMPARED: Final = {
@@ -67,14 +67,14 @@ class Column:
     """A column that holds values.
 
     Attributes:
-        table: The table's name in the database.
-        name: The column.
+        table: Name of the table in the database.
+        name: Name of the column.
         key: Columns that identify a row of the table, primary key first.
-        coordinates: The coordinates of values in this column.
+        coordinates: Kind of the coordinates to which values in this column are bound.
         in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.place`); otherwise
             the column contains the value, and ``type`` its tag.
-        beside: Other columns that are read with each value.
-        part: The partition of the table that is meant; empty for all of it.
+        beside: Other columns to read with each value.
+        part: Name of one partition of the table; empty for the whole table.
     """
 
     table: str
@@ -87,36 +87,36 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The name in reports: the table, or ``checkpoints.metadata``."""
+        """Name of the column in reports: the table, or ``checkpoints.metadata``."""
         return f"{self.table}.{self.name}" if self.in_json else self.table
 
     @property
     def has_headers(self) -> bool:
-        """Whether its bound values are checkpoints, or the sealed parts of them."""
+        """Whether bound values in this column are checkpoints, or sealed parts of checkpoints."""
         return self.coordinates in (CHECKPOINT, METADATA)
 
     @property
     def widened(self) -> Column:
-        """The same column, with all that `Cell.require_same` compares beside its values."""
+        """The same column, with all other columns that `Cell.require_same` compares."""
         return replace(self, beside=_COMPARED.get(self.coordinates, ()))
 
 
-# Items of LangGraph's Store. One that is not sealed has the tag ``json``, and its JSON as the value; what is
-# neither a frame nor an object has the tag `None`. ``fields`` beside it: the JSON without the frame.
+# Items of LangGraph's Store. An unsealed item has the tag ``json``, and its JSON as the value; JSON that is
+# neither a frame nor an object has the tag `None`. The column ``fields`` is the JSON without the frame.
 ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
 
 
 def unframe(stored: Any) -> tuple[str | None, Any, dict[str, Any]]:
-    """Return the tag and the value of an item, and the fields beside its frame.
+    """Return the tag and the value of an item, and the readable fields next to its frame.
 
-    Of what is no item: no tag, and the error in place of the value.
+    For invalid JSON, returns no tag, and an error in place of the value.
     """
     try:
         found = parse_item(stored)
         if KEY not in found:
             return JSON, stored.encode() if isinstance(stored, str) else stored, found
         tag, value = require_form(found)
-        if len(tag) > MAX_CHARS:  # a count keeps all that differ
+        if len(tag) > MAX_CHARS:  # a count keeps every different tag in memory
             raise RowError(f"the type of a sealed item has over {MAX_CHARS} characters")
     except SealpointError as error:
         return None, error.with_traceback(None), {}
@@ -124,14 +124,14 @@ def unframe(stored: Any) -> tuple[str | None, Any, dict[str, Any]]:
 
 
 class Where(NamedTuple):
-    """The place of a cell.
+    """The position of a cell in the database.
 
     Attributes:
         column: The column.
-        key: The columns of the row's key, in the order of ``column.key``.
+        key: Values of the key columns, in the order of ``column.key``.
         locator: Lets the store find and replace the cell without a search.
-        beside: Other columns that were read with the value, by name: those of ``column.beside``, or what a
-            store of whole rows reads.
+        beside: Other columns that were read with the value, by name: those of ``column.beside``, or the
+            columns that a store of whole rows reads.
     """
 
     column: Column
@@ -141,13 +141,13 @@ class Where(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """The columns of the row's key by name, for reports."""
+        """The key columns of the row by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
 
     def require_key(self) -> None:
-        """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.
+        """Check that the key columns have the types that savers write: an integer in ``idx``, else text.
 
-        A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
+        A SQLite file may contain any type in any column. An UPDATE of the row would convert the type, and so
         change the key.
         """
         for name, value in zip(self.column.key, self.key, strict=True):
@@ -162,7 +162,7 @@ class Where(NamedTuple):
 
     @property
     def row(self) -> Row:
-        """The coordinates that a row-bound value here has."""
+        """The coordinates to which a bound value in this row is bound."""
         return self.column.coordinates.row(self.names)
 
 
@@ -170,9 +170,9 @@ class Cell(NamedTuple):
     """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless another type is stored; the error if they were not read.
-        tag: Text, unless another type is stored.
-        where: Its place.
+        value: Bytes, or any other type that is stored; an error if the value could not be read.
+        tag: Text, or any other type that is stored.
+        where: Position of the cell.
     """
 
     value: Any
@@ -181,33 +181,30 @@ class Cell(NamedTuple):
 
     @property
     def row(self) -> Row | None:
-        """The coordinates of a value that is bound to its row; ``None`` for any other."""
+        """The coordinates of a bound value; ``None`` for an unbound value."""
         return self.where.row if "row" in parse_tag(self.tag).flags else None
 
     @property
     def is_sentinel(self) -> bool:
-        """Whether the value is not the user's: it makes other savers fail on a checkpoint that is bound."""
+        """Whether the value is a sentinel: it makes unwrapped savers fail on a bound checkpoint."""
         return self.where.column.coordinates == VALUE and self.where.names["channel"] == SENTINEL
 
     @property
     def is_item(self) -> bool:
-        """Whether it is an item of LangGraph's Store."""
+        """Whether the value is an item of LangGraph's Store."""
         return self.where.column.coordinates == ITEM
 
     @property
     def is_plain_item(self) -> bool:
-        """Whether it is an item that is not sealed: an object in JSON."""
+        """Whether the value is an unsealed item: a JSON object."""
         return self.is_item and self.tag == JSON
 
     def parts(self, opened: Opened) -> Parts:
-        """Return the value, opened, taken apart: see `take_apart`."""
+        """Split an opened value into its parts, see `take_apart`."""
         return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
 
     def require_same(self, header: Header, tokens: Tokens) -> None:
-        """Compare a bound checkpoint with what is readable next to it: see `Column.widened`.
-
-        A store of whole rows reads that, too, and names the column of the parent otherwise.
-        """
+        """Compare a bound checkpoint, of a `Column.widened` or a whole row, with its readable columns."""
         beside = self.where.beside
         parent = beside["parent" if "parent" in beside else "parent_checkpoint_id"]
         require_same_row(header, decode_metadata(beside["metadata"]), parent, tokens)
@@ -215,15 +212,15 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects the values of a batch.
+    """Selects values of a column.
 
     Attributes:
         without_key: Omit values under this key.
         plaintext: Include values that are not sealed.
         legacy: Include values under LANGGRAPH_AES_KEY.
         thread_id: Only values of this thread.
-        with_key: Of the sealed values, only those under this key.
-        bound: Only values that are bound to their rows, or only those that are not.
+        with_key: Omit sealed values under other keys than this.
+        bound: If true, only bound values; if false, only unbound values.
     """
 
     without_key: str | None = None
@@ -234,7 +231,7 @@ class Selection:
     bound: bool | None = None
 
     def takes(self, tag: Any) -> bool:
-        """Whether values with ``tag`` are selected, in any thread. A missing tag counts as not sealed."""
+        """Whether values with ``tag`` are selected, ignoring the thread. A missing tag counts as unsealed."""
         text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
         if self.bound is not None and self.bound is not is_marked_bound(text):
             return False
@@ -249,13 +246,13 @@ class Selection:
     def conditions(
         self, sealed: str, bound: str, ends_with: Callable[[str], str], place: str
     ) -> Iterator[str]:
-        """Yield what is selected as conditions in SQL; all of them must hold.
+        """Yield the selection as conditions in SQL, to be joined by AND.
 
         Args:
-            sealed: Whether a tag has the mark of sealed values, in SQL.
-            bound: Whether it also has the mark of bound values, behind the first one.
-            ends_with: Returns, in SQL, whether it ends with a text.
-            place: The placeholder of the one parameter, see `parameters`, which is in the last condition.
+            sealed: SQL expression: the tag has the mark of sealed values.
+            bound: SQL expression: the tag also has the mark of bound values, after the first mark.
+            ends_with: Returns a SQL expression: the tag ends with a text.
+            place: Placeholder of the only parameter (see `parameters`), which is in the last condition.
         """
         if self.bound is not None:
             yield bound if self.bound else f"NOT {bound}"
@@ -273,7 +270,7 @@ class Selection:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters of the conditions."""
+        """The parameters for the conditions."""
         return () if self.thread_id is None else (self.thread_id,)
 
 
@@ -281,13 +278,13 @@ EVERYTHING: Final = Selection()
 
 
 class Opener(NamedTuple):
-    """Opens cells, each at its place.
+    """Opens cells, each bound to its own row.
 
     Attributes:
-        cipher: Opens with the keys of its ring, and seals under its active key.
-        allow_plaintext: Whether a value that is not sealed is returned as it stands.
-        compress: Whether values are compressed before they are sealed again; ``None`` for those that were.
-        limits: What a value may be that no key has authenticated.
+        cipher: Opens values, and seals under its active key.
+        allow_plaintext: Whether unsealed values are accepted.
+        compress: Whether to compress values when resealing; ``None`` to keep each as it was.
+        limits: Limits for decoding unauthenticated values.
     """
 
     cipher: RingCipher
@@ -311,14 +308,14 @@ class Opener(NamedTuple):
         return Opened(cell.tag, cell.value, authenticated=False, key_id=None)
 
     def parts(self, cell: Cell) -> Parts:
-        """Open one value and take it apart; raises what `open` and `take_apart` do."""
+        """Open one value and split it into parts; raises the errors of `open` and `take_apart`."""
         return cell.parts(self.open(cell))
 
     def reseal(self, cell: Cell) -> tuple[str, bytes]:
-        """Open one value and seal it under the active key: same type, bytes and row.
+        """Open one value and seal it under the active key, with the same type, bytes and row.
 
-        Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
-        own rows must pass it here, because nothing has authenticated their type.
+        Sealed values are later decoded without the check that unsealed values must pass. So plaintext and
+        values of LangGraph's own encryption must pass the check here: their type is not authenticated.
         """
         opened = self.open(cell)
         row = cell.row if is_sealed(cell.tag) else None
@@ -327,7 +324,7 @@ class Opener(NamedTuple):
         return changed
 
     def require_decodable(self, cell: Cell, opened: Opened) -> None:
-        """Check bytes that no key has authenticated as a serializer does that decodes them."""
+        """Check unauthenticated bytes as a serializer does before decoding."""
         if opened.authenticated:
             return
         require_decodable(*opened.typed, self.limits)
@@ -339,7 +336,7 @@ class Opener(NamedTuple):
                 logger.warning(text, error, excerpt(str(cell.where.names)))
 
     def seal(self, cell: Cell, inner: str, data: bytes, row: Row | None) -> tuple[str, bytes]:
-        """Seal what takes the place of a value, under the active key."""
+        """Seal the replacement of a value under the active key."""
         compress = self.compress
         if compress is None:
             compress = is_sealed(cell.tag) and COMPRESSED in parse_tag(cell.tag).flags
@@ -347,11 +344,11 @@ class Opener(NamedTuple):
 
 
 def require_readable(cell: Cell) -> None:
-    """Check that a value was read, and that an item is an object in JSON, or sealed to its row."""
+    """Check that a value could be read, and that an item is a JSON object, or bound to its row."""
     if isinstance(cell.value, SealpointError):
         raise cell.value
     if cell.is_item and cell.tag != JSON and not is_bound(cell.tag):
-        raise RowError("the item is neither an object in JSON nor sealed to its row")
+        raise RowError("the item is neither a JSON object nor sealed for its row")
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -367,7 +364,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
 
 
 class InlineValue(NamedTuple):
-    """Readable values that a database stores besides the sealed ones: channel, kind and count."""
+    """Readable values in the rows of checkpoints: channel, kind and count."""
 
     channel: str
     kind: str
@@ -375,15 +372,15 @@ class InlineValue(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What stands next to the value of a checkpoint.
+    """The other columns of a checkpoint's row.
 
     Attributes:
-        table: The table.
-        place: The columns of the row's key by name; the id of the checkpoint is the last.
-        parent: The id of the parent, or what stands in its column.
-        metadata: As it stands in the column.
-        flaw: What is wrong with a checkpoint that is readable in the row itself, as on Postgres.
-        is_readable: Whether the checkpoint is readable in the row itself, and not sealed in its metadata.
+        table: Name of the table.
+        place: Key columns of the row by name; the checkpoint id is the last.
+        parent: Column with the parent's id, of any type.
+        metadata: Column with the metadata, as stored.
+        flaw: Error in a checkpoint that is readable in its row, as on Postgres.
+        is_readable: Whether the checkpoint is readable in its row, and not sealed in its metadata.
     """
 
     table: str

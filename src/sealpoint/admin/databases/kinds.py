@@ -1,6 +1,6 @@
-"""The kinds of databases: how the name of one is recognised, and how it is opened.
+"""The kinds of databases: how to recognise a database's name, and how to open it.
 
-What opens one is imported with the first database of its kind.
+The modules of a kind are imported when the first database of this kind is opened.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ WholeRowStore: TypeAlias = "PostgresWholeRows | SqliteWholeRows"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of databases."""
+    """A kind of database."""
 
     is_named: Callable[[str], bool]
-    is_file: bool  # of one host and one writer; others are named by URL, and can have several writers
-    rows: str  # the classes, in this package
+    is_file: bool  # a file: one host, one writer; otherwise a URL, several writers
+    rows: str  # module of the classes, in this package
     whole_rows: str
 
     def open(self, name: str, **options: Any) -> RowStore:
-        """Open one, which may be ``writable``."""
+        """Open a database; options such as ``writable`` are passed on."""
         store: RowStore = resolve_name(f"{__package__}.{self.rows}")(name, **options)
         return store
 
     def open_whole(self, name: str, **options: Any) -> WholeRowStore:
-        """Open the whole rows of one; the options are also ``thread_id`` and ``sentinel``."""
+        """Open a store of whole rows; further options are ``thread_id`` and ``sentinel``."""
         store: WholeRowStore = resolve_name(f"{__package__}.{self.whole_rows}")(name, **options)
         return store
 
@@ -47,10 +47,10 @@ KINDS: Final = (
 
 
 def find_kind(database: str) -> Kind | None:
-    """Return the kind that a database's name has, or ``None``."""
+    """Return the kind of a database by its name; ``None`` if the name is not accepted."""
     return next((kind for kind in KINDS if kind.is_named(database)), None)
 
 
 def kind_of(database: str) -> Kind:
-    """Return the kind of a database whose name was accepted; every other name is a path."""
+    """Return the kind of a database whose name `find_kind` has accepted; default: a file."""
     return find_kind(database) or KINDS[-1]

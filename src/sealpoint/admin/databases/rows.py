@@ -1,17 +1,17 @@
 """RowStore: a database of any kind, as used by maintenance.
 
-A store returns cells, see `cells`, column by column, in batches in the order of the rows' keys. It changes a
-cell only if its tag and bytes are unchanged since it read them (compare-and-swap), so an agent never loses an
-update.
+A store returns cells (see `cells`) column by column, in batches in the order of the rows' keys. It changes a
+cell only if tag and bytes are unchanged since they were read (compare-and-swap), so that no update of an
+agent is lost.
 
-Whole rows: cells with all columns of their rows, for what must seal or restore several columns at once.
+Whole rows are cells with all columns of their rows, for code that seals or restores several columns at once.
 
 A store of whole rows has the interface of a `RowStore`, with these differences: ``change`` returns a
-`Replacement`; the cells of a Postgres checkpoint are its row, whether or not its metadata has a sealed part;
+`Replacement`; every Postgres checkpoint is a cell, whether or not its metadata has a sealed part; and
 `Where.beside` has all other columns, by these names:
 
-    parent, metadata     of a checkpoint, as they are stored
-    document, channels   of one on Postgres: its JSON, and the channels with values in rows of their own
+    parent, metadata     of a checkpoint, as stored
+    document, channels   of a Postgres checkpoint: its JSON, and the channels with values in rows of their own
     task_path            of a write; empty if the table lacks the column
 """
 
@@ -29,24 +29,26 @@ from sealpoint.admin.results.jobs import Batch as Batch  # noqa: PLC0414 -- it i
 from sealpoint.admin.results.result import Database
 from sealpoint.errors import MissingExtraError, RowError, SealpointError
 
-Batch.__module__ = Failure.__module__ = Progress.__module__ = __name__  # where they are documented
+Batch.__module__ = Failure.__module__ = Progress.__module__ = (
+    __name__  # the documented module of these classes
+)
 
 
 def failure(cell: Cell, error: Exception) -> Failure:
-    """Return the failure of a cell; one of the installation is raised, for it says nothing of the value."""
+    """Return the failure of a cell. Errors of the installation are raised: they do not concern the value."""
     if isinstance(error, MissingExtraError):
         raise error
     return Failure(cell.where.column.label, cell.where.names, cell.tag, bare(error))
 
 
 class TagCount(NamedTuple):
-    """The number of values of a column with one tag, and their size as stored.
+    """Number and size of the values in a column that have one tag.
 
     Attributes:
-        table: The column.
+        table: Label of the column.
         tag: The tag.
-        rows: How many values.
-        size_bytes: Their size.
+        rows: Number of values.
+        size_bytes: Stored size of the values.
     """
 
     table: str  # `Column.label`
@@ -55,12 +57,12 @@ class TagCount(NamedTuple):
     size_bytes: int
 
 
-# Maximum number of different tags in a column; an agent writes few.
+# Maximum number of different tags in a column; agents write few.
 MAX_TAGS: Final = 100_000
 
 
 def tag_counts(label: str, found: Iterable[tuple[Any, int, float]]) -> list[TagCount]:
-    """Add up tags with their numbers of values and bytes, in the order in which a tag is first found."""
+    """Sum up numbers of values and bytes by tag, in the order of first occurrence."""
     rows, sizes = Counter[Any](), Counter[Any]()
     for tag, number, size in found:
         rows[tag] += number
@@ -73,14 +75,14 @@ def tag_counts(label: str, found: Iterable[tuple[Any, int, float]]) -> list[TagC
 class Table(NamedTuple):
     """A table of a database."""
 
-    name: str  # with that of its schema if the saver's tables are in another
+    name: str  # with the schema's name if it is not the saver's schema
     is_read: bool
-    may_be_theirs: bool = True  # LangGraph's, by the columns of one that has such a name
-    root: str = ""  # of a partition, the table that LangGraph names
+    may_be_theirs: bool = True  # whether the columns are those of LangGraph's table of this name
+    root: str = ""  # for a partition, the table that LangGraph names
 
 
 class Need(NamedTuple):
-    """A value that a checkpoint has in a row of its own, as on Postgres."""
+    """A value of a checkpoint in a row of its own, as on Postgres."""
 
     checkpoint: tuple[str, ...]
     channel: str
@@ -88,12 +90,12 @@ class Need(NamedTuple):
 
 
 class Residue(NamedTuple):
-    """Parts of a file that no statement reads, and where what was deleted may still be."""
+    """Parts of a file that no statement reads, and that may contain deleted content."""
 
-    free_bytes: int  # of free pages
+    free_bytes: int  # in free pages
     log_bytes: int
     journal_bytes: int
-    slack_bytes: int | None  # bytes that are not zero; ``None`` if the file could not be parsed
+    slack_bytes: int | None  # nonzero bytes; ``None`` if the file could not be parsed
 
 
 # Tables of LangGraph's caches, and of the embeddings of items.
@@ -105,12 +107,12 @@ class OwnedRow(NamedTuple):
     """A row of a thread or a namespace, without its value.
 
     Attributes:
-        key: The columns of the primary key; the first is the thread, or the prefix of the namespace.
-        tag: Of its value; ``None`` if it has none.
-        beside: Of an item when it was last changed, as text in UTC. Of a checkpoint on Postgres, in JSON,
-            the versions of its channels, which have rows of their own.
-        parent: Of a checkpoint, the id of its parent.
-        locator: The row id in SQLite.
+        key: Columns of the primary key; the first is the thread, or the prefix of the namespace.
+        tag: Tag of the value; ``None`` without a tag.
+        beside: For an item, the time of its last change, as text in UTC. For a checkpoint on Postgres, the
+            versions of its channels as JSON.
+        parent: For a checkpoint, the id of its parent.
+        locator: Row id in SQLite.
     """
 
     key: tuple[Any, ...]
@@ -121,31 +123,31 @@ class OwnedRow(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """The embeddings that LangGraph's Store keeps of items, which are readable."""
+    """Numbers of embeddings of items in LangGraph's Store. Embeddings are readable."""
 
     rows: int
-    left: int  # of items that are not there: SqliteStore leaves them behind
+    left: int  # embeddings of deleted items: SqliteStore leaves them behind
 
 
 class Page(NamedTuple):
-    """A batch that was read."""
+    """A batch of cells that were read."""
 
     cells: Sequence[Cell]
-    last: Any  # the next page begins after it; ``None`` for the last page
+    last: Any  # position after which the next page begins; ``None`` for the last page
 
 
 class Rewritten(NamedTuple):
-    """A batch that was changed."""
+    """The result of changing a batch."""
 
-    seen: int  # passed to ``change``
+    seen: int  # values passed to ``change``
     changed: int = 0
-    raced: int = 0  # changed by a writer meanwhile, whose value is kept
-    size_bytes: int = 0  # of the values that were seen
-    lock_seconds: float = 0.0  # since the last batch
-    last: Any = None  # the next batch begins after it; ``None`` for the last batch
+    raced: int = 0  # values not replaced, because a writer changed them meanwhile
+    size_bytes: int = 0  # size of the seen values
+    lock_seconds: float = 0.0  # longest time in the write lock since the last batch
+    last: Any = None  # position after which the next batch begins; ``None`` for the last batch
 
 
-# Returns the new tag and bytes of a value, or `None` to leave it unchanged. For a store of whole rows it
+# Returns the new tag and bytes of a value, or `None` to leave it unchanged. For a store of whole rows,
 # returns a `sealpoint.admin.databases.rows.Replacement`.
 Change = Callable[[Cell], tuple[Any, ...] | None]
 
@@ -161,13 +163,13 @@ class RowStore(Database, Protocol):
         """The columns with values in the tables of the database."""
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag.
+        """Count the values by column and tag.
 
         Args:
-            damage: Receives why metadata cannot be counted, if it cannot; then all other values are counted.
+            damage: Receives errors of metadata that cannot be counted; all other values are then counted.
 
         Raises:
-            RowError: If a column has over `MAX_TAGS` different ones.
+            RowError: If a column has over `MAX_TAGS` different tags.
             DatabaseCorruptError: If a column is damaged, unless it is metadata and ``damage`` is given.
         """
 
@@ -180,9 +182,9 @@ class RowStore(Database, Protocol):
 
         Args:
             column: The column with the values.
-            after: The position, as the page before it gives it; ``None`` at the start.
+            after: Position from the previous page; ``None`` at the start.
             selection: Which values to read.
-            batch: How much to read, at most.
+            batch: Maximum rows and bytes to read.
         """
 
     def rewrite(
@@ -195,39 +197,39 @@ class RowStore(Database, Protocol):
     ) -> Rewritten:
         """Pass the selected values after a position to a function, and store the results.
 
-        In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
+        Runs in one transaction: if ``change`` raises, no change of the batch is stored.
 
         Args:
             column: The column with the values.
-            after: The position, as the result before it gives it; ``None`` at the start.
-            change: Returns the new value of a cell, or ``None`` to leave it.
+            after: Position from the previous result; ``None`` at the start.
+            change: Returns the new value of a cell, or ``None`` to leave the cell unchanged.
             selection: Which values to read.
-            batch: How much to read, at most.
+            batch: Maximum rows and bytes to read.
         """
 
     def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
+        """Yield the readable texts of key columns: pairs of column and distinct text, by table.
 
-        With ``only``, from that column.
+        With ``only``, yields texts of this column only.
         """
 
     def records(self) -> Iterator[Record]:
-        """Yield what stands next to the value of each checkpoint."""
+        """Yield the other columns of each checkpoint's row."""
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield the readable values besides the sealed ones. SQLite has none."""
+        """Yield readable values in the rows of checkpoints. SQLite has none."""
 
     @property
     def owned_tables(self) -> tuple[str, ...]:
-        """The tables with rows of threads and namespaces, in the order in which they are to be deleted.
+        """The tables with rows of threads and namespaces, in the order for deletion.
 
-        What a checkpoint names is before it, and what belongs to an item before the item.
+        Values come before the checkpoints that name them, and embeddings before their items.
         """
 
     def owned(self, table: str, names: Sequence[str]) -> Iterator[OwnedRow]:
-        """Yield the rows of some threads, or of some namespaces and all below them, which may be deleted.
+        """Yield the rows of some threads, or of some namespaces and all namespaces below them, for deletion.
 
-        The order is that of the table.
+        Rows come in the order of the table.
 
         Args:
             table: One of `owned_tables`.
@@ -235,63 +237,63 @@ class RowStore(Database, Protocol):
         """
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
-        """Delete rows in one transaction, except those that other sessions have locked; return how many.
+        """Delete rows in one transaction, except rows locked by other sessions; return the number deleted.
 
         Args:
             table: One of `owned_tables`.
-            rows: What `owned` gave.
+            rows: Rows from `owned`.
         """
 
     def cached(self) -> list[TagCount]:
-        """Return how many values of LangGraph's `SqliteCache` have which tag. Postgres has none."""
+        """Count the values of LangGraph's `SqliteCache` by tag. Postgres has no cache."""
 
     def vectors(self) -> Vectors | None:
-        """Return how many embeddings there are; ``None`` if there is no table of them."""
+        """Count the embeddings; return ``None`` if there is no table of embeddings."""
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
-        """Return those of the values that are not there, though their checkpoints are.
+        """Return the values that are missing although their checkpoints exist.
 
         Args:
             needs: The values that checkpoints name.
         """
 
     def one_state(self) -> AbstractContextManager[None]:
-        """Read one state of the database within the context, whatever writers do meanwhile.
+        """Read one snapshot of the database within the context, regardless of writers.
 
-        On SQLite they continue in WAL mode, and the log grows until the end; in other modes they wait. On
-        Postgres they continue.
+        On SQLite, writers continue in WAL mode, and the log grows until the end; in other modes they wait.
+        On Postgres, writers continue.
 
         Raises:
-            StoppedError: If the database did not keep the state until the end.
+            StoppedError: If the database did not keep the snapshot until the end.
             SchemaError: If the tables have changed.
         """
 
     def hold(self) -> AbstractContextManager[None]:
-        """Exclude other runs within the context, including other processes.
+        """Exclude other runs, also in other processes, within the context.
 
         Raises:
             HeldError: If another run holds the database.
         """
 
     def residue(self) -> Residue | None:
-        """Return how much of the file no statement reads; ``None`` for Postgres, which does not say."""
+        """Return the numbers of bytes in the file that no statement reads; ``None`` for Postgres."""
 
     def close(self) -> None:
         """Close the connection to the database."""
 
 
-# In SQL, the tag of a Postgres checkpoint without a sealed part. No cell has it: `Cell.tag` is `None`.
-# Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
+# In SQL, the tag of a Postgres checkpoint without a sealed part; in cells, `Cell.tag` is `None` instead.
+# Such a row contains no value of a serializer, so it is selected like the sealed values.
 UNSEALED_ROW: Final = "+"
 
 
 class Replacement(NamedTuple):
-    """What takes the place of a row's columns."""
+    """New values for the columns of a row."""
 
-    tag: str | None  # not stored for a Postgres checkpoint, and neither is the value
+    tag: str | None  # tag and value are not stored for a Postgres checkpoint
     value: bytes | None
     parent: str | None = None
-    metadata: Any = None  # of the type that was read
+    metadata: Any = None  # of the same type as read
     document: str = ""  # JSON of a Postgres checkpoint
 
 

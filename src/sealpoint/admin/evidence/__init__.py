@@ -1,6 +1,6 @@
-"""Evidence: a ledger of what happened to keys and databases, in formats that other tools check.
+"""Evidence: a ledger of changes to keys and databases, in formats that other tools can verify.
 
-`sealpoint.admin.evidence.ledger` writes it, `sealpoint.admin.evidence.verify` checks it.
+`sealpoint.admin.evidence.ledger` writes the ledger, `sealpoint.admin.evidence.verify` verifies it.
 """
 
 from typing import TYPE_CHECKING

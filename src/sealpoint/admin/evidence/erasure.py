@@ -1,8 +1,8 @@
-"""Erasures: what a ledger says was erased, and whether every key of that time is destroyed since.
+"""Erasures in a ledger, and whether all keys that existed at the time of an erasure are destroyed.
 
-`erase.begin` has a document, which `Erasure` describes; `erase.end` of the same run says that it is done. The
-entry ``erase.again`` of a search has in its subject the digests of such documents as ``erasure``, and in its
-counts how many rows were ``found`` and ``erased``.
+An entry ``erase.begin`` has a document, see `Erasure`; ``erase.end`` of the same run records success. The
+entry ``erase.again`` records a search: its subject has the digests of such documents as ``erasure``, and its
+counts have the numbers of rows ``found`` and ``erased``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DAY: Final = len("2026-01-31")
 
 
 def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
-    """Return what names an id in a ledger: its HMAC under the index key, or ``None`` without one."""
+    """Return a function that returns the HMAC of an id under the index key; ``None`` without such a key."""
     try:
         keyed = KeyedHash(KeyRing.of_file(ring).index_key("ledger"))
     except KeyRingError:
@@ -46,11 +46,11 @@ def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """A thread, or a namespace of LangGraph's Store.
+    """An erased thread, or namespace of LangGraph's Store.
 
     Attributes:
-        names: HMACs of its name and its pseudonym; without an index key none.
-        last: The greatest id of its checkpoints, or when its items were last changed, UTC.
+        names: HMACs of its name and its pseudonym; empty without an index key.
+        last: Greatest checkpoint id of the thread, or time of the last change of an item, UTC.
     """
 
     names: Sequence[str]
@@ -59,7 +59,7 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class HeldKey:
-    """A key of the ring that was not destroyed."""
+    """A key of the ring that was not destroyed at the time of an erasure."""
 
     id: str
     check: str | None
@@ -76,12 +76,12 @@ class Erasure:
     """The document of an erasure.
 
     Attributes:
-        database: What tells the database from others, also of the same name: its path, or URL and schema.
-        index: The HMAC of an empty text, which tells the index key; ``None`` without one.
+        database: Identity of the database: its path, or URL and schema.
+        index: HMAC of an empty text, which identifies the index key; ``None`` without an index key.
         keys: Every key of the ring that was not destroyed.
-        counts: How many rows were found, by table and key id.
-        due: The date by which it is to be complete.
-        sealed_since: Since when the database is sealed, as the operator declared.
+        counts: Number of rows found, by table and key id.
+        due: Date by which all of these keys must be destroyed.
+        sealed_since: Date since which the database is sealed, as the operator declared.
     """
 
     erasure: int = VERSION
@@ -96,7 +96,7 @@ class Erasure:
     sealed_since: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise a ValueError or a TypeError if it is not one that this release can read."""
+        """Raise ValueError or TypeError if this release cannot read the document."""
         days = [day for day in (self.due, self.sealed_since) if day is not None]
         texts = [self.reason, *(key.id for key in self.keys)]
         texts += [text for one in self.owners for text in (one.last, *one.names)]
@@ -105,7 +105,7 @@ class Erasure:
             or any(date.fromisoformat(day).isoformat() != day for day in days)
             or not all(isinstance(text, str | None) for text in texts)
         ):
-            raise ValueError("it has another form")
+            raise ValueError("unknown form of the document")
 
     @property
     def owners(self) -> tuple[Erased, ...]:
@@ -117,21 +117,21 @@ class Erasure:
 
     @classmethod
     def parse(cls, data: bytes) -> Erasure:
-        """Parse a document whose digest the ledger has."""
+        """Parse a document; the caller has checked its digest."""
         kinds = {"threads": Erased, "namespaces": Erased, "keys": HeldKey}
         try:
             found = json.loads(data)
             lists = {name: tuple(kind(**each) for each in found[name]) for name, kind in kinds.items()}
             return cls(**found | lists)
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise LedgerTamperedError("it is not the document of an erasure") from None
+            raise LedgerTamperedError("the document cannot be parsed as an erasure") from None
 
 
 Members = Mapping[str, Any]
 
 
 class State(StrEnum):
-    """What is shown of an erasure."""
+    """State of an erasure."""
 
     NOT_ENDED = "not ended"
     CAME_BACK = "came back"
@@ -142,30 +142,30 @@ class State(StrEnum):
 
 
 NOT_COVERED: Final = (
-    "Traces, logs, caches and stores that are not sealed, and what a provider of a model keeps.",
-    "Ids of threads, which are readable in every copy unless pseudonyms are used, and which the holder of"
-    " the index key can then still test.",
+    "Traces, logs, unsealed caches and stores, and data at the provider of a model.",
+    "Thread ids. They are readable in every copy, unless pseudonyms are used; even then, the holder of"
+    " the index key can test whether an id occurs.",
     "Memory and swap of processes.",
-    "Copies of keys that are not where the ring names them, and of ring files with wrapped keys: as long as"
-    " the wrapping key is there, a copy of the ring file has the key.",
-    "What was written again under an erased name, by a run that was under way, or by a restore: `erasures"
-    " --again` looks for it in a database.",
-    "That no copy is older than the operator declared: sealed_since is a declaration.",
+    "Copies of keys in other places than the ring names, and copies of ring files with wrapped keys: while"
+    " the wrapping key exists, a copy of the ring file contains the key.",
+    "Rows written again under an erased id, by an agent that was still running, or by a restore: `erasures"
+    " --again` searches a database for them.",
+    "Whether older copies exist than the operator declared: sealed_since is only a declaration.",
 )
 
 
 @dataclass(slots=True)
 class Recorded:
-    """An erasure of a ledger.
+    """An erasure in a ledger.
 
     Attributes:
-        begun: The members of the entry with which it began.
-        document: The digest of its document.
-        end: The members of the entry with which it ended as done.
-        due: The date by which it is to be complete, or of an erasure that it repeats, if that is earlier.
-        keys: Ids of the keys that are still to be destroyed.
-        why: Why it is not complete, as sentences.
-        entries: Numbers of the entries that show it.
+        begun: Members of the begin entry.
+        document: Digest of the erasure's document.
+        end: Members of the end entry with the outcome ``done``.
+        due: Due date; if this erasure repeats another, the earlier of their dates.
+        keys: Ids of the keys that must still be destroyed.
+        why: Sentences with the reasons why the erasure is not complete.
+        entries: Numbers of the ledger entries about the erasure.
     """
 
     begun: Members
@@ -180,7 +180,7 @@ class Recorded:
     entries: list[int] = field(default_factory=list)
 
     def is_repeated_by(self, later: Recorded) -> bool:
-        """Whether a later erasure has ended that erased the same from the same database."""
+        """Whether a later, completed run erased the same ids from the same database."""
         own, other = self.erasure, later.erasure
         threads, namespaces = (
             {tuple(one.names) for one in mine} <= {tuple(one.names) for one in others}
@@ -192,7 +192,7 @@ class Recorded:
         )
 
     def object(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the erasure as JSON members."""
         shown = ("document", "due", "is_overdue", "keys", "state", "why")
         return {
             "seq": self.begun["seq"],
@@ -207,22 +207,22 @@ class Recorded:
 
 
 class History:
-    """What the entries of a ledger say about erasures, and about what can keep them from being complete."""
+    """Collects erasures from the entries of a ledger, and events that keep erasures from being complete."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = Folder(folder)
         self._first, self._ring, self._may_change = "", None, False
         self._edits = list[int]()
-        # By the run: an entry of a run that accepted values which are not sealed, or wrote them.
+        # By run: number of an entry of a run that accepted or wrote unsealed values.
         self._unsealed = dict[str, int]()
         self._begun, self._ended = dict[str, Members](), dict[str, Members]()
         self._later = list[Members]()
 
     def take(self, entry: Members) -> None:
-        """Take the next entry."""
+        """Add the next entry of the ledger."""
         event, outcome, run = entry["event"], entry["outcome"], entry["run"]
         self._first = self._first or entry["at"]
-        # Not by `ring.drift`: an edit while a command runs is first seen in the entry of its end.
+        # Not from `ring.drift`: an edit during a command first appears in the command's end entry.
         ring, changes = (entry["ring"] or {}).get("digest", self._ring), event.startswith(CHANGES)
         if self._ring not in (None, ring) and not self._may_change and (outcome == BEGUN or not changes):
             self._edits.append(entry["seq"])
@@ -239,7 +239,7 @@ class History:
             self._later.append(entry)
 
     def erasures(self, ok: bool | None, entries: Sequence[RingEntry]) -> list[Recorded]:
-        """Return the erasures, by what ledger and ring say now; ``ok`` is whether the ledger verifies."""
+        """Return the erasures with their present states; ``ok`` is the result of verifying the ledger."""
         found = [self._recorded(begun) for begun in self._begun.values()]
         for number, one in enumerate(found):
             if one.end is not None and one.state is State.NOT_ENDED:
@@ -250,7 +250,7 @@ class History:
             later = next(filter(one.is_repeated_by, found[number + 1 :]), None)
             if later is not None:
                 later.due = min(filter(None, (one.due, later.due)), default=None)
-                one.why.append(f"it was repeated: entry {later.begun['seq']}")
+                one.why.append(f"the erasure was repeated: entry {later.begun['seq']}")
             elif one.due is not None and one.due < now()[:_DAY] and one.state is not State.COMPLETE:
                 one.is_overdue = True
         return found
@@ -262,14 +262,14 @@ class History:
         try:
             made.erasure = Erasure.parse(self._folder.read_document(document))
             made.due = made.erasure.due
-        except LedgerTamperedError as error:  # its date is not known, and may have passed
+        except LedgerTamperedError as error:  # the due date is unknown, and may have passed
             made.state, made.why, made.is_overdue = State.NOT_SHOWN, [str(error)], True
         return made
 
     def _why(
         self, one: Recorded, end: Members, ok: bool | None, ring: Mapping[str, RingEntry]
     ) -> Iterator[tuple[State, str]]:
-        """Yield why an erasure is not complete, besides the keys that are still to be destroyed."""
+        """Yield states and sentences for an incomplete erasure, except keys that must still be destroyed."""
         later = [entry for entry in self._later if entry["seq"] > end["seq"]]
         for state, why in {
             State.CAME_BACK: _left(one, later),
@@ -278,32 +278,32 @@ class History:
         }.items():
             yield from ((state, sentence) for sentence in why)
         if ok is False:
-            yield State.NOT_SHOWN, "the ledger is not whole, or not of this ring"
+            yield State.NOT_SHOWN, "the ledger is invalid, or belongs to another ring"
         if any(each["seq"] in one.entries and _count(each, "found") for each in later):
-            yield State.NOT_SHOWN, "rows came back: when these are gone, erase the ids again, also new rows"
+            yield State.NOT_SHOWN, "rows came back: erase the ids again, which also deletes newer rows"
         if self._ring != ring_digest(ring.values()):
-            yield State.NOT_SHOWN, "the ring is not that of the last entry of the ledger"
+            yield State.NOT_SHOWN, "the ring differs from the ring in the last entry of the ledger"
         if self._edits:
             yield State.NOT_SHOWN, f"keys of the ring were changed by hand: entry {self._edits[0]}"
         if one.begun["ring"] is None or one.begun["ring"] != end["ring"]:
-            yield State.NOT_SHOWN, "the ring was changed before it ended"
+            yield State.NOT_SHOWN, "the ring was changed during the erasure"
 
     def _not_by_keys(self, one: Recorded, ring: Iterable[RingEntry]) -> Iterator[str]:
-        """Yield why older copies may have rows that no key of the ring sealed."""
+        """Yield reasons why older copies may contain rows not sealed under the ring's keys."""
         since, first = one.erasure.sealed_since, self._first[:_DAY]
         if since is None:
-            yield "nobody declared since when the database is sealed"
+            yield "no date was declared since when the database is sealed"
         elif not first <= since <= one.begun["at"][:_DAY]:
-            yield f"the database is declared to be sealed since {since}, and the ledger begins on {first}"
+            yield f"the database is declared to be sealed since {since}, but the ledger begins on {first}"
         if self._unsealed:
             seq = min(self._unsealed.values())
-            yield f"a run accepted or wrote values that are not under a key of the ring: entry {seq}"
+            yield f"a run accepted or wrote values not sealed under a key of the ring: entry {seq}"
         if any(entry.suite == LEGACY for entry in ring):
             yield "the ring has LANGGRAPH_AES_KEY: older copies may have rows under it"
 
 
 def _left(one: Recorded, later: Sequence[Members]) -> Iterator[str]:
-    """Yield the last search of each database, by its name, if it left rows; each search shows the erasure."""
+    """Yield a sentence for each database whose last search left rows; add the searches to ``one.entries``."""
     found = [each for each in later if one.document in str(each["subject"].get("erasure"))]
     one.entries += [each["seq"] for each in found]
     for each in {str(each["subject"].get("database")): each for each in found}.values():
@@ -312,11 +312,11 @@ def _left(one: Recorded, later: Sequence[Members]) -> Iterator[str]:
 
 
 def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], later: Sequence[Members]) -> Iterator[str]:
-    """Yield why it is not shown that a key is destroyed; one that is not is added to ``one.keys``."""
+    """Yield reasons why a key is not shown to be destroyed; add keys that exist to ``one.keys``."""
     alive = {each.check for each in ring.values() if each.state is not _GONE}
     for entry in ring.values():
         if entry.material == MATERIAL_LEFT:
-            yield f"key {entry.id} is marked as destroyed, and its material is left"
+            yield f"key {entry.id} is marked as destroyed, but its material was left"
     if not one.erasure.keys:
         yield "the ring had no key"
     for key in one.erasure.keys:
@@ -325,15 +325,15 @@ def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], later: Sequence
         done = [each["seq"] for each in own if each["outcome"] == "done"]
         one.entries += done
         if found is None or found.check is None or found.check != key.check:
-            yield f"key {key.id} is not in the ring with the check value that it had"
+            yield f"the ring has no key {key.id} with the check value of that time"
         elif found.state is not _GONE or found.check in alive:
             one.keys.append(key.id)
-        elif found.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # that is said of all keys
+        elif found.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # reported for all keys
             yield f"no run removed the material of key {key.id}"
         elif found.waived or any(not _CHECKS.isdisjoint(map(str, each["waived"])) for each in own):
             yield f"a check was waived when key {key.id} was destroyed"
         elif not done:
-            yield f"the ledger has no destruction of key {key.id} since"
+            yield f"the ledger has no later destruction of key {key.id}"
 
 
 def _count(entry: Members, name: str) -> int:

@@ -1,19 +1,19 @@
-"""The folder of a ledger: its entries, its files, and how they are read.
+"""The folder of a ledger: its entries, its files, and functions to read them.
 
-    entries.jsonl       one entry a line
-    checkpoint          the head, signed, see `sealpoint.admin.evidence.note`
+    entries.jsonl       one entry per line
+    checkpoint          the signed head, see `sealpoint.admin.evidence.note`
     checkpoint.new      the next head, while an entry is added; otherwise empty
-    vkey                the key that verifies, for convenience: a reader has it from another source
-    edge                the edge of the tree, so that adding needs no reading; it may be deleted
-    documents/          what commands found, each file named after its SHA-256
+    vkey                the verifier key, for convenience: readers must get it from another source
+    edge                the edge of the tree, so that adding an entry reads no entries; it may be deleted
+    documents/          findings of commands, each file named after its SHA-256
     entries.torn        the rest of an entry whose writing was interrupted
 
-An entry is a line of ASCII JSON with sorted members. The line without its newline is the leaf: readers hash
-it as it is stored, so that the form of JSON does not matter to them. No entry contains a value of a database
-or key material; a thread is named only by its HMAC under the index key.
+An entry is a line of ASCII JSON with sorted members. The line without its newline is a leaf of the hash tree:
+readers hash the stored bytes, so JSON formatting does not matter. Entries contain no database values and no
+key material; threads are named only by their HMACs under the index key.
 
-Only `ledger` writes in it, while it has it locked. An attacker may write in it too: a file
-is read only if it is a regular one, and not beyond the length that it can have.
+Only `ledger` writes to the folder, with a lock. An attacker may also write there, so a file is read
+only if it is regular, and only up to its maximum length.
 """
 
 from __future__ import annotations
@@ -56,30 +56,30 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _NAMES: Final = list(_KINDS)
 _SHAPES: Final = frozenset(product(*_KINDS.values()))
-decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
+decode: Final = json.JSONDecoder().raw_decode  # skips white space checks: twice as fast
 
-CHANGES: Final = ("key.", "ring.create")  # how events of a change of the ring begin
+CHANGES: Final = ("key.", "ring.create")  # prefixes of events that change the ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One event.
+    """An entry of the ledger.
 
     Attributes:
-        seq: Its number in the ledger, from 0.
-        at: When it was recorded: UTC, ISO 8601.
-        run: UUID of the run of a command; its other entries and its JSON object have the same.
-        event: What happened, e.g. ``key.promote``.
-        outcome: ``begun``, or how it ended: ``done``, ``found``, ``refused``, ``stopped`` or ``failed``.
-        exit: Exit code of the command; ``None`` for one that has only begun.
+        seq: Number of the entry, from 0.
+        at: Time of recording: UTC, ISO 8601.
+        run: UUID of the command's run; all entries and the JSON object of a run have the same UUID.
+        event: Name of the event, e.g. ``key.promote``.
+        outcome: ``begun``, or at the end ``done``, ``found``, ``refused``, ``stopped`` or ``failed``.
+        exit: Exit code of the command; ``None`` in a begin entry.
         actor: ``account``, ``uid`` and ``host``, as the operating system names them.
         tool: Name and version of the program.
-        ring: ``digest`` over the ring's keys, and id of the ``active`` one; ``None`` if it cannot be read.
-        subject: What it happened to.
-        counts: Numbers that the command found.
+        ring: ``digest`` over the ring's keys, and id of the ``active`` key; ``None`` if unreadable.
+        subject: Objects of the event, such as databases and keys.
+        counts: Numbers in the command's result.
         waived: Checks that options waived.
         documents: Files in ``documents``, each as ``sha256:`` and 64 hexadecimal digits.
-        v: Version of the form.
+        v: Version of the entry's format.
     """
 
     seq: int = 0
@@ -98,30 +98,30 @@ class Entry:
     v: int = VERSION
 
     def line(self) -> bytes:
-        """Return its line, without a newline.
+        """Return the entry as a line, without a newline.
 
         Raises:
-            MaintenanceError: If it has over 65,535 bytes.
+            MaintenanceError: If the line has over 65,535 bytes.
         """
         members = {name: getattr(self, name) for name in _NAMES}
         text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_ENTRY_BYTES:
             raise MaintenanceError(
-                f"an entry has at most {MAX_ENTRY_BYTES} bytes, and this would have {len(text)}",
+                f"a ledger entry may have {MAX_ENTRY_BYTES} bytes, but this one would have {len(text)}",
                 hint="name fewer databases in one command",
             )
         return text.encode("ascii")
 
 
 def read_members(line: bytes, seq: int) -> dict[str, Any]:
-    """Return the members of an entry.
+    """Parse an entry and return its members.
 
     Args:
-        line: Its line, without a newline.
-        seq: The number that it must have.
+        line: Line of the entry, without a newline.
+        seq: Expected number of the entry.
 
     Raises:
-        LedgerTamperedError: If it is not an entry of this version, or has another number.
+        LedgerTamperedError: If the line is not an entry of this version, or has another number.
     """
     if len(line) > MAX_ENTRY_BYTES:
         raise LedgerTamperedError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
@@ -130,25 +130,25 @@ def read_members(line: bytes, seq: int) -> dict[str, Any]:
     except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
         members, end = None, -1
     if end != len(line):
-        raise LedgerTamperedError(f"line {seq} is not JSON in ASCII")
+        raise LedgerTamperedError(f"line {seq} is not ASCII JSON")
     if not isinstance(members, dict) or type(members.get("v")) is not int or members["v"] != VERSION:
         raise LedgerTamperedError(
-            f"line {seq} is not an object of version {VERSION}, which this release reads"
+            f"line {seq} is not an object of version {VERSION}, the only one that this release reads"
         )
-    # Compared as a whole, types too: a ledger has many lines.
+    # Names and types are compared at once, for speed: a ledger has many lines.
     if list(members) != _NAMES or tuple(map(type, members.values())) not in _SHAPES:
         raise LedgerTamperedError(
-            f"line {seq} does not have the members of an entry, sorted, and of their types"
+            f"line {seq} does not have the members of an entry, sorted and with the right types"
         )
     if members["seq"] != seq:
-        raise LedgerTamperedError(f"line {seq} says that it is entry {members['seq']}")
+        raise LedgerTamperedError(f"line {seq} has the number {members['seq']}")
     return members
 
 
 MAX_DOCUMENT_BYTES: Final = 1 << 28
 _CHUNK_BYTES: Final = 1 << 20
 _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
-_LINE_BYTES: Final = MAX_ENTRY_BYTES + 1  # with its newline
+_LINE_BYTES: Final = MAX_ENTRY_BYTES + 1  # including the newline
 
 
 class Folder:
@@ -165,12 +165,12 @@ class Folder:
         self.documents: Final = path / "documents"
 
     def document(self, digest: str) -> Path:
-        """Return the file of a document, named as an entry names it."""
+        """Return the path of a document, from its digest in an entry."""
         return self.documents / f"{digest.removeprefix('sha256:')}.json"
 
     def has_document(self, digest: str) -> bool:
-        """Whether a document is there, and has its name. At most `MAX_DOCUMENT_BYTES` of it are read."""
-        if not _DIGEST.fullmatch(digest):  # else it could name a file outside of the folder
+        """Whether a document exists and matches its digest. Reads at most `MAX_DOCUMENT_BYTES`."""
+        if not _DIGEST.fullmatch(digest):  # it could name a file outside of the folder
             return False
         found, left = sha256(), MAX_DOCUMENT_BYTES + 1
         with suppress(OSError, LedgerTamperedError), open_regular(self.document(digest)) as stream:
@@ -181,20 +181,20 @@ class Folder:
         return False
 
     def read_document(self, digest: str) -> bytes:
-        """Return a document, which has its name."""
+        """Return the contents of a document; raises if they do not match its digest."""
         if _DIGEST.fullmatch(digest):
             with suppress(OSError, LedgerTamperedError), open_regular(self.document(digest)) as stream:
                 if digest_of(data := stream.read(MAX_DOCUMENT_BYTES)) == digest:
                     return data
-        raise LedgerTamperedError(f"document {excerpt(digest)} is missing, or was changed")
+        raise LedgerTamperedError(f"document {excerpt(digest)} is missing or was changed")
 
     def require(self) -> None:
-        """Check that there is a ledger."""
+        """Raise LedgerMissingError if the folder has no ledger."""
         if not (self.checkpoint.is_file() or self.entries.is_file()):
             raise LedgerMissingError(f"there is no ledger in {self.path}")
 
     def read_key(self) -> VerifierKey:
-        """Return the verifier key in the folder, which proves nothing to a reader."""
+        """Return the verifier key in the folder. Readers must not trust it: an attacker may replace it."""
         return VerifierKey.parse(self._read(self.vkey).decode(errors="replace").strip())
 
     def read_note(self) -> bytes:
@@ -202,9 +202,9 @@ class Folder:
         return self._read(self.checkpoint)
 
     def read_next(self, key: VerifierKey, size: int, tail: bytes) -> Checkpoint | None:
-        """Return the next head, if the signer may have been interrupted while it added ``tail`` to a ledger.
+        """Return the next head, if a writer may have been interrupted while it appended ``tail``.
 
-        It signs the head of one entry more before it begins to write that entry.
+        A writer signs the head with one more entry before it begins to append that entry.
         """
         try:
             head = open_checkpoint(self._read(self.new), key)
@@ -213,7 +213,7 @@ class Folder:
         return head if head.size == size + 1 and len(tail) <= _LINE_BYTES else None
 
     def read_entries(self, count: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Yield the first entries, each as its line and its members."""
+        """Yield the first ``count`` entries as pairs of line and members."""
         with open_regular(self.entries) as stream:
             for seq, line in enumerate(read_lines(stream, count)):
                 yield line, read_members(line, seq)
@@ -227,7 +227,7 @@ class Folder:
 
 
 def read_lines(stream: BinaryIO, count: int) -> Iterator[bytes]:
-    """Yield at most ``count`` complete lines without their newlines. A longer one than an entry ends it."""
+    """Yield at most ``count`` complete lines without newlines. Stop at a line longer than any entry."""
     for _ in range(count):
         line = stream.readline(_LINE_BYTES)
         if not line.endswith(b"\n"):
@@ -236,9 +236,9 @@ def read_lines(stream: BinaryIO, count: int) -> Iterator[bytes]:
 
 
 def open_regular(file: Path) -> BinaryIO:
-    """Open a file of a ledger to read it."""
+    """Open a file of a ledger for reading; raises if it is not a regular file."""
     try:
-        # O_NONBLOCK: opening a FIFO waits for a writer. The checks use the descriptor: a path can change.
+        # O_NONBLOCK: do not wait for the writer of a FIFO. The descriptor is checked, as the path may change.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link; a socket
@@ -253,15 +253,15 @@ def open_regular(file: Path) -> BinaryIO:
 
 
 def require_regular(file: Path, descriptor: int) -> None:
-    """Check a file that is open."""
+    """Raise LedgerTamperedError if an open file is not regular."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise _not_regular(file)
 
 
 def _not_regular(file: Path) -> LedgerTamperedError:
-    return LedgerTamperedError(f"{file} is not a regular file, as each file of a ledger is")
+    return LedgerTamperedError(f"{file} is not a regular file, as every file of a ledger must be")
 
 
 def digest_of(data: bytes) -> str:
-    """Return the name of a document: ``sha256:`` and 64 hexadecimal digits."""
+    """Return the digest of a document: ``sha256:`` and 64 hexadecimal digits."""
     return f"sha256:{sha256(data).hexdigest()}"

@@ -1,23 +1,23 @@
-"""Ledger: locks it, adds entries to it, and repairs what a crash left.
+"""Ledger: locks the ledger, adds entries, and repairs an entry that a crash left incomplete.
 
-An entry is added in an order that a crash at any point leaves whole or shows:
+An entry is added in such an order that after a crash at any point it is complete, or visibly incomplete:
 
 1. The next head is signed over the tree with the new entry, and written to `checkpoint.new`.
-2. The entry is added to the entries.
-3. `checkpoint.new` is renamed to `checkpoint`, and an empty one is created for the entry after this.
+2. The entry is appended to the entries.
+3. `checkpoint.new` is renamed to `checkpoint`, and an empty `checkpoint.new` is created for the next entry.
 
-Each step is on the disk before the next begins: three calls of fsync, since the name of `checkpoint.new` is
-there from the entry before. `edge` is written last: if it is the edge of the checkpoint, all three steps were
-completed. What a crash left is completed, or cut off and shown. Anything else is refused.
+Each step is fsynced before the next begins: three calls of fsync, since the name of `checkpoint.new` exists
+since the previous entry. `edge` is written last: if it matches the checkpoint, all three steps were
+completed. After a crash, the entry is completed, or cut off and recorded. Anything else is refused.
 
-| beyond the checkpoint | ``checkpoint.new`` | what is done |
+| beyond the checkpoint | ``checkpoint.new`` | action |
 |---|---|---|
-| nothing | any | it is not used; the next entry replaces it |
-| one line, the root of which it has | signed | it becomes the checkpoint |
-| anything else, as long as one entry | signed, for one more entry | cut off, set aside and recorded |
-| anything | missing or not signed | refused: the signer has not agreed to it |
+| nothing | any | ignored; the next entry replaces ``checkpoint.new`` |
+| one line, which matches its root | signed | ``checkpoint.new`` becomes the checkpoint |
+| other bytes, at most one entry long | signed, for one more entry | bytes cut off, set aside and recorded |
+| anything | missing or not signed | refused: not written by the signer |
 
-What is cut off is the entry of a command that had not begun: an entry is on the disk before its effect.
+A cut-off entry belongs to a command that had not begun: an entry is fsynced before the command has an effect.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ from sealpoint.errors import (
 from sealpoint.keys.files import opened
 from sealpoint.merkle import Tree
 
-# How long a writer waits for another one, which needs about a millisecond.
+# Seconds that a writer waits for another writer; a write takes about a millisecond.
 LOCK_SECONDS: Final = 30.0
 
 _RETRY_SECONDS: Final = 0.005
-_HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
-_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO does not wait
+_HINT: Final = "free disk space, or let this account write to the folder: until then commands are refused"
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # do not block on a FIFO
 _MAX_EDGE_BYTES: Final = 1 << 16
 _PENDING: Final = "entries.torn.new"
 _MAX_PENDING: Final = 1 << 20
@@ -75,7 +75,7 @@ class Ledger:
     """A ledger that this account signs for.
 
     Args:
-        folder: Its folder, which `create` has made.
+        folder: Folder of the ledger, made by `create`.
         signer: Signs each new head.
     """
 
@@ -89,16 +89,16 @@ class Ledger:
         """Create a ledger with its first entry.
 
         Args:
-            folder: Its folder, which is made if it is missing.
-            signer: Signs its checkpoints.
+            folder: Folder of the ledger, created if missing.
+            signer: Signs the checkpoints.
             entry: The first entry.
 
         Returns:
             The signed head.
 
         Raises:
-            OutputError: If a ledger with an entry is there already.
-            StoppedError: If it cannot be written.
+            OutputError: If the folder already contains a ledger with an entry.
+            StoppedError: If the ledger cannot be written.
         """
         ledger = cls(folder, signer)
         files = ledger.folder
@@ -118,17 +118,17 @@ class Ledger:
 
     @contextmanager
     def writing(self, template: Entry) -> Iterator[Writer]:
-        """Lock a ledger to add entries; first repair what a crash has left.
+        """Lock a ledger to add entries; first repair an incomplete entry after a crash.
 
         Args:
-            template: An entry whose actor, run, tool and time an entry about a recovery has.
+            template: An entry with the actor, run, tool and time for an entry about a recovery.
 
         Raises:
             LedgerMissingError: If there is no ledger.
-            LedgerTamperedError: If the entries are not those of the checkpoint.
-            LedgerSignerError: If the signer is not the ledger's.
-            HeldError: If another run holds it for 30 seconds.
-            StoppedError: If it cannot be written.
+            LedgerTamperedError: If the entries do not match the checkpoint.
+            LedgerSignerError: If the ledger belongs to another signer.
+            HeldError: If another run keeps the ledger locked for 30 seconds.
+            StoppedError: If the ledger cannot be written.
         """
         self.folder.require()
         with (
@@ -142,20 +142,20 @@ class Ledger:
 
 
 def require_new(folder: Path) -> None:
-    """Check that a folder has no ledger with an entry."""
+    """Refuse a folder that contains a ledger with an entry."""
     entries = Folder(folder).entries
     if entries.exists() and entries.stat().st_size:
         raise OutputError(
-            f"{folder} has a ledger already",
-            hint="nothing is overwritten; name a new folder in [ledger] dir",
+            f"{folder} already contains a ledger",
+            hint="a ledger is never overwritten; name a new folder in [ledger] dir",
         )
 
 
 @contextmanager
 def _locked(entries: Path, create: int = 0) -> Iterator[int]:
-    """Open and lock the entries; wait for another writer. The lock ends with the process.
+    """Open and lock the file of entries; wait for another writer. The lock ends with the process.
 
-    Unlike a database, the entries themselves can be locked: no library does so.
+    Unlike a database, the file itself can be locked, because no library locks it.
     """
     deadline = time.monotonic() + LOCK_SECONDS
     while (descriptor := _take(entries, create)) is None:
@@ -173,7 +173,7 @@ def _take(entries: Path, create: int) -> int | None:
     descriptor = os.open(entries, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | create, 0o600)
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Else a backup was restored meanwhile.
+        # Otherwise a backup was restored meanwhile.
         if os.path.samestat(os.fstat(descriptor), entries.lstat()):
             return descriptor
     os.close(descriptor)
@@ -182,7 +182,7 @@ def _take(entries: Path, create: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A ledger between two entries."""
+    """State of a ledger between two entries."""
 
     note: bytes
     head: Checkpoint
@@ -192,22 +192,22 @@ class State:
 
 
 class Writer:
-    """Adds entries to a ledger that is locked.
+    """Adds entries to a locked ledger.
 
-    `Ledger.writing` makes it.
+    Made by `Ledger.writing`.
     """
 
     def __init__(self, folder: Folder, signer: Signer, entries: int, state: State | None) -> None:
-        """Read the head, and check that it is one of the signer, over these entries.
+        """Read the head, and check its signature and that it matches the entries.
 
-        A command adds an entry when it begins and one when it ends. If head and size are still those of
-        ``state``, nothing is read or verified again, which would take a third of the time.
+        A command adds one entry when it begins and another when it ends. If head and size still match
+        ``state``, nothing is verified again, which saves a third of the time.
 
         Args:
             folder: Folder of the ledger.
             signer: Signs each new head.
-            entries: The open file of entries.
-            state: What the last writer of this process has left, if there was one.
+            entries: Descriptor of the file of entries.
+            state: State after the last writer of this process, if any.
         """
         require_unshared(folder.path)
         self._folder, self._signer, self._entries = folder, signer, entries
@@ -215,9 +215,9 @@ class Writer:
         self.state = state if state is not None and self._is_current(state) else self._read()
 
     def add(self, entry: Entry) -> Checkpoint:
-        """Add an entry, which gets the next number. When this returns, it is on the disk.
+        """Add an entry with the next number. When this returns, the entry is fsynced.
 
-        If it cannot be written, it is not part of the ledger, or will be completed by the next writer.
+        If writing fails, the entry is not part of the ledger, or the next writer completes it.
 
         Args:
             entry: The entry; its number is replaced.
@@ -241,17 +241,17 @@ class Writer:
         return head
 
     def add_document(self, data: bytes) -> str:
-        """Write a document, and return the name by which an entry refers to it.
+        """Write a document; return the name by which an entry refers to the document.
 
         Args:
-            data: The document.
+            data: Bytes of the document.
 
         Raises:
-            MaintenanceError: If it has too many bytes.
+            MaintenanceError: If the document is too large.
         """
         if len(data) > MAX_DOCUMENT_BYTES:
             raise MaintenanceError(
-                f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}"
+                f"a document may have {MAX_DOCUMENT_BYTES} bytes, but this one has {len(data)}"
             )
         digest = digest_of(data)
         file = self._folder.document(digest)
@@ -261,20 +261,20 @@ class Writer:
         return digest
 
     def record_recovery(self, template: Entry) -> None:
-        """Record the rest of an interrupted entry that a recovery has set aside, if there is one.
+        """Record that a recovery has set aside the rest of an interrupted entry, if it has.
 
         Args:
-            template: The entry to record, without what was recovered.
+            template: The entry to record, without the facts of the recovery.
         """
         if self._torn is None:
             return
         subject, last = {"torn": digest_of(self._torn)}, self.state.last
-        if last is None or dict(last.subject) != subject:  # else recorded, and interrupted after that
+        if last is None or dict(last.subject) != subject:  # otherwise recorded before an interruption
             counts = {"bytes": len(self._torn)}
             self.add(
                 replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
             )
-        kept = self._folder.torn  # its final name, once it is recorded
+        kept = self._folder.torn  # gets its final name after it is recorded
         if kept.exists():
             kept = kept.with_name(f"{kept.name}.{self.state.tree.size - 1}")
         (self._folder.path / _PENDING).replace(kept)
@@ -282,7 +282,7 @@ class Writer:
         self._torn = None
 
     def _is_current(self, state: State) -> bool:
-        """Whether nothing was written since; a line that was altered in place is found by `verify` alone."""
+        """Whether nothing was written since. Only `verify` detects a line that was altered in place."""
         return (
             self._torn is None
             and _is_own(self._folder.new)
@@ -291,10 +291,10 @@ class Writer:
         )
 
     def _read(self) -> State:
-        """Read the ledger; first repair what a crash left, unless the edge shows that there was none."""
+        """Read the ledger; first repair the last entry, unless the edge shows that it is complete."""
         folder, key = self._folder, self._folder.read_key()
         if key != self._signer.key:
-            raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {self._signer.key}")
+            raise LedgerSignerError(f"the ledger belongs to {key}, but the signer is {self._signer.key}")
         note = folder.read_note()
         try:
             head = open_checkpoint(note, key)
@@ -306,8 +306,8 @@ class Writer:
         if tree is None:
             tree = recover(folder, head, key)
             self._torn = pending(folder)
-            folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
-            os.fsync(self._entries)  # a recovery that was interrupted may have cut them
+            folder.edge.unlink(missing_ok=True)  # an edge would say that the new entry is complete
+            os.fsync(self._entries)  # an interrupted recovery may have truncated them
             folder.new.unlink(missing_ok=True)
             self._make_new()
             note, size = folder.read_note(), os.fstat(self._entries).st_size
@@ -316,22 +316,22 @@ class Writer:
         return State(note, head, tree, size, _read_last(self._entries, tree.size))
 
     def _make_new(self) -> None:
-        """Create the file of the next head; its name and the rename before it are then on the disk."""
+        """Create the file of the next head, and fsync its name and the rename before it."""
         with opened(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL):
             fsync_path(self._folder.path)
 
 
 def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
-    """Write the edge of entries of ``size`` bytes. It is checked before use, and need not be on the disk."""
+    """Write the edge for entries of ``size`` bytes. The edge is checked before use, so it is not fsynced."""
     edge = [base64.b64encode(node).decode() for node in tree.edge]
     data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
     with suppress(OSError), opened(folder.edge, _WRITE | os.O_CREAT) as descriptor:
-        if os.fstat(descriptor).st_nlink == 1:  # else it is another file too
-            os.write(descriptor, data)  # over a longer one: what follows is not read
+        if os.fstat(descriptor).st_nlink == 1:  # otherwise it is also another file
+            os.write(descriptor, data)  # over a longer edge: the rest is not read
 
 
 def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
-    """Return the tree if the last entry was completed: the edge is that of the checkpoint."""
+    """Return the tree if the edge matches the checkpoint, so that the last entry is complete."""
     try:
         with open_regular(folder.edge) as stream:
             found, _ = decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
@@ -356,7 +356,7 @@ def _read_last(entries: int, size: int) -> Entry | None:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file can be written over: it is a regular one, and has no second name that changes too."""
+    """Whether a file can be overwritten: a regular file without a second name (hard link)."""
     with suppress(FileNotFoundError):
         status = file.lstat()
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
@@ -368,7 +368,7 @@ def _append(entries: int, data: bytes) -> None:
     try:
         _write(entries, data)
     except OSError:
-        # Without room for all of it nothing is added. If this fails too, the next writer cuts it off.
+        # If the disk is full, remove the part that was written; if this fails, the next writer removes it.
         os.ftruncate(entries, size)
         os.fsync(entries)
         raise
@@ -385,19 +385,17 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
-    """Check the entries of a ledger that is locked against its checkpoint, and repair what a crash left."""
+    """Check the entries of a locked ledger against its checkpoint, and repair an incomplete entry."""
     with open_regular(folder.entries) as stream:
         tree = Tree.of(read_lines(stream, checkpoint.size))
         whole = stream.tell()
         tail = stream.read(MAX_ENTRY_BYTES + 2)
     if tree.size < checkpoint.size:
         raise LedgerTamperedError(
-            f"the ledger has {tree.size} entries, and its checkpoint was signed for {checkpoint.size}"
+            f"the ledger has {tree.size} entries, but its checkpoint was signed for {checkpoint.size}"
         )
     if tree.root() != checkpoint.root:
-        raise LedgerTamperedError(
-            f"the {tree.size} entries of the ledger are not those that its checkpoint was signed for"
-        )
+        raise LedgerTamperedError(f"the {tree.size} entries of the ledger do not match its signed checkpoint")
     if not tail:
         return tree
     new = folder.read_next(key, tree.size, tail)
@@ -414,7 +412,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
         fsync_path(folder.path)
         return longer
     known = pending(folder) or b""
-    # Interrupted before the tail was cut off, this runs again with the same tail.
+    # If interrupted before the tail is cut off, this runs again with the same tail.
     write_private(folder.path / _PENDING, known if known.endswith(tail) else known + tail)
     fsync_path(folder.path)
     os.truncate(folder.entries, whole)
@@ -423,7 +421,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
 
 
 def pending(folder: Folder) -> bytes | None:
-    """Return what was set aside and is not yet recorded: at most 1 MiB, more than interruptions leave."""
+    """Return bytes set aside and not yet recorded: at most 1 MiB, more than an interruption leaves."""
     file = folder.path / _PENDING
     try:
         with open_regular(file) as stream:

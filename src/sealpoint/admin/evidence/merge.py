@@ -1,6 +1,6 @@
-"""Merge: one verdict of the results of a run that was divided into ranges of threads.
+"""Merge: combines the results of a run that was divided into ranges of threads into one verdict.
 
-A result is what a command has printed, to the byte. It is not signed: a verified ledger must have its digest.
+A result is the exact output of a command. Results are not signed: a verified ledger must have their digests.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from sealpoint.admin.results.reasons import Reason, answer, applying
 from sealpoint.admin.results.result import SCHEMA
 from sealpoint.admin.results.shards import Shard
 
-CLOCK_SECONDS: Final = 60  # by which the clock of the host that made the run may be ahead of another's
+CLOCK_SECONDS: Final = 60  # tolerance: the host that made the run may have a clock ahead of other hosts
 
 
 class Part(NamedTuple):
     """The result of one range."""
 
-    digest: str  # of its bytes, as a ledger has it
+    digest: str  # SHA-256 of the output, as in a ledger
     shard: Shard
-    question: str  # with the options, and further members that must be equal, as JSON
+    question: str  # JSON of the options and other members that must be equal
     database: str
     ring: str
     is_early: bool
-    has_bound: bool  # rows, as `verify` counts them
+    has_bound: bool  # whether `verify` found bound rows
     has_unbound: bool
     reasons: Sequence[Reason]
 
 
 def parse_part(data: bytes) -> Part | None:
-    """Return what the bytes of a result say; ``None`` if they are no result of a range."""
+    """Parse a result; return ``None`` if the bytes are not the result of a range."""
     try:
         found = json.loads(data)
         shard = Shard(**{name: found["shard"][name] for name in Shard._fields})
@@ -47,7 +47,7 @@ def parse_part(data: bytes) -> Part | None:
             digest_of(data),
             shard,
             json.dumps([shard[:2], *map(found.get, ("options", "only", "applied"))], sort_keys=True),
-            # Servers without a number, as they show it to some roles, may have equal oids.
+            # Without the system identifier, which some roles cannot read, other servers may have equal oids.
             json.dumps(
                 [database["kind"], database["identity"], database["identity"]["system"] or digest_of(data)],
                 sort_keys=True,
@@ -63,18 +63,18 @@ def parse_part(data: bytes) -> Part | None:
 
 
 def merge_reasons(parts: Sequence[Part | None], recorded: Collection[Any]) -> set[Reason]:
-    """Return why not all of a database is shown to be as the results, or ``None``, say of ranges.
+    """Return the reasons why the results of ranges do not prove the answer for the whole database.
 
     Args:
-        parts: The results; ``None`` for what is none.
-        recorded: The digests of results that a verified ledger has.
+        parts: Results; ``None`` for a file that is not a result.
+        recorded: Digests of results in a verified ledger.
     """
     found = [part for part in parts if part is not None]
     joined = {reason for part in found for reason in part.reasons}
-    if any(Reason.NO_ROWS not in part.reasons for part in found):  # a range may be empty
+    if any(Reason.NO_ROWS not in part.reasons for part in found):  # single ranges may be empty
         joined.discard(Reason.NO_ROWS)
     starts, ends = [part.shard.threads_from for part in found], [part.shard.threads_below for part in found]
-    reached: set[str | None] = {None}  # from the first thread on, without a gap
+    reached: set[str | None] = {None}  # ends of ranges that join without a gap
     while more := {end for start, end in zip(starts, ends, strict=True) if start in reached} - reached:
         reached |= more
     lasts = [start for start, end in zip(starts, ends, strict=True) if end is None]

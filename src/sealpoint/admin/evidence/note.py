@@ -1,14 +1,14 @@
-"""Signed notes: text with signatures below it, the keys that verify them, and what signs a ledger.
+"""Signed notes: text with signatures below it, verifier keys, and the signers of ledgers.
 
     note    text that ends with a newline, an empty line, signature lines
     line    em dash, space, name, space, base64(key id, 4 bytes | signature, 64 bytes)
     key id  SHA-256(name | 0A | 01 | public key)[:4]
     vkey    name + key id in hex + base64(01 | public key), with a plus sign between them
 
-A checkpoint is the text of a note: the size and the root of a ledger, as signed by its key, which is the
-ledger's own and belongs to no agent.
+A checkpoint is the text of a note: size and root of a ledger, signed with the ledger's own key, which no
+agent has.
 
-    origin  name of the ledger, and of the key that signs
+    origin  name of the ledger and of its signing key
     size    number of entries, decimal
     root    base64 of the root, see `sealpoint.merkle`
 
@@ -40,7 +40,7 @@ from sealpoint.seal.places import decode_value
 MAX_BYTES: Final = 1 << 16
 _ED25519: Final = b"\x01"
 _ID_BYTES: Final = 4
-# Those of ASCII, which C2SP refuses; of Latin-1, and those that change the order or the form of what follows.
+# Control characters of ASCII (refused by C2SP) and Latin-1, and characters that change the order of text.
 _CONTROLS: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
@@ -48,18 +48,18 @@ _KEY: Final = re.compile(r"([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)")
 
 
 def require_name(name: str) -> str:
-    """Return the name of a key, or the origin of a ledger."""
-    # ASCII: two names that look the same are the same.
+    """Return the name of a key or the origin of a ledger, if it is valid."""
+    # ASCII only, so that two different names do not look the same.
     if re.fullmatch(r"[!-*,-~]{1,255}", name) is None:
         raise NoteError(
-            f"{excerpt(name)} is not a name for a ledger",
+            f"{excerpt(name)} is not a valid name for a ledger",
             hint="use a name like example.org/agents: letters, digits and punctuation without spaces and '+'",
         )
     return name
 
 
 def decode_base64(text: str, size: int, what: str) -> bytes:
-    """Return the bytes of canonical base64."""
+    """Decode canonical base64 of ``size`` bytes."""
     data = decode_value(text)
     if data is None or len(data) != size:
         raise NoteError(f"{what} is not base64 of {size} bytes")
@@ -71,8 +71,8 @@ class VerifierKey:
     """The public key of a signer, with its name.
 
     Attributes:
-        name: The name; for a ledger, its origin.
-        public: The public key of Ed25519, 32 bytes.
+        name: Name of the key; for a ledger, its origin.
+        public: Ed25519 public key, 32 bytes.
     """
 
     name: str
@@ -95,17 +95,17 @@ class VerifierKey:
             text: One line: ``<name>+<key id>+<key>``.
 
         Raises:
-            NoteError: If it is none, or its parts do not belong together.
+            NoteError: If the text is not a verifier key, or the key id does not match.
         """
         found = _KEY.fullmatch(text)
         if found is None:
             raise NoteError(f"{excerpt(text)} is not a verifier key: NAME+ID+KEY")
         encoded = decode_base64(found[3], 1 + PUBLIC_BYTES, "the verifier key")
         if encoded[:1] != _ED25519:
-            raise NoteError(f"the verifier key is of algorithm {encoded[0]}, not 1, which is Ed25519")
+            raise NoteError(f"the verifier key is of algorithm {encoded[0]}, not 1 (Ed25519)")
         key = cls(require_name(found[1]), encoded[1:])
         if key.key_id.hex() != found[2]:
-            raise NoteError(f"the verifier key says id {found[2]}, and has {key.key_id.hex()}")
+            raise NoteError(f"the verifier key names the id {found[2]}, but its id is {key.key_id.hex()}")
         return key
 
 
@@ -116,20 +116,20 @@ def format_note(text: str, key: VerifierKey, signature: bytes) -> bytes:
 
 
 def open_note(note: bytes, key: VerifierKey) -> str:
-    """Return the text of a note that a key has signed. Signatures of other keys are not checked."""
+    """Return the text of a note after verifying the key's signature. Ignores signatures of other keys."""
     text, lines = _split(note)
     data = text.encode()
     own = [signature for name, key_id, signature in lines if (name, key_id) == (key.name, key.key_id)]
     if not own:
         raise SignatureError(f"the note has no signature of {key.name}+{key.key_id.hex()}")
     if not all(len(one) == SIGNATURE_BYTES and is_signed(key.public, one, data) for one in own):
-        raise SignatureError(f"the signature of {key.name}+{key.key_id.hex()} is wrong")
+        raise SignatureError(f"the signature of {key.name}+{key.key_id.hex()} is invalid")
     return text
 
 
 def _split(note: bytes) -> tuple[str, list[tuple[str, bytes, bytes]]]:
     if len(note) > MAX_BYTES:
-        raise NoteError(f"a signed note has at most {MAX_BYTES} bytes, and this has {len(note)}")
+        raise NoteError(f"a signed note may have {MAX_BYTES} bytes, but this one has {len(note)}")
     try:
         whole = note.decode()
     except UnicodeDecodeError:
@@ -155,14 +155,14 @@ _MAX_DIGITS: Final = 19  # 2^63 - 1
 
 
 class KeySigner(SigningKey):
-    """Signs with a private key that this process has read.
+    """Signs with a private key in this process.
 
     Attributes:
-        key: The key that verifies its signatures.
+        key: The verifier key.
 
     Args:
-        origin: Names the ledger.
-        seed: The private key: 32 bytes.
+        origin: Name of the ledger.
+        seed: Ed25519 private key, 32 bytes.
     """
 
     def __init__(self, origin: str, seed: bytes) -> None:
@@ -171,14 +171,14 @@ class KeySigner(SigningKey):
 
 
 class CommandSigner:
-    """Signs by a command, which reads the text and prints the signature, raw or in base64.
+    """Signs by a command that reads the text from stdin and prints the signature, raw or in base64.
 
     Attributes:
-        key: The key that verifies its signatures.
+        key: The verifier key.
 
     Args:
-        argv: The command and its arguments.
-        key: The key that its signatures are checked with.
+        argv: Command with arguments.
+        key: Verifier key of the command's signatures.
     """
 
     def __init__(self, argv: Sequence[str], key: VerifierKey) -> None:
@@ -189,7 +189,7 @@ class CommandSigner:
         """Return a signature over ``text``, 64 bytes.
 
         Raises:
-            LedgerSignerError: If the command prints no signature of the key.
+            LedgerSignerError: If the command does not print a valid signature of the key.
             KeyRingError: If the command fails.
         """
         signature = run_command(self._argv, text=text)
@@ -197,7 +197,7 @@ class CommandSigner:
             with suppress(ValueError):
                 signature = base64.b64decode(signature.strip(), validate=True)
         if not is_signed(self.key.public, signature, text):
-            raise LedgerSignerError(f"the command that signs printed no signature of {self.key}")
+            raise LedgerSignerError(f"the signing command printed no valid signature of {self.key}")
         return signature
 
 
@@ -205,29 +205,29 @@ Signer = KeySigner | CommandSigner
 
 
 def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
-    """Return the signer that a ring file names."""
+    """Return the signer configured in a ring file."""
     source = table.signer
     if source is None:
         raise LedgerSignerError(
             "[ledger] of the ring file names no signer",
-            hint='add signer = { file = "ledger.key" } to it, as the account that may read the signing key',
+            hint='add signer = { file = "ledger.key" } to [ledger], if this account may read the signing key',
         )
     if isinstance(source, CommandSource):
         if key is None:
             raise LedgerSignerError(
-                "the key of the command that signs is not known",
-                hint="give its public key: sealpoint ledger init --vkey NAME+ID+KEY",
+                "the verifier key of the signing command is not known",
+                hint="give the verifier key: sealpoint ledger init --vkey NAME+ID+KEY",
             )
         return CommandSigner(source.argv, key)
     material = parse_material(source.read(table.base), f"signer {source.location}")
     signer = KeySigner(table.origin, material)
     if key is not None and key != signer.key:
-        raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {signer.key}")
+        raise LedgerSignerError(f"the ledger belongs to {key}, but the signer is {signer.key}")
     return signer
 
 
 def make_signing_key(table: LedgerTable) -> Path | None:
-    """Write a new signing key to the file that a ring file names, if it names a file that does not exist."""
+    """If the signer in a ring file is a file that does not exist, write a new signing key to this file."""
     if not isinstance(table.signer, FileSource):
         return None
     file = table.base / table.signer.location
@@ -245,7 +245,7 @@ class Checkpoint:
     Attributes:
         origin: Name of the ledger.
         size: Number of entries.
-        root: Root over them, 32 bytes.
+        root: Root of the hash tree over the entries, 32 bytes.
     """
 
     origin: str
@@ -254,17 +254,17 @@ class Checkpoint:
 
     @classmethod
     def of(cls, origin: str, tree: Tree) -> Checkpoint:
-        """Return the head of a ledger with these entries.
+        """Return the head of a ledger.
 
         Args:
-            origin: Names the ledger.
-            tree: The hash tree over its entries.
+            origin: Name of the ledger.
+            tree: Hash tree over the entries.
         """
         return cls(origin, tree.size, tree.root())
 
     @property
     def text(self) -> str:
-        """The three lines that are signed."""
+        """The three lines to sign."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
 
     @property
@@ -274,7 +274,7 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, text: str) -> Checkpoint:
-        """Parse the text of a checkpoint. Lines below the three are ignored, as its specification says.
+        """Parse the text of a checkpoint. Ignores lines after the third, as C2SP tlog-checkpoint requires.
 
         Args:
             text: The lines, without signatures.
@@ -291,27 +291,27 @@ class Checkpoint:
         """Return the checkpoint as a signed note.
 
         Args:
-            signer: Has the key of the ledger.
+            signer: Signer of the ledger.
 
         Raises:
-            LedgerSignerError: If the signature is not one of the signer's key.
+            LedgerSignerError: If the signer returns an invalid signature.
             KeyRingError: If the signing key is not available.
         """
         return format_note(self.text, signer.key, signer.sign(self.text.encode()))
 
 
 def open_checkpoint(note: bytes, key: VerifierKey) -> Checkpoint:
-    """Return a checkpoint that a key has signed."""
+    """Return the checkpoint in a note after verifying its signature."""
     checkpoint = Checkpoint.parse(open_note(note, key))
     if checkpoint.origin != key.name:
-        raise NoteError(f"the checkpoint is of {excerpt(checkpoint.origin)}, and the key of {key.name}")
+        raise NoteError(f"the checkpoint is of {excerpt(checkpoint.origin)}, but the key is of {key.name}")
     return checkpoint
 
 
 def read_pin(data: bytes, key: VerifierKey) -> Checkpoint:
-    """Return a pin: an earlier checkpoint as a file, or as the one line that commands print.
+    """Parse a pin: an earlier checkpoint as a signed note, or as the one line that commands print.
 
-    The line is not signed: it is worth as much as the place where it was kept.
+    The line is not signed: it can be trusted only as far as the place where it was kept.
     """
     lines = data.strip().split(b"\n")
     if len(lines) > 1:
@@ -321,12 +321,12 @@ def read_pin(data: bytes, key: VerifierKey) -> Checkpoint:
         raise NoteError("a pin is a checkpoint, or one line: ORIGIN SIZE ROOT")
     pin = Checkpoint.parse("\n".join([*words, ""]))
     if pin.origin != key.name:
-        raise NoteError(f"the pin is of {excerpt(pin.origin)}, and the ledger is {key.name}")
+        raise NoteError(f"the pin is of {excerpt(pin.origin)}, but the ledger is {key.name}")
     return pin
 
 
 def parse_decimal(text: str) -> int:
-    """Return a number of decimal digits without a leading zero."""
+    """Parse a decimal number without leading zeros."""
     if not (text.isascii() and text.isdigit()) or len(text) > _MAX_DIGITS or (text[0] == "0" and text != "0"):
         raise NoteError(f"{excerpt(text)} is not a number of entries")
     return int(text)

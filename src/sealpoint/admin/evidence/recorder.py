@@ -1,4 +1,4 @@
-"""Recorder: enters what a command does into the ledger, before it begins and when it has ended."""
+"""Recorder: writes the begin and end entries of a command to the ledger."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MAX_RUNS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a command is about to do."""
+    """The facts about a command that its entries record."""
 
     begin: str
     end: str
     subject: Mapping[str, Any] = field(default_factory=dict)
     waived: Sequence[str] = ()
-    # Written before the entry of the beginning, which names them.
+    # Written before the begin entry, which names them.
     documents: Sequence[bytes] = ()
 
 
@@ -43,7 +43,7 @@ class Recorder:
     """Records one run of one command.
 
     Attributes:
-        documents: Digests of the documents of its beginning.
+        documents: Digests of the documents of the begin entry.
     """
 
     documents: Sequence[str] = ()
@@ -54,20 +54,20 @@ class Recorder:
         self._ids = {entry.id for entry in ring.entries}
         folder = Folder(table.folder)
         folder.require()
-        if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end is recorded with one
-            raise LedgerTamperedError(f"{folder.documents} is not a folder, as it is in each ledger")
+        if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end entry has a document
+            raise LedgerTamperedError(f"{folder.documents} is not a folder, but must be")
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
         self._template = make_template(run, self._ring)
 
     def begin(self) -> None:
-        """Record that the command begins. When this returns, that is on the disk.
+        """Write the begin entry. When this returns, the entry is fsynced.
 
-        A ring that differs from that of the last entry was changed by hand, or by a run that has not yet
-        recorded its end; this is recorded first, with such runs.
+        If the ring differs from the ring in the last entry, it was changed by hand, or by a run without an
+        end entry. This is recorded first, with such runs.
         """
         act = self._act
         with self._ledger.writing(self._now()) as writer:
-            # Again, while no other command can record: one may have changed it since it was read.
+            # Read the ring again with the ledger locked: another command may have changed the ring.
             self._ids = self._read_ring()
             template = self._now()
             self._record_drift(writer, template)
@@ -76,7 +76,7 @@ class Recorder:
             writer.add(replace(begun, documents=documents))
 
     def end(self, outcome: str, code: int, result: Result | None) -> Checkpoint:
-        """Record how the command has ended, and return the new head."""
+        """Write the end entry, and return the new head."""
         act = self._act
         with self._ledger.writing(self._now()) as writer:
             made = sorted(self._read_ring() - self._ids)
@@ -101,9 +101,9 @@ class Recorder:
         writer.add(replace(template, event="ring.drift", outcome="found", subject=subject))
 
     def _read_ring(self) -> set[str]:
-        """Read the ring again, and return its ids.
+        """Read the ring again, and return its key ids.
 
-        If it cannot be read, it is as before: the next run finds out whether it has changed.
+        If the ring cannot be read, assume that it is unchanged: the next run detects a change.
         """
         try:
             ring = RingFile(self._file)
@@ -117,7 +117,7 @@ class Recorder:
 
 
 def _unended(folder: Folder, size: int) -> list[str]:
-    """Return the last runs of commands that change rings, of which no end is recorded."""
+    """Return the last runs of commands that change rings and have no end entry."""
     runs = dict[str, None]()
     for _, members in folder.read_entries(size):
         if members["event"].startswith(CHANGES):
@@ -129,7 +129,7 @@ def _unended(folder: Folder, size: int) -> list[str]:
 
 
 def make_template(run: Result, ring: Mapping[str, Any] | None) -> Entry:
-    """Return an entry of a run, of which event and outcome are still to be set."""
+    """Return an entry of a run, without event and outcome."""
     head = run.head()
     account = head["account"]
     return Entry(
@@ -146,9 +146,9 @@ def make_template(run: Result, ring: Mapping[str, Any] | None) -> Entry:
 def create_ledger(
     table: LedgerTable, ring: RingFile, run: Result, *, vkey: str | None, previous: Path | None
 ) -> tuple[Checkpoint, Path | None]:
-    """Create the ledger that a ring file names; its first entry describes the ring.
+    """Create the ledger configured in a ring file; its first entry describes the ring.
 
-    If the ring file names a file as the signer that does not exist, a new signing key is written to it.
+    If the signer is a file that does not exist, a new signing key is written to this file.
     """
     require_new(table.folder)
     made = make_signing_key(table)

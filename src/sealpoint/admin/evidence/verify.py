@@ -1,15 +1,15 @@
-"""Checks of a ledger, and proofs that an entry is in one, to be checked without it.
+"""Verification of a ledger, and proofs that an entry is in a ledger, which can be checked without the ledger.
 
-The signer is checked, each of the entries, earlier heads and the documents. Everything is only read, without
-a lock, so that a copy can be checked by any account. A proof is
+Verifies the signer, all entries, earlier heads and documents. Files are only read, without a lock, so that
+any account can verify a copy. A proof is
 
     c2sp.org/tlog-proof@v1
     index           number of the entry, from 0
-    hashes          base64, one a line, that of the sibling first
+    hashes          of the path to the root, base64, one per line, the sibling's first
                     an empty line
     checkpoint      as the signer wrote it
 
-The entry itself is not part of it: the reader has its line. Source: C2SP tlog-proof.
+The entry itself is not part of the proof: the reader already has its line. Source: C2SP tlog-proof.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _TRIES: Final = 10
 
 
 class Verdict:
-    """One reading of a ledger, and what it has found.
+    """The result of verifying a ledger.
 
     Attributes:
-        key: The verifier key: that of the reader, or else of the folder.
-        note: The head as it is stored; empty if it cannot be read.
-        checkpoint: The head; ``None`` if it is not one of the signer.
-        problems: A sentence for each reason that refutes.
-        reasons: Why the ledger is not shown to be whole.
-        pins: How many pins it agrees with.
-        documents: How many documents are unchanged.
-        unended: Runs that have begun and are not recorded to have ended.
+        key: Verifier key given by the reader; otherwise the key in the folder.
+        note: Head as stored; empty if unreadable.
+        checkpoint: Parsed head; ``None`` if it is not validly signed.
+        problems: A sentence for each refuting reason.
+        reasons: Reasons why the ledger is not proven to be complete and unchanged.
+        pins: Number of pins that match the ledger.
+        documents: Number of unchanged documents.
+        unended: Number of runs with a begin entry but no end entry.
 
-    `verify_ledger` makes it of ``files``, a verifier ``key``, and the heads ``pins``.
+    Made by `verify_ledger`, from ``files``, a verifier ``key``, and the heads ``pins``.
     """
 
     def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
@@ -109,7 +109,7 @@ class Verdict:
             if self._files.has_document(digest):
                 self.documents += 1
             else:
-                self._refute(Reason.DOCUMENTS_MISSING, f"document {digest} is missing, or was changed")
+                self._refute(Reason.DOCUMENTS_MISSING, f"document {digest} is missing or was changed")
 
     def _compare_head(self, tree: Tree, checkpoint: Checkpoint, tail: bytes) -> None:
         if not checkpoint.size:
@@ -117,43 +117,43 @@ class Verdict:
         if tree.size < checkpoint.size:
             self._refute(
                 Reason.LEDGER_BROKEN,
-                f"there are {tree.size} entries, and the checkpoint was signed for {checkpoint.size}",
+                f"there are {tree.size} entries, but the checkpoint was signed for {checkpoint.size}",
             )
         elif tree.root() != checkpoint.root:
-            self._refute(Reason.LEDGER_BROKEN, "the entries are not those that the checkpoint was signed for")
+            self._refute(Reason.LEDGER_BROKEN, "the entries do not match the signed checkpoint")
         elif tail and self._files.read_next(self.key, tree.size, tail):
             self.reasons.add(Reason.APPEND_UNFINISHED)
         elif tail:
-            self._refute(Reason.LEDGER_BROKEN, "there are lines after the entries that the checkpoint covers")
+            self._refute(Reason.LEDGER_BROKEN, "there are lines after the entries of the checkpoint")
 
     def _compare_pins(self, checkpoint: Checkpoint, roots: Mapping[int, bytes]) -> None:
         for pin in self._pins:
             if pin.size > checkpoint.size:
                 self._refute(
                     Reason.LEDGER_DIFFERS,
-                    f"the pin has {pin.size} entries, and the ledger {checkpoint.size}: it was put back",
+                    f"the pin has {pin.size} entries, but the ledger only {checkpoint.size}: an older copy",
                 )
             elif roots.get(pin.size) != pin.root:
-                self._refute(Reason.LEDGER_DIFFERS, f"the first {pin.size} entries are not those of the pin")
+                self._refute(Reason.LEDGER_DIFFERS, f"the first {pin.size} entries do not match the pin")
             else:
                 self.pins += 1
 
 
 def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[bytes] = ()) -> Verdict:
-    """Check a ledger.
+    """Verify a ledger.
 
     Args:
-        folder: Its folder, or a copy.
-        key: Its verifier key, from a source that the reader trusts. Without one the key in the folder is
-            used, and the result is not proven: the entries could be all of another signer.
-        pins: Earlier heads that were kept elsewhere, as files or lines, see `read_pin`. Without one the
-            result is not proven: entries could be missing at the end, or all be rewritten by the signer.
+        folder: Folder of the ledger, or a copy of the folder.
+        key: Verifier key of the ledger, from a source that the reader trusts. Without a key, the key in the
+            folder is used, and the result is not proven: all entries could be from another signer.
+        pins: Earlier heads that were kept elsewhere, as files or lines, see `read_pin`. Without a pin, the
+            result is not proven: the last entries could be missing, or the signer could have rewritten all.
 
     Raises:
-        LedgerMissingError: If there is no ledger, or no key was given and none is in the folder.
-        LedgerTamperedError: If no key was given, and the one in the folder is not in a regular file.
-        NoteError: If a pin is not valid, or is of another ledger.
-        SignatureError: If a pin is a file that the key has not signed.
+        LedgerMissingError: If there is no ledger, or no key was given and the folder has no key.
+        LedgerTamperedError: If no key was given, and the key in the folder is not in a regular file.
+        NoteError: If a pin is not valid, or belongs to another ledger.
+        SignatureError: If a pin is a file without a valid signature of the key.
     """
     files = Folder(folder)
     files.require()
@@ -162,10 +162,10 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
     for _ in range(_TRIES):
         verdict = Verdict(files, known, heads)
         if not verdict.problems or _is_unchanged(files, verdict.note):
-            break  # else another process has added an entry meanwhile
+            break  # otherwise read again: another process has added an entry
     if key is None:
         verdict.reasons.add(Reason.SIGNER_NOT_GIVEN)
-    if not any(head.size for head in heads):  # a pin of no entries agrees with every ledger
+    if not any(head.size for head in heads):  # a pin with no entries matches every ledger
         verdict.reasons.add(Reason.PIN_NOT_GIVEN)
     return verdict
 
@@ -178,13 +178,13 @@ def _is_unchanged(files: Folder, note: bytes) -> bool:
 
 
 def read_verified(folder: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    """Yield the entries under the head of a check; what differs by now is a reason of the verdict."""
+    """Yield the entries under a verified head. If they have changed since, add a reason to the verdict."""
     head, tree = verdict.checkpoint, Tree()
-    with suppress(LedgerTamperedError, FileNotFoundError):  # the check has said why
+    with suppress(LedgerTamperedError, FileNotFoundError):  # reported by the verification
         for line, entry in Folder(folder).read_entries(head.size if head else 0):
             tree.add(line)
             yield entry
-    if head is not None and tree.root() != head.root:  # else replaced since the check
+    if head is not None and tree.root() != head.root:  # replaced since the verification
         verdict.reasons.add(Reason.LEDGER_BROKEN)
 
 
@@ -198,8 +198,8 @@ class Proof:
 
     Attributes:
         index: Number of the entry, from 0.
-        hashes: The hashes along its path, 32 bytes each, that of the sibling first.
-        checkpoint: The signed note.
+        hashes: Hashes on the path from the entry to the root, 32 bytes each, the sibling's first.
+        checkpoint: Signed checkpoint, as a note.
     """
 
     index: int
@@ -212,44 +212,44 @@ class Proof:
 
     @classmethod
     def parse(cls, data: bytes) -> Proof:
-        """Parse a proof. Nothing is verified; extra data of other tools is ignored.
+        """Parse a proof without verifying it. Extra data of other tools is ignored.
 
         Args:
-            data: The file.
+            data: Contents of the file.
 
         Raises:
-            NoteError: If it is no proof.
+            NoteError: If the data is not a proof.
         """
         head, separator, checkpoint = data.partition(b"\n\n")
         try:
             first, *lines = head.decode("ascii").split("\n")
         except UnicodeDecodeError:
-            raise NoteError("the proof has other characters than ASCII") from None
+            raise NoteError("the proof has non-ASCII characters") from None
         if first != HEADER or not separator:
-            raise NoteError(f"a proof begins with {HEADER}, and this with {excerpt(first)}")
+            raise NoteError(f"a proof begins with {HEADER}, but this begins with {excerpt(first)}")
         if lines and lines[0].startswith("extra "):
             lines = lines[1:]
         if not lines or not lines[0].startswith("index ") or len(lines) > 1 + MAX_HASHES:
-            raise NoteError("the proof does not say the index of an entry and its hashes")
+            raise NoteError("the proof lacks the index of an entry, or hashes")
         hashes = tuple(decode_base64(line, HASH_BYTES, "a hash of the proof") for line in lines[1:])
         return cls(parse_decimal(lines[0].removeprefix("index ")), hashes, checkpoint)
 
     def verify(self, line: bytes, key: VerifierKey) -> Checkpoint:
-        """Return the checkpoint in which a line is an entry.
+        """Verify that a line is an entry of the ledger; return the proof's checkpoint.
 
         Args:
-            line: The line of the entry, without its newline.
-            key: The ledger's verifier key, from a source that the reader trusts.
+            line: Line of the entry, without its newline.
+            key: Verifier key of the ledger, from a source that the reader trusts.
 
         Raises:
-            NoteError: If the line is not the entry of this number, or the checkpoint is of another ledger.
-            SignatureError: If the key has not signed the checkpoint.
+            NoteError: If the line is not the entry with this number, or the checkpoint is of another ledger.
+            SignatureError: If the checkpoint has no valid signature of the key.
         """
         checkpoint = open_checkpoint(self.checkpoint, key)
         try:
             root = root_of_proof(leaf_hash(line), self.index, checkpoint.size, self.hashes)
         except ValueError as error:
-            raise NoteError(f"the proof is not one of this checkpoint: {error}") from None
+            raise NoteError(f"the proof does not match its checkpoint: {error}") from None
         if root != checkpoint.root:
             raise NoteError(
                 f"the line is not entry {self.index} of {checkpoint.origin}",
@@ -259,7 +259,7 @@ class Proof:
 
 
 def make_proof(folder: Path, seq: int) -> tuple[bytes, Proof]:
-    """Return the line of an entry, and the proof that it is in a ledger. The line is read as it is stored."""
+    """Return the stored line of an entry, and the proof that the entry is in the ledger."""
     files = Folder(folder)
     note, key = files.read_note(), files.read_key()
     checkpoint = open_checkpoint(note, key)
@@ -274,6 +274,6 @@ def make_proof(folder: Path, seq: int) -> tuple[bytes, Proof]:
             proof.verify(line, key)
         except (NoteError, ValueError):
             raise LedgerTamperedError(
-                f"entry {seq} cannot be proven: the entries are not those of the checkpoint"
+                f"entry {seq} cannot be proven: the entries do not match the checkpoint"
             ) from None
     return line, proof

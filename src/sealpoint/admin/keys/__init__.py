@@ -1,1 +1,1 @@
-"""Edits of rings: keys are generated, promoted, wrapped and destroyed."""
+"""Edits of rings: generate, promote, wrap and destroy keys."""

@@ -1,7 +1,7 @@
-"""Changing a ring file: it is locked meanwhile, and replaced as a whole.
+"""Changing a ring file: the file is locked, and replaced as a whole.
 
-The new file is read back before it replaces the old one: an interrupted command leaves the old ring or the
-new one, and can be repeated. The file is not replaced if it was changed by hand meanwhile.
+The new file is read back before it replaces the old file, so an interrupted command leaves either the old or
+the new ring, and can be repeated. If the file was changed by hand meanwhile, it is not replaced.
 
 Comments, order and spaces are preserved: a change is made twice, on the text and on the parsed tree, and is
 accepted only if the new text parses to exactly the changed tree.
@@ -33,7 +33,7 @@ from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, parse_toml
 from sealpoint.seal.keys import active_id
 from sealpoint.utc import format_utc
 
-# Raises an error if a key may not change its state. Called with the ring and the key's entry while the
+# Raises an error if a key must not change its state. Called with the ring and the key's entry while the
 # ring file is locked, before any change.
 Precondition = Callable[[RingFile, RingEntry], object]
 
@@ -61,38 +61,38 @@ _VERSION: Final = re.compile(r"^version[ \t]*=.*\n", re.MULTILINE)
 
 
 class LockedRing:
-    """A ring file, read while it is locked: no other command changes it."""
+    """A ring file that is locked, so that no other command changes it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.parsed = RingFile(file)
         self.entries = self.parsed.entries
-        # A ring without a name gets this one with its first wrapped key.
+        # Name for a ring without a name, written with its first wrapped key.
         self.name = self.parsed.wrappers.ring or f"ring-{token_hex(4)}"
 
     @property
     def taken_ids(self) -> list[str]:
-        """The ids that no new key may have: of keys, destroyed ones too, of the index key and of wrappers."""
+        """Ids in use: of all keys, also destroyed ones, of the index key and of wrappers."""
         index = [] if self.parsed.index_id is None else [self.parsed.index_id]
         return [*(entry.id for entry in self.entries), *index, *self.parsed.wrappers.by_id]
 
     def replace(self, change: Change) -> LockedRing:
-        """Replace the file by a changed one, unless it was changed by hand since it was read."""
+        """Write a changed ring, unless the file was changed by hand since it was read."""
         fresh = files.write_private(
             self.file.with_name(f".{self.file.name}.new"), self._changed(change), self.file
         )
         try:
             RingFile(fresh)
-            # The lock does not exclude an editor: a change by hand is found by comparing the bytes.
+            # The lock does not exclude editors: compare bytes to detect a change by hand.
             if read_private(self.file, forbidden=SHARED) != self.parsed.data:
                 raise HeldError(
-                    f"{self.file} was changed by hand meanwhile",
+                    f"{self.file} was changed by hand during this command",
                     hint="check the change, then run the same command again",
                 )
             fresh.replace(self.file)
         finally:
             fresh.unlink(missing_ok=True)
-        # Until the folder is flushed a power failure can undo the rename; `destroy` removes a key file next.
+        # fsync the folder: a power failure must not undo the rename, as `destroy` next removes a key file.
         files.fsync_path(self.file.parent)
         return LockedRing(self.file)
 
@@ -104,32 +104,32 @@ class LockedRing:
             for field, value in wanted.items()
             if field not in self.parsed.table and isinstance(value, str)
         }
-        # Below the version: tomlkit would add new fields of the ring below the comment about states.
+        # Insert below the version: tomlkit would add new fields of the ring below the comment about states.
         lines = "".join(f"{field} = {_quote(value)}\n" for field, value in fresh.items())
         text = text if text.endswith("\n") else f"{text}\n"
         new = _rewritten(_VERSION.sub(lambda found: found[0] + lines, text, count=1), change)
         if new is None or parse_toml(new.encode()) != wanted:
             raise RingFileError(
-                f"{self.file} is written in a way that cannot be changed without loss",
+                f"the layout of {self.file} cannot be changed without loss",
                 hint="write its keys as [[key]] entries, one after another, or change it by hand",
             )
         return new.encode()
 
 
 def _rewritten(text: str, change: Change) -> str | None:
-    """Return the changed text, or ``None`` if tomlkit does not preserve the original."""
+    """Return the changed text; ``None`` if tomlkit does not preserve the original."""
     try:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
         from tomlkit.items import AoT
     except ModuleNotFoundError:
         raise MissingExtraError("tomlkit", "cli") from None
-    with suppress(TOMLKitError):  # its message may quote an inline key
+    with suppress(TOMLKitError):  # drop the message, which may quote an inline key
         ring: Any = tomlkit.parse(text)
         keys = ring.get("key", AoT([]))
         if tomlkit.dumps(ring) != text or not isinstance(keys, AoT):
             return None
-        # Comments after an entry belong to the next entry or to the file: they are not moved with the entry.
+        # Comments after an entry belong to the next entry or the file, so they are not moved with the entry.
         tails = [_take_tail(entry) for entry in keys]
         last = keys[-1] if tails else None
         change(ring, tomlkit.parse)
@@ -155,10 +155,10 @@ def _take_tail(entry: Any) -> list[Any]:
 
 @contextmanager
 def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
-    """Lock a ring file, and read it."""
+    """Lock and read a ring file."""
     file = find_ring_file(path)
-    if file.is_symlink():  # the link would be replaced instead of its target
-        hint = "change the original, such as the Secret or ConfigMap that is mounted here, and deploy that"
+    if file.is_symlink():  # rename would replace the link, not its target
+        hint = "change the original, such as the mounted Secret or ConfigMap, and deploy it again"
         raise FilePermissionsError(f"{file} is a symbolic link", hint=hint)
     with lock_folder(file):
         yield LockedRing(file)
@@ -166,12 +166,12 @@ def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
 
 @contextmanager
 def lock_folder(file: Path) -> Iterator[None]:
-    """Lock a ring file, which need not exist, in a folder that not every account can write."""
+    """Lock a ring file, which need not exist; refuse a folder that every account can write to."""
     if not os.access(file.parent, os.W_OK | os.X_OK):
         if file.parent.is_dir() and os.statvfs(file.parent).f_flag & os.ST_RDONLY:
             raise files.read_only(file.parent)
         raise FilePermissionsError(
-            f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
+            f"this account cannot write to {file.parent}", hint="run this as the account that owns the ring"
         )
     files.require_unshared(file.parent)
     with holding(file):
@@ -179,12 +179,12 @@ def lock_folder(file: Path) -> Iterator[None]:
 
 
 def find_key(tree: Any, key_id: str) -> Any:
-    """Return the table of a key in the tree of a ring."""
+    """Return the TOML table of a key in a ring."""
     return next(entry for entry in tree["key"] if entry["id"] == key_id)
 
 
 def now_in_seconds() -> datetime:
-    """Return the time in the form of a ring file: UTC, in whole seconds."""
+    """Return the current time as in ring files: UTC, whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
@@ -199,21 +199,21 @@ def entry_text(table: str, fields: Mapping[str, str | datetime | None], source: 
 
 
 def wrapped_text(blob: bytes, by: str, version: str | None, left: str | None = None) -> str:
-    """Return the line of a source that is a wrapped key; ``left`` is a file that is still to be removed."""
+    """Return the ``source`` line of a wrapped key; ``left`` is a key file that must still be removed."""
     fields = {"wrapped": b64encode(blob).decode(), "by": by, "version": version, "left": left}
     shown = (f"{field} = {_quote(text)}" for field, text in fields.items() if text and text.isprintable())
     return f"source = {{ {', '.join(shown)} }}"
 
 
 def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # for printable text JSON is valid TOML
+    return json.dumps(text, ensure_ascii=False)  # JSON of printable text is valid TOML
 
 
 def ring_digest(entries: Iterable[RingEntry]) -> str:
-    """Return the SHA-256 over what a ring says about its keys, as ``sha256:`` and 64 hexadecimal digits.
+    """Return the SHA-256 over the key entries of a ring, as ``sha256:`` and 64 hexadecimal digits.
 
-    What is hashed has a line of ASCII JSON for each key: ``[id, state, suite, check, source, location]``. The
-    lines are sorted, and each ends with a newline. Neither key material nor dates are part of it.
+    The hashed text has a line of ASCII JSON for each key: ``[id, state, suite, check, source, location]``.
+    The lines are sorted, and each ends with a newline. Key material and dates are not included.
     """
     lines = sorted(
         json.dumps([entry.id, entry.state.value, entry.suite, entry.check, entry.source, entry.location])
@@ -223,5 +223,5 @@ def ring_digest(entries: Iterable[RingEntry]) -> str:
 
 
 def describe_ring(entries: Sequence[RingEntry]) -> dict[str, Any]:
-    """Return what objects and entries of the ledger say about a ring."""
+    """Return the facts about a ring for JSON objects and ledger entries."""
     return {"digest": ring_digest(entries), "active": active_id(entries)}

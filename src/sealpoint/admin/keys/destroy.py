@@ -1,14 +1,14 @@
-"""Destroying a key: its entry is marked first, then its key file is removed, then the removal is recorded.
+"""Destroying a key: marks its entry, then removes its key file, then records the removal.
 
-The file is compared with the key before the entry is marked. Until the file is removed, the entry says
-``material = "left"``: an interrupted command can be repeated. A file is removed only if it holds the key, and
-if nothing is left of it afterwards: its material is compared with the check value, and a file with links is
-refused. What is compared is what is removed:
+The file is compared with the key before the entry is marked. Until the file is removed, the entry has
+``material = "left"``, so that an interrupted command can be repeated. A file is removed only if it contains
+the key (its check value matches), and has no other names (hard links). To make sure that the compared file is
+the removed file, it is renamed first:
 
     k1.key  ->  .k1.key.old, compared again  ->  removed, or put back
 
-Under the hidden name no other program replaces it. A command that is interrupted there leaves that name; the
-next one puts the file back first.
+No other program replaces the file under the hidden name. After an interruption the hidden name remains, and
+the next command first renames the file back.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import FileSource, InlineSource
 from sealpoint.seal.keys import LEGACY, KeyState
 
-_LEAVE: Final = "; to mark the key as destroyed, and remove no file: --leave-material (leave_material=True)"
-_AGAIN: Final = "the material may still be there: run the same command again"
+_LEAVE: Final = "; to mark the key as destroyed, but keep the file: --leave-material (leave_material=True)"
+_AGAIN: Final = "the key material may still exist: run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """The file of a key, which no other entry of the ring has."""
+    """The key file of one key, not shared with another entry of the ring."""
 
     path: Path
     ring: Path
     key_id: str
     suite: str | None
     check: str | None
-    way_out: str = ""  # ends the hint of an error about links: what else may be done
+    way_out: str = ""  # end of the hint of errors about links: an alternative
 
     @property
     def _hidden(self) -> Path:
         return self.path.parent / f".{self.path.name}.old"
 
     def require_removable(self) -> bool:
-        """Return whether the file is there. Refuse one whose removal would not remove this key alone."""
+        """Return whether the file exists. Refuse a file that contains another key, or has other names."""
         self._require_no_link()
         if _is_there(self._hidden):
-            with self._compared(self._hidden, most_names=2):  # with both, if `_put_back` was interrupted
+            with self._compared(self._hidden, most_names=2):  # two names, if `_put_back` was interrupted
                 pass
             self._put_back()
         if not _is_there(self.path):
@@ -78,7 +78,7 @@ class OwnFile:
             return True
 
     def remove(self) -> bool:
-        """Remove the file, look that nothing is left of it, and return whether it was there."""
+        """Remove the file, check that no other name of it remains, and return whether it existed."""
         if is_there := self.require_removable():
             with stopping(f"{self.path} cannot be removed", _AGAIN):
                 self.path.rename(self._hidden)
@@ -89,37 +89,37 @@ class OwnFile:
                         fsync_path(self.path.parent)
                     status = os.fstat(descriptor)
             finally:
-                self._put_back()  # what was refused
+                self._put_back()  # rename a refused file back
             if status.st_nlink:
                 hint = f"remove the other name, too: find FOLDER -inum {status.st_ino}"
                 raise StoppedError(f"{self.path} is removed, but was given another name meanwhile", hint=hint)
         if _is_there(self.path):
-            raise StoppedError(f"{self.path} is there again", hint=_AGAIN)
+            raise StoppedError(f"{self.path} was created again during the removal", hint=_AGAIN)
         return is_there
 
     def _require_no_link(self) -> None:
-        """Refuse a link, also one in a folder of the path within the folder of the ring."""
+        """Refuse a symbolic link in the path, from the ring's folder down."""
         path, folder = self.path.absolute(), self.ring.parent.absolute()
         for part in (path, *(one for one in path.parents if one != folder and one.is_relative_to(folder))):
             if part.is_symlink():
-                hint = f"put the file itself there: the link would be removed, and not the key{self.way_out}"
+                hint = f"replace the link by the file: the link would be removed, not the key{self.way_out}"
                 raise FilePermissionsError(f"{part} is a symbolic link", hint=hint)
 
     @contextmanager
     def _compared(self, path: Path, most_names: int = 1) -> Iterator[int]:
-        """Open the file under one of its names, if it holds the key and has no other name."""
+        """Open the file under one of its names; refuse a file without the key, or with another name."""
         with open_private(path) as (raw, descriptor):
             found = None
             with suppress(KeyMaterialError):
                 found = check_value(raw if self.suite == LEGACY else parse_material(raw, str(path)))
             if found is None or found != self.check:
-                problem = f"{path} is not known to hold the key {self.key_id!r}"
+                problem = f"{path} is not known to contain the key {self.key_id!r}"
                 hint = (
-                    "remove it if it was the key's, otherwise move it away; then run the same command again"
+                    "if the file was the key's, remove it, otherwise move it away; then run the command again"
                 )
                 if self.check is None and found is not None:
                     problem += ": its entry has no check value"
-                    hint = f'add check = "{found}" to the entry if it is the key\'s, otherwise move it away'
+                    hint = f'add check = "{found}" to the entry if the file is the key\'s, or move it away'
                 raise KeyTransitionError(problem, hint=hint)
             links = os.fstat(descriptor).st_nlink
             if links > most_names:
@@ -128,23 +128,23 @@ class OwnFile:
             yield descriptor
 
     def _put_back(self) -> None:
-        """Give the file its name again, if it has the hidden one."""
+        """Rename the file from the hidden name back to its own name."""
         hidden = self._hidden
         if not _is_there(hidden):
             return
         with stopping(f"{hidden} cannot be renamed to {self.path}", _AGAIN):
             with suppress(FileExistsError):
-                os.link(hidden, self.path, follow_symlinks=False)  # unlike rename, never replaces a file
+                os.link(hidden, self.path, follow_symlinks=False)  # unlike rename, link never replaces a file
             is_same = os.path.samestat(hidden.lstat(), self.path.lstat())
             if is_same:
                 hidden.unlink()
         if not is_same:
-            hint = "one of them may hold another key: move it away, then run the same command again"
-            raise KeyTransitionError(f"{hidden} and {self.path} are both there", hint=hint)
+            hint = "one of the files may contain another key: move it away, then run the same command again"
+            raise KeyTransitionError(f"{hidden} and {self.path} both exist", hint=hint)
 
 
 def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
-    """Return the file of a key or of the index key, if no other entry has the same file."""
+    """Return the key file of a key or of the index key; refuse a file that another entry also names."""
     folder, index = ring.file.parent, ring.parsed.index
     others = {
         repr(one.id): folder / str(one.location)
@@ -160,8 +160,8 @@ def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
     for other, file in others.items():
         if os.path.realpath(own) == os.path.realpath(file):
             raise KeyTransitionError(
-                f"cannot {act} {key_id!r}: its file is also that of {other}",
-                hint="give each of them a file of its own in the ring, then run the same command again",
+                f"cannot {act} {key_id!r}: its key file is also the key file of {other}",
+                hint="give each key a key file of its own in the ring, then run the same command again",
             )
     known = ring.parsed.require_loader(key_id) if entry is None else entry
     may_be_left = act == "destroy" and entry is not None and entry.state is not KeyState.DESTROYED
@@ -169,7 +169,7 @@ def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
 
 
 def left_file(ring: LockedRing, key_id: str) -> OwnFile | None:
-    """Return the file of a wrapped key that `wrap_key` has not removed yet."""
+    """Return the key file of a wrapped key that `wrap_key` has not removed yet."""
     loader = ring.parsed.require_loader(key_id)
     if not isinstance(loader.source, WrappedSource) or loader.source.left is None:
         return None
@@ -179,7 +179,7 @@ def left_file(ring: LockedRing, key_id: str) -> OwnFile | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is anything at a path. For `os.path.lexists` an error is absence, here it is raised."""
+    """Whether a path exists. Raises errors, unlike `os.path.lexists`, which returns false for them."""
     with stopping(f"{path} cannot be examined", _AGAIN), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
         return True
@@ -196,16 +196,16 @@ def destroy_key(
     *,
     leave_material: bool = False,
 ) -> Path | None:
-    """Mark a key as destroyed and remove the file with its material. Nothing undoes it.
+    """Mark a key as destroyed and remove the key file. This cannot be undone.
 
     The file is removed, not overwritten: journals, snapshots and flash memory may have copies that a
-    program cannot reach. A wrapped key is removed from the ring file; copies of the file still have it. Its
-    service is not asked, not even if the file that it was wrapped from is still there: that is removed too.
-    Material from other sources is not removed; the entry records the source. For a
-    destroyed key, this removes what an interrupted run or ``leave_material`` has left.
+    program cannot reach. A wrapped key is removed from the ring file, but copies of the ring file still
+    contain it. If its former key file still exists, that is removed, too, without calling the wrapping
+    service. Material from other sources is not removed; the entry records the source. If the key is already
+    destroyed, this removes material left by an interrupted run or by ``leave_material``.
 
-    ``require`` refuses while the key is in use, and returns the checks that it waived, which the entry
-    records. Without it the check of databases counts as waived. Returns the file that was removed.
+    ``require`` raises while the key is in use, and returns the waived checks, which the entry records.
+    Without ``require``, the check of databases counts as waived. Returns the removed file.
     """
     with lock_ring(path) as ring:
         entry = require_entry(ring.entries, key_id)
@@ -217,7 +217,7 @@ def destroy_key(
             return _destroy(ring, entry, waived)
         if entry.source in (InlineSource.kind, WrappedSource.kind):
             hint = "run the command without --leave-material (leave_material=False)"
-            problem = f"the material of {key_id!r} cannot be left: it is in the ring file"
+            problem = f"the material of {key_id!r} cannot be kept, because it is in the ring file"
             raise KeyTransitionError(problem, hint=hint)
         _mark(ring, entry, MATERIAL_LEFT, waived)
         return None
@@ -229,9 +229,9 @@ def _destroy(ring: LockedRing, entry: RingEntry, waived: Sequence[str]) -> Path 
     left = left_file(ring, entry.id)
     if left is not None and not left.remove():
         left = None
-    # Marked after the file of a wrapped key is removed: the entry names that file until it is marked. Marked
-    # before any other file is removed: in the other order a crash could leave a usable entry without
-    # material, and a ring with such an entry does not load.
+    # For a wrapped key, mark the entry after its former key file is removed, because marking deletes the
+    # file's name from the entry. For other keys, mark first: otherwise a crash could leave a usable entry
+    # without material, and such a ring cannot be loaded.
     outcome = MATERIAL_REMOVED if entry.source == WrappedSource.kind else MATERIAL_LEFT
     marked = _mark(ring, entry, outcome, waived)
     removed = _remove(marked, require_entry(marked.entries, entry.id))
@@ -239,7 +239,7 @@ def _destroy(ring: LockedRing, entry: RingEntry, waived: Sequence[str]) -> Path 
 
 
 def _remove(ring: LockedRing, entry: RingEntry) -> Path | None:
-    """Remove the key file of a destroyed key, and record that. Until then ``material`` is ``left``."""
+    """Remove the key file of a destroyed key, and record the removal in place of ``material = "left"``."""
     file = own_file(ring, entry.id, "destroy") if entry.material == MATERIAL_LEFT else None
     if file is None:
         return None
@@ -250,7 +250,7 @@ def _remove(ring: LockedRing, entry: RingEntry) -> Path | None:
 
 
 def _mark(ring: LockedRing, entry: RingEntry, outcome: str, waived: Sequence[str]) -> LockedRing:
-    """Record where the material was, and what was not checked. Material in the ring itself is removed."""
+    """Mark a key as destroyed, with its source and the waived checks. Remove material in the ring itself."""
     now = now_in_seconds()
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:

@@ -1,8 +1,8 @@
-"""Changes of a ring file: create one, add a key, change the state of a key.
+"""Changes of a ring: create a ring file, add a key, change the state of a key.
 
-The material of a new key is written to a file in ``keys.d``, or wrapped, before an entry names it. A command
-that is killed in between leaves a key file that no entry names: another command never uses or overwrites it,
-and one for the same id names it.
+The material of a new key is written to a file in ``keys.d``, or wrapped, before its entry is added. If a
+command is killed in between, a key file without an entry remains. Other commands never use or overwrite it; a
+command for the same id reports it.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ Fields = dict[str, str | datetime | None]
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
-    """Create a ring file with one new active key, and the folder for key files next to it. Return the id."""
+    """Create a ring file with one new active key, and a folder for key files; return the key's id."""
     file = Path(path)
     if not file.name:
         raise OutputError(f"{file} is a folder")
-    for folder in reversed(file.parents):  # parents=True would give the parents the mode of the umask
+    for folder in reversed(file.parents):  # parents=True would create parents with the umask's mode
         files.make_folder(folder, 0o755)
     with lock_folder(file):
         if os.path.lexists(file):
-            hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
-            raise OutputError(f"{file} is there already", hint=hint)
+            hint = f"no file is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
+            raise OutputError(f"{file} already exists", hint=hint)
         now = now_in_seconds()
         key_id = _require_free(file, key_id, (), now)
-        # The key file is written first: a crash leaves no entry without material.
+        # The key file is written first, so that a crash leaves no entry without material.
         fields: Fields = {"state": KeyState.ACTIVE.value, "created": now, "activated": now}
         entry = _new_entry("key", key_id, fields, partial(_keep_in_file, file))
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
         fresh = files.write_private(file.with_name(f".{file.name}.new"), text.encode())
         # A new ring contains no material, and agents of other accounts must be able to read it.
         fresh.chmod(0o644)
-        os.link(fresh, file)  # unlike rename, never replaces a file
+        os.link(fresh, file)  # unlike rename, link never replaces a file
         fresh.unlink()
         files.fsync_path(file.parent)
     return key_id
@@ -77,10 +77,10 @@ def stage_key(
     expires: datetime | None = None,
     **lines: str | None,
 ) -> str:
-    """Add a key with new material, staged, and return its id.
+    """Add a staged key with new material; return its id.
 
-    The material is in a key file; if a wrapper is named, it is wrapped, and never in a file. ``lines`` are
-    fields of `LINES`.
+    The material is written to a key file; with a wrapper, it is wrapped instead, and never written to a file.
+    ``lines`` are fields of `LINES`.
     """
     with lock_ring(path) as ring:
         now = now_in_seconds()
@@ -92,11 +92,11 @@ def stage_key(
 
 
 def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = None) -> str:
-    """Add an index key with new material, as `stage_key` does: for tokens and pseudonyms, never rotated."""
+    """Add an index key for tokens and pseudonyms, with new material, as `stage_key` does. Never rotated."""
     with lock_ring(path) as ring:
         if ring.parsed.index is not None or INDEX in ring.taken_ids:
-            hint = "an index key is never replaced: no token could be found under another one"
-            raise KeyIdError(f"{ring.file} has an index key already", hint=hint)
+            hint = "an index key is never replaced: existing tokens could not be found under a new key"
+            raise KeyIdError(f"{ring.file} already has an index key", hint=hint)
         _add(ring, "index", INDEX, {"created": now_in_seconds()}, wrapper_id)
     return INDEX
 
@@ -119,14 +119,14 @@ def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: 
 
 
 def _new_entry(table: str, key_id: str, fields: Fields, keep: Callable[[str, bytes], str]) -> str:
-    # One sink of material: a key file or a wrapper keeps it, and returns the line of its source.
+    # ``keep`` writes the material to a key file, or wraps it, and returns the ``source`` line.
     material = os.urandom(KEY_BYTES)
     source = keep(key_id, material)
     return entry_text(table, {"id": key_id, **fields, "check": check_value(material)}, source)
 
 
 def key_file(ring: Path, key_id: str) -> Path:
-    """Return the path of the file for the material of a new key of ``ring``."""
+    """Return the path of the key file for a new key of ``ring``."""
     return ring.parent / KEY_FOLDER / f"{key_id}.key"
 
 
@@ -134,17 +134,17 @@ def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
     file = key_file(ring, key_id)
     files.make_folder(file.parent, 0o700)
     if file.parent.is_symlink():
-        raise FilePermissionsError(f"{file.parent} is a symbolic link", hint="put the folder itself there")
+        raise FilePermissionsError(f"{file.parent} is a symbolic link", hint="replace it by a real folder")
     files.require_unshared(file.parent)
     _require_absent(file)
     ignored = file.with_name(".gitignore")
-    # Before the key is there, so that `git add -A` adds none. A killed command leaves the file empty.
+    # Written before the key, so that `git add -A` adds no key. A killed command leaves the file empty.
     if not (os.path.lexists(ignored) and ignored.lstat().st_size):
         files.write_private(ignored, b"*\n")
-    # No other name meanwhile: the material would be on the disk as long as either name is.
+    # No temporary name: the material would stay on the disk as long as one of its names.
     files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
     files.fsync_path(file.parent)
-    # The folder for key files may be new: its own name is in the folder of the ring.
+    # The folder for key files may be new, so fsync the ring's folder, which contains its name.
     files.fsync_path(ring.parent)
     return f'source = {{ file = "{KEY_FOLDER}/{key_id}.key" }}'
 
@@ -152,25 +152,25 @@ def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
 def _require_absent(file: Path) -> None:
     if os.path.lexists(file):
         hint = (
-            "name another id, or remove it if no ring names it: a command that was killed may have left it;"
-            " no key file is overwritten"
+            "choose another id, or remove the file if no ring names it: a killed command may have left it;"
+            " key files are never overwritten"
         )
-        raise OutputError(f"{file} is there already", hint=hint)
+        raise OutputError(f"{file} already exists", hint=hint)
 
 
 def _require_free(ring: Path, key_id: str | None, taken: Collection[str], now: datetime) -> str:
     if key_id is None:
         return free_id(ring, taken, now.year)
     if require_key_id(key_id) in taken:
-        raise KeyIdError(f"{ring} has a key {key_id!r} already")
+        raise KeyIdError(f"{ring} already has a key {key_id!r}")
     _require_absent(key_file(ring, key_id))
     return key_id
 
 
 def free_id(ring: Path, taken: Collection[str], year: int) -> str:
-    """Return an id for a new key, such as ``k26a-4f7c``: the year, a counter and a random part.
+    """Return an unused id for a new key, such as ``k26a-4f7c``: year, counter and a random part.
 
-    The random part differs between environments: rows under a key of one never name a key of the other.
+    The random part makes ids differ between environments, so rows of one never name a key of another.
     """
     for number in count(1):
         stem = f"k{year % 100:02}{_letters(number)}"
@@ -183,7 +183,7 @@ def free_id(ring: Path, taken: Collection[str], year: int) -> str:
 
 
 def _letters(number: int) -> str:
-    """Count in letters: a ... z, aa, ab ..."""
+    """Return a number in letters: a ... z, aa, ab ..."""
     front, place = divmod(number - 1, 26)
     return (_letters(front) if front else "") + ascii_lowercase[place]
 
@@ -191,13 +191,13 @@ def _letters(number: int) -> str:
 def promote_key(
     path: str | PathLike[str] | None, key_id: str, require: Callable[[RingFile, Key], object] | None = None
 ) -> str | None:
-    """Make a key active; the previously active key becomes decrypt-only. Return its id, if any.
+    """Make a key active; the previously active key becomes decrypt-only. Return that key's id, if any.
 
-    ``require`` is a further check, as in all other transitions, but with the loaded key.
+    ``require`` is a further check, called with the ring and the loaded key.
     """
 
     def require_material(ring: RingFile, entry: RingEntry) -> None:
-        key = ring.load_key(entry.id)  # without its material the ring would not load
+        key = ring.load_key(entry.id)  # without its material the ring could not be loaded
         if require is not None:
             require(ring, key)
 
@@ -207,9 +207,9 @@ def promote_key(
 def change_state(
     path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None = None
 ) -> str | None:
-    """Change the state of a key that is in another one. Return the id of the key that was active before.
+    """Change the state of a key; return the id of the previously active key.
 
-    A disabled key opens again as compromised if it was compromised, otherwise as decrypt-only.
+    Enabling a disabled key makes it compromised if it was compromised before, otherwise decrypt-only.
     """
     with lock_ring(path) as ring:
         entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
@@ -234,7 +234,7 @@ def _set_state(tree: Any, key_id: str, state: KeyState, before: str | None, now:
             find_key(tree, before).update(state=KeyState.DECRYPT_ONLY.value, retired=now)
     else:
         if KeyState.COMPROMISED in (state, KeyState(key["state"])):
-            key.setdefault("compromised", now)  # remembered while the key is disabled
+            key.setdefault("compromised", now)  # kept while the key is disabled
         if state is KeyState.DISABLED:
             key["disabled"] = now
         else:
@@ -247,9 +247,9 @@ def _set_state(tree: Any, key_id: str, state: KeyState, before: str | None, now:
 def check_ring(
     path: str | PathLike[str] | None = None,
 ) -> tuple[dict[str, KeyRingError | None], KeyRingError | None]:
-    """Load and compare the material of each key that is not destroyed, and of the index key.
+    """Load the material of each key that is not destroyed, and of the index key, and compare check values.
 
-    Return the problem of each key by its id, and that of the index key.
+    Returns the error of each key by id (``None`` if none), and the error of the index key.
     """
     ring = RingFile(path)
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]

@@ -1,8 +1,8 @@
 """A lock on a file: one run at a time, across processes, released when the process ends.
 
-The lock is on a separate file next to the locked one. A lock on a database itself would interfere with
+The lock is on a separate file next to the locked file. A lock on a database itself would interfere with
 SQLite's locks: a process loses its POSIX locks on a file as soon as it closes any descriptor of that file.
-The lock file is removed on release, unlike that of the package filelock, and `is_held` makes none.
+The lock file is removed on release, unlike in the package filelock, and `is_held` creates no file.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from sealpoint.errors import AccessError, HeldError, OutputError, excerpt, stopp
 
 SUFFIX: Final = ".sealpoint-lock"
 
-_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # without waiting for a FIFO
-_HINT: Final = "let the account that runs this write to the folder, and check its free space"
+_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # do not block on a FIFO
+_HINT: Final = "let this account write to the folder, and check the free disk space"
 
 
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
-    """Lock ``path`` in a context."""
-    path = path.resolve()  # one lock by any symbolic link; hard links are two files
+    """Hold a lock on ``path`` within the context."""
+    path = path.resolve()  # symbolic links share one lock; hard links do not
     lock = path.with_name(path.name + SUFFIX)
     descriptor = _take(lock)
     try:
         yield
     finally:
         with suppress(OSError):
-            lock.unlink()  # while it is locked: a waiting run then finds another file and retries
+            lock.unlink()  # still locked: a waiting run sees that its file is gone, and retries
         os.close(descriptor)
 
 
@@ -45,7 +45,7 @@ def is_held(path: Path) -> bool:
         descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         return False
-    except OSError:  # of another account
+    except OSError:  # owned by another account
         return True
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -65,21 +65,21 @@ def _take(lock: Path) -> int:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise OutputError(
-                    f"{excerpt(lock.name)}, which is held, is too long",
-                    hint="choose a shorter name: temporary files next to the output have longer ones",
+                    f"{excerpt(lock.name)}, the name of the lock file, is too long",
+                    hint="choose a shorter name: temporary files next to the output have longer names",
                 ) from None
-            raise stopped_by(error, f"{lock} cannot be made", _HINT) from None
+            raise stopped_by(error, f"{lock} cannot be created", _HINT) from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            hint = "find out who put it there, and remove it"
-            raise AccessError(f"{lock} is not a lock file: it is no regular file", hint=hint)
+            hint = "find out who created it, and remove it"
+            raise AccessError(f"{lock} is not a lock file: it is not a regular file", hint=hint)
         try:
-            # Not fcntl.lockf: this process would lose a POSIX lock when `is_held` closes the same file.
+            # Not fcntl.lockf: closing the file in `is_held` would release this process's POSIX lock.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise HeldError(f"another run holds {lock.name.removesuffix(SUFFIX)}") from None
-        except OSError as error:  # a file system without locks
+        except OSError as error:  # the file system may not support locks
             os.close(descriptor)
             raise stopped_by(error, f"{lock} cannot be locked") from None
         with suppress(FileNotFoundError):

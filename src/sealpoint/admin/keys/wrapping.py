@@ -1,8 +1,8 @@
-"""Wrapping keys: material of new ones, those that lie in files, and wrapped ones again.
+"""Wrapping keys: wraps new key material and the keys of key files, and rewraps wrapped keys.
 
-Every wrapped key is unwrapped and compared before the ring names it, and a key file is removed after that:
-at every moment the ring loads. Until the file is removed, the source names it as ``left``: an interrupted
-command can be repeated.
+Every wrapped key is unwrapped and compared before it is written to the ring; only then is its key file
+removed, so the ring can be loaded at any time. Until then the source names the file as ``left``, so that an
+interrupted command can be repeated.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from sealpoint.seal.keys import KEY_BYTES, KeyState
 
 
 def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:
-    """Wrap a key that the ring has from another source; remove and return its key file, if it is in one."""
+    """Wrap a key from a key file or another source; remove its key file, if any, and return the path."""
     with lock_ring(path) as locked:
         ring, source = locked, locked.parsed.require_loader(key_id).source
         if not isinstance(source, WrappedSource):
             ring = _wrap_key(ring, key_id, wrapper_id)
         elif source.left is None or source.wrapper.id != wrapper_id:
             again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
-            first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
+            first = f"its key file still exists: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
             hint = again if source.left is None else first
-            raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
-        # Here an earlier run may have been interrupted before it removed the file.
+            raise KeyTransitionError(f"key {key_id!r} is already wrapped by {source.wrapper.id!r}", hint=hint)
+        # An earlier run may have been interrupted here, before it removed the file.
         return _remove_left(ring, key_id)
 
 
@@ -44,7 +44,7 @@ def rewrap_keys(
 ) -> list[str]:
     """Unwrap keys and wrap them again: under the latest version of the wrapping key, or by another wrapper.
 
-    Each key is written when it is wrapped: an interrupted command can be repeated. No row is touched.
+    Each key is written to the ring at once: an interrupted command can be repeated. Rows do not change.
     """
     with lock_ring(path) as locked:
         ring = locked
@@ -56,8 +56,8 @@ def rewrap_keys(
             loader = ring.parsed.require_loader(key_id)
             material = loader()
             if loader.check is None:
-                # A program that prints another line than it was given would replace the only wrapped key.
-                hint = f'add check = "{check_value(material)}" to it, if the key opens its values'
+                # Without a check value, a faulty wrapper could replace the only wrapped key by another key.
+                hint = f'if the key opens its values, add check = "{check_value(material)}" to the entry'
                 raise KeyTransitionError(f"the entry of {key_id!r} has no check value", hint=hint)
             text = wrap_material(ring, wrapper_id or source.wrapper.id, key_id, material, source.left)
             ring = _set_source(ring, key_id, text, check_value(material))
@@ -67,11 +67,11 @@ def rewrap_keys(
 def check_wrappers(
     path: str | PathLike[str] | None = None, unwrapped: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Wrap and unwrap 32 random bytes by each wrapper, ask for the state of its key, and return what it did.
+    """Test each wrapper: wrap and unwrap 32 random bytes, and get the state of the wrapping key.
 
-    ``problem`` is what a wrapper did not do, or what its service says of the key; if it ``is_failing``, keys
-    will not be unwrapped, now or soon. Wrappers in ``unwrapped`` have just unwrapped a key: they may refuse
-    to wrap, since hosts of agents need no right to that.
+    In the result, ``problem`` is an error of the test, or a problem that the service reports; ``is_failing``
+    means that unwrapping fails, or soon will. Wrappers in ``unwrapped`` have just unwrapped a key: they may
+    refuse to wrap, since hosts of agents do not need the right to wrap.
     """
     ring = RingFile(path)
     context = WrapContext(ring.wrappers.ring or "unnamed", "keys-check")
@@ -102,12 +102,12 @@ def check_wrappers(
 
 
 def find_left_files(path: str | PathLike[str] | None = None) -> dict[str, str]:
-    """Return the files that an interrupted `wrap_key` has left, by the id of their key."""
+    """Return the key files that an interrupted `wrap_key` has not removed, by key id."""
     sources = _wrapped_sources(RingFile(path))
     return {key_id: source.left for key_id, source in sources.items() if source.left is not None}
 
 
-_WRAP_FIRST: Final = "to wrap a key that is not: sealpoint keys wrap ID --with WRAPPER"
+_WRAP_FIRST: Final = "to wrap a key of a key file: sealpoint keys wrap ID --with WRAPPER"
 
 
 def _wrapped_sources(ring: RingFile) -> dict[str, WrappedSource]:
@@ -127,7 +127,7 @@ def _require_wrapped(ring: RingFile, key_id: str) -> WrappedSource:
 def wrap_material(
     ring: LockedRing, wrapper_id: str, key_id: str, material: bytes, left: str | None = None
 ) -> str:
-    """Wrap the material of a key, and return the line of its source. The ring must then have its name."""
+    """Wrap the material of a key; return the ``source`` line. The caller must set the ring's name."""
     wrapper = ring.parsed.wrappers.require(wrapper_id)
     wrapped = wrapper.wrap(material, WrapContext(ring.name, key_id))
     return wrapped_text(wrapped.blob, wrapper_id, wrapped.version, left)
@@ -141,7 +141,7 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
         replace(file, check=check_value(material)).require_removable()
         left = str(loader.source.location)
         if not left.isprintable():
-            raise KeyTransitionError(f"the name of {excerpt(left)} cannot be kept", hint="rename the file")
+            raise KeyTransitionError(f"a ring file cannot name the file {excerpt(left)}", hint="rename it")
     text = wrap_material(ring, wrapper_id, key_id, material, left)
     return _set_source(ring, key_id, text, check_value(material))
 
@@ -151,7 +151,7 @@ def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
     if file is None:
         return None
     if file.require_removable():
-        # The file may be the last copy: the wrapped key is read back from the ring, unwrapped and compared.
+        # The file may be the last copy: first read the wrapped key back from the ring, unwrap and compare.
         ring.parsed.require_loader(key_id)()
     is_removed = file.remove()
     text = wrapped_text(source.blob, source.wrapper.id, source.version)
@@ -160,7 +160,7 @@ def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
 
 
 def _set_source(ring: LockedRing, key_id: str, text: str, check: str | None) -> LockedRing:
-    """Replace the source of a key. A ring without a name gets one, and a key without a check value."""
+    """Replace the source of a key. Add a name to the ring, and a check value to the key, if missing."""
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:
         is_key = any(entry.id == key_id for entry in ring.entries)

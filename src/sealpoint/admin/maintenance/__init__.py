@@ -6,7 +6,7 @@
         for event in rotate(store, RingCipher(KeyRing.load())):
             print(event)
 
-The main function of a module has the name of the module, and is imported from there.
+The main function of a module has the module's name, and is imported from that module.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Audit: what is readable without a key, also in databases that were never sealed. Needs no keys.
+"""Audit: finds data that is readable without a key, also in databases that were never sealed. Needs no key.
 
-Reads tags, metadata, names, and what is readable beside items, but no values. Readable text is never
-quoted; only its shape is: letters become ``a``, digits ``9``.
+Reads tags, metadata, names and the readable fields of items, but no values. Readable text is never quoted,
+only its shape: letters become ``a``, digits ``9``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from sealpoint.serde.jsontext import parse_item
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
-# Tables of LangGraph's stores and caches. Where they are not read, values in them may be readable.
+# Tables of LangGraph's stores and caches. Values in tables that are not read may be readable.
 READABLE_TABLES: Final = frozenset({"cache", "store", VECTORS})
 
-FIELD: Final = f"{ITEMS.label}."  # before the names of items' readable fields
+FIELD: Final = f"{ITEMS.label}."  # prefix of the names of items' readable fields
 LANGGRAPH_KEYS: Final = frozenset(PLAIN)
-# Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
+# Metadata keys that LangGraph's server and LangChain's tracing add: versions, and ids of deployments.
 FRAMEWORK_KEYS: Final = frozenset(
     {
         "assistant_id",
@@ -62,24 +62,24 @@ _TOKENS: Final = "sp..."
 _SHAPE_CHARS: Final = 40
 _LABEL_CHARS: Final = 48
 _SEARCHED_CHARS: Final = 2000
-# A name from source code, not from user input: no address, no long number.
+# Matches names from source code, not user input such as an address or a long number.
 _LABEL: Final = re.compile(r"(?!(?:.*\d){6})[A-Za-z_][\w.:/-]*", re.ASCII)
-# Bounded repetitions: with `+` a forged name without '@' would take quadratic time. A local part has at
+# Bounded repetitions: with `+`, a long name without '@' would take quadratic time. A local part has at
 # most 64 characters, a DNS label 63.
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key of metadata, or a readable field of items, and its values."""
+    """A metadata key, or a readable field of items, with a summary of its values."""
 
-    # Only its shape, if it looks like something a user typed.
+    # The key, or its shape if it looks like user input.
     key: str
     rows: int
-    # Why it is no finding: `langgraph`, `framework`, `sealed`, `token`, or `allowed`.
+    # Why the key is not a finding: `langgraph`, `framework`, `sealed`, `token`, or `allowed`.
     known: str | None
     types: tuple[str, ...]
-    # A few shapes of it, each with its length.
+    # Shapes of a few values, each with its length.
     examples: tuple[str, ...]
 
 
@@ -88,37 +88,37 @@ class Metadata:
     """The readable metadata of checkpoints, and the readable fields of items."""
 
     rows: int
-    # How many are not strict JSON.
+    # Checkpoints with metadata that is not strict JSON.
     unreadable: int
-    # The most frequent first, at most `MAX_LABELS`.
+    # Most frequent first, at most `MAX_LABELS`.
     fields: tuple[Field, ...]
     other_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Texts of one key column that seem to contain an e-mail address."""
+    """Texts in one key column that look like e-mail addresses."""
 
     column: str
-    # Distinct ones, counted up to `MAX_ADDRESSES`.
+    # Number of distinct texts, up to `MAX_ADDRESSES`.
     texts: int
     examples: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The results.
+    """The result of an audit.
 
     Attributes:
-        shares: How the values are protected, see `status`.
-        metadata: The metadata.
-        addresses: Columns that seem to contain e-mail addresses.
-        inline: Readable values next to the sealed ones, at most `MAX_LABELS`. Of a channel only its shape, if
-            it looks like user input.
-        other_inline: How many there are beyond those.
-        readable_tables: Tables of LangGraph's stores and caches whose values are not read: embeddings too.
-        vectors: The embeddings of items; ``None`` if they are not counted.
-        residue: How much of a file no statement reads; ``None`` for Postgres.
+        shares: Values by key and protection, see `status`.
+        metadata: Readable metadata and fields.
+        addresses: Columns with texts that look like e-mail addresses.
+        inline: Readable values in the rows of checkpoints, at most `MAX_LABELS`. A channel that looks like
+            user input is replaced by its shape.
+        other_inline: Number of readable values beyond `MAX_LABELS`.
+        readable_tables: Tables of LangGraph's stores and caches that are not read, such as embeddings.
+        vectors: Numbers of embeddings of items; ``None`` if they are not counted.
+        residue: Bytes of a SQLite file that no statement reads, by place; ``None`` for Postgres.
     """
 
     shares: tuple[Share, ...]
@@ -132,12 +132,12 @@ class Audit:
 
     @property
     def rows(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return sum(share.rows for share in self.shares)
 
     @property
     def open_rows(self) -> int:
-        """How many values are not sealed by sealpoint: plaintext, legacy, or unknown."""
+        """Number of values not sealed by sealpoint: plaintext, legacy, or unknown."""
         return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
 
     @property
@@ -147,7 +147,7 @@ class Audit:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing but the values is readable either, except known keys of metadata."""
+        """Whether only known metadata keys are readable outside of values."""
         found = self.metadata
         has_others = found.unreadable or found.other_rows or any(each.known is None for each in found.fields)
         return not (has_others or self.addresses or any(part.kind != "null" for part in self.inline))
@@ -156,13 +156,13 @@ class Audit:
 def audit(
     store: RowStore, allowed: Collection[str] = (), entries: Sequence[RingEntry] | None = None
 ) -> Audit:
-    """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded.
+    """Audit a whole database. Metadata and names are streamed; the memory used for them is bounded.
 
     Args:
         store: A database.
-        allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`;
-            fields of items with `FIELD` before the name.
-        entries: What a ring says about its keys, for their states.
+        allowed: Metadata keys that are not a finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`;
+            fields of items have the prefix `FIELD`.
+        entries: Key entries of a ring, for the states of keys.
 
     Example:
         >>> from contextlib import closing
@@ -187,10 +187,10 @@ def audit(
 
 
 def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> list[Reason]:
-    """Return why not all values are shown to be sealed; if ``strict``, why something else is readable.
+    """Return the reasons why ``ok`` is not true: unsealed values; if ``strict``, other readable text, too.
 
-    With ``allow_store``, what LangGraph's stores and caches leave readable refutes nothing, and leaves the
-    answer open.
+    With ``allow_store``, readable values of LangGraph's stores and caches make the result not proven instead
+    of refuted.
     """
     stored = (share for share in found.shares if allow_store and share.table in (CACHE, ITEMS.label))
     accepted = sum(share.rows for share in stored if share.kind is not Kind.SEALED)
@@ -207,7 +207,7 @@ def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> l
 
 
 def audit_object(found: Audit) -> dict[str, Any]:
-    """Return what was found as JSON."""
+    """Return the result as members of a JSON object."""
     return {
         "rows": found.rows,
         "open_rows": found.open_rows,
@@ -220,10 +220,10 @@ def audit_object(found: Audit) -> dict[str, Any]:
 
 
 def shape(value: Any) -> str:
-    """Return the shape of a readable value, not the value.
+    """Return the shape of a readable value instead of the value.
 
-    For text this is its length and the kinds of its first characters: ``9: aaaa-9999``. For other types
-    only the size is shown.
+    The shape of a text is its length and the kinds of its first characters: ``9: aaaa-9999``. Of other
+    types, the shape is only the size.
     """
     if isinstance(value, str):
         more = "..." if len(value) > _SHAPE_CHARS else ""
@@ -231,7 +231,7 @@ def shape(value: Any) -> str:
     if isinstance(value, list | dict):
         return f"{len(value)} inside"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # Digits of a larger number would take quadratic time.
+        # Formatting a larger number would take quadratic time.
         whole = "9" * 18 + "..." if abs(value) >= 10**18 else str(value)
         return "".join(map(_kind, f"{value:.3g}" if isinstance(value, float) else whole))
     return ""
@@ -246,7 +246,7 @@ def _kind(sign: str) -> str:
 
 
 def label(text: str) -> str:
-    """Return a key or a channel if it looks like a name in source code, otherwise its shape."""
+    """Return the name of a key or channel if it looks like a name in source code, otherwise its shape."""
     return text if len(text) <= _LABEL_CHARS and _LABEL.fullmatch(text) else shape(text)
 
 
@@ -265,7 +265,7 @@ class _Tally:
 
 @dataclass(slots=True)
 class _Names:
-    """The names that are readable, and shapes of their values."""
+    """Counts readable names, with shapes of their values."""
 
     tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=dict)
     other_rows: int = 0
@@ -315,13 +315,13 @@ def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
             continue
         for key, value in fields.items():
             names.add(key, value, _known(key, value, allowed) if seals_metadata or key != KEY else None)
-    # What is readable beside sealed items; one that is not sealed is counted as such.
+    # Readable fields of sealed items; unsealed items are counted elsewhere.
     for cell in cells_of(store, [column.widened for column in store.columns if column == ITEMS]):
         if cell.tag in (None, JSON):
             continue
         try:
             beside = parse_item(cell.where.beside["fields"])
-        except SealpointError:  # Postgres stores numbers that are not read
+        except SealpointError:  # Postgres may contain numbers that cannot be parsed
             names.other_rows += 1
             continue
         for key, value in beside.items():

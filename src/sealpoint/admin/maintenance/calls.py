@@ -1,11 +1,11 @@
-"""Rows of a whole database that are read again, and its writes: which are missing, or not the last ones.
+"""Pending writes of a whole database: finds writes that are missing, or not the last ones.
 
-Missing is a part of a call, or what a child of a delta graph is made of. Rows come in any order, and agents
-may run meanwhile. So what looks incomplete at the end is looked at again, with all writes of the checkpoint,
-by the rules of `SealedSaver`.
+A call of put_writes() may lack some of its writes, or a child of a delta graph the writes it is built from.
+Rows come in any order, and agents may run meanwhile. So a checkpoint that looks incomplete at the end is read
+again, with all its writes, and checked by the rules of `SealedSaver`.
 
-Special writes are compared with a thread store. The database is read first, and then the store. What differs
-is read again in the database: it is later than the events then, so it is a finding if it still differs.
+Special writes are compared with a thread store. The database is read first, then the store. Writes that
+differ are read again: the second reading is later than the store's events, so a difference is a finding.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ from sealpoint.seal.rows import Header, digest_of
 from sealpoint.sealed.heads import PURPOSE
 from sealpoint.threads.store import ThreadStore
 
-# In place of the MAC of a checkpoint that is not bound to its row, or does not open.
+# Replaces the MAC of a checkpoint that is not bound to its row, or does not open.
 UNBOUND: Final = b""
 UNOPENED: Final = b"?"
-_SHIFT: Final = 8  # added to indexes, which are negative for special writes
+_SHIFT: Final = 8  # added to indexes, because special writes have negative ones
 
 
 def cells_of(
     store: RowStore, columns: Iterable[Column], selection: Selection = EVERYTHING, batch: Batch = BATCH
 ) -> Iterator[Cell]:
-    """Yield the selected cells of columns."""
+    """Yield the selected cells of the columns."""
     for column in columns:
         for page in pages(store, column, selection, batch):
             yield from page.cells
 
 
 def parts_of(opener: Opener, cell: Cell) -> Parts | None:
-    """Open a value again; ``None`` if it does not open: it was named when all values were read."""
+    """Open a value again; ``None`` if it does not open: the failure was reported at the first reading."""
     try:
         return opener.parts(cell)
     except SealpointError:
@@ -90,23 +90,23 @@ class CheckpointRows:
         self.cipher, self._opener = cipher, Opener(cipher, allow_plaintext)
 
     def mac(self, spot: Spot, opened: Opened, parts: Parts) -> bytes:
-        """Return the MAC of a checkpoint that was opened; `UNBOUND` if it is not bound to its row."""
+        """Return the MAC of an opened checkpoint; `UNBOUND` if it is not bound to its row."""
         if parts.header is None:
             return UNBOUND
         return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
 
     def adopted_mac(self, spot: Spot, mac: bytes) -> bytes:
-        """Return what is recorded of a checkpoint in place of a MAC that may be `UNBOUND`."""
+        """Return the MAC to record for a checkpoint; replaces `UNBOUND`."""
         return mac_of(self._keyed, spot, UNBOUND_DIGEST) if mac == UNBOUND else mac
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
-        """Return the MACs of those of some checkpoints that are there. Reads the whole database."""
+        """Return the MACs of the wanted checkpoints that exist. Reads the whole database."""
         found = dict[Spot, bytes]()
         for cell in cells_of(self.database, self.columns):
             spot = spot_of(cell.where.names)
             if spot is not None and spot in wanted:
                 found[spot] = UNOPENED
-                with suppress(SealpointError):  # it was named when all values were read
+                with suppress(SealpointError):  # reported at the first reading
                     opened = self._opener.open(cell)
                     found[spot] = self.mac(spot, opened, cell.parts(opened))
         for spot in self.readable():
@@ -115,7 +115,7 @@ class CheckpointRows:
         return found
 
     def readable(self) -> Iterator[Spot]:
-        """Yield the checkpoints that are readable in their rows, and sealed in no column."""
+        """Yield the checkpoints that are readable, with no sealed column."""
         for record in self.database.records():
             spot = spot_of(record.place)
             if record.is_readable and spot is not None:
@@ -127,7 +127,7 @@ def _columns_of_writes(store: RowStore) -> list[Column]:
 
 
 def spot_of(names: Mapping[str, Any]) -> Spot | None:
-    """Return the row that columns name; ``None`` if it is not the row of a checkpoint that savers find."""
+    """Return the checkpoint's row from its key columns; ``None`` if savers cannot find such a row."""
     parts = [names.get(field) for field in Spot._fields]
     if len(names) != len(parts) or any(type(part) is not str for part in parts):
         return None
@@ -135,12 +135,12 @@ def spot_of(names: Mapping[str, Any]) -> Spot | None:
 
 
 def checkpoint_of(names: Mapping[str, Any]) -> Spot | None:
-    """Return the checkpoint of a write that columns name; ``None`` if savers do not find it."""
+    """Return the checkpoint of a write from its key columns; ``None`` if savers cannot find such a row."""
     return spot_of({field: names.get(field) for field in Spot._fields})
 
 
 def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> dict[Spot, list[StoredWrite]]:
-    """Return the writes to some checkpoints; one that does not open counts as one that is not bound."""
+    """Return the writes of the wanted checkpoints; a write that does not open counts as unbound."""
     opener, found = Opener(cipher, allow_plaintext=True), dict[Spot, dict[tuple[Any, ...], StoredWrite]]()
     for cell in cells_of(store, _columns_of_writes(store)):
         names = cell.where.names
@@ -154,13 +154,13 @@ def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> d
 
 
 class WriteCheck:
-    """Finds writes that are missing, and writes that claim the same place.
+    """Finds missing writes, and writes that were sealed for the same row.
 
-    Holds what is incomplete so far, or of two results: for each such task two numbers and a call, and of
-    delta graphs about 200 bytes for each task whose writes have not been read.
+    Memory: two numbers and a call for each task that is incomplete so far, or has two results; for delta
+    graphs, about 200 bytes for each task whose writes have not been read yet.
 
-    Two writes of one place cannot both stand in the row of that place, so only those in other rows are
-    remembered: nearly none, because a saver changes the numbers of writes only when it copies a thread.
+    Two writes sealed for the same row cannot both be in that row, so only writes in other rows are kept:
+    nearly none, because a saver changes the numbers of writes only when it copies a thread.
     """
 
     def __init__(self, store: RowStore, cipher: RingCipher) -> None:
@@ -171,7 +171,7 @@ class WriteCheck:
         self._copies = list[Cell]()
 
     def add_checkpoint(self, cell: Cell, header: Header) -> None:
-        """Add a bound checkpoint, of a `Column.widened`. Checkpoints come before writes."""
+        """Add a bound checkpoint, with the cell of a `Column.widened`. Add checkpoints before writes."""
         spot, made = spot_of(cell.where.names), header.get("made")
         if spot is None or made is None or cell.where.beside["parent_checkpoint_id"] is None:
             return
@@ -194,7 +194,7 @@ class WriteCheck:
         have |= 1 << (claims.idx + _SHIFT) if claims.idx >= -_SHIFT else 0
         if claims.call:
             need |= _needed(claims.call)
-        if claims.idx >= 0:  # of two calls, which `require_whole` compares, or of one
+        if claims.idx >= 0:  # from one call or two; `require_whole` compares them
             call = claims.call if call in (b"", claims.call) else None
         if need & ~have or call is None:
             self._tasks[spot, task_id] = need, have, call
@@ -204,7 +204,7 @@ class WriteCheck:
                 wanted[record] = left
 
     def find_copies(self) -> Iterator[Failure]:
-        """Yield a failure for each write whose place another one has, after all were read."""
+        """Yield a failure for each write sealed for the same row as another, after all were read."""
         error, opener = "a write of a task is stored twice", Opener(self._cipher)
         for cell in self._copies:
             yield failure(cell, RowError(error))
@@ -215,7 +215,7 @@ class WriteCheck:
                 yield failure(found, RowError(error))
 
     def find_lost(self) -> Iterator[Failure]:
-        """Yield a finding for each checkpoint that lacks writes, after all were read."""
+        """Yield a finding for each checkpoint that lacks writes, after all writes were read."""
         incomplete = {spot for spot, _ in self._tasks}
         lacking = {spot for spot, wanted in self._made.items() if wanted}
         self._tasks.clear()
@@ -237,7 +237,7 @@ class WriteCheck:
                 made.setdefault(parent, []).append(parts.header["made"])
         writes = writes_of(self._store, self._cipher, incomplete | lacking)
         for spot in sorted(incomplete | (lacking & there)):
-            # If the checkpoint itself is missing, its children have no parent, which is counted.
+            # If the checkpoint itself is missing, its children are counted as checkpoints without a parent.
             yield from _lost(spot, writes.get(spot, ()), made.get(spot, ()) if spot in there else ())
 
 
@@ -248,7 +248,7 @@ def _needed(call: bytes) -> int:
 
 
 def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
-    """Return the primary key of the row of a write: that of the cell with the number that was sealed."""
+    """Return the primary key of the row for which a write was sealed: its cell's, with the sealed index."""
     *task, _, _ = cell.where.key
     return (*task, claims.idx)
 
@@ -263,19 +263,19 @@ def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> 
 
 
 class LastWrites:
-    """The special writes of a database. Holds about 300 bytes for each."""
+    """The special writes of a database. Keeps about 300 bytes for each."""
 
     def __init__(self) -> None:
         self.calls: dict[Spot, Calls] = {}
 
     def add(self, cell: Cell, parts: Parts) -> None:
-        """Add a write that was opened; anything else is skipped."""
+        """Add an opened write; skip other values."""
         task_id = cell.where.names.get("task_id")
         if parts.claims is not None and (parts.claims.idx < 0 or task_id == NULL_TASK_ID):
             self._add(cell.where.names, parts.claims.idx, parts.claims.call_id)
 
     def add_failure(self, failed: Failure) -> None:
-        """Add a write that did not open: it is there, and has been named."""
+        """Add a write that did not open: it exists, and its failure has been reported."""
         idx = WRITES_IDX_MAP.get(failed.place.get("channel", ""))
         if idx is not None or failed.place.get("task_id") == NULL_TASK_ID:
             self._add(failed.place, idx, b"")
@@ -285,7 +285,7 @@ class LastWrites:
             self.calls.setdefault(spot, {})[str(names["task_id"]), idx] = call
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
-        """Yield each checkpoint with a special write that is missing or replaced; all of it was read."""
+        """Yield each checkpoint with a missing or replaced special write, after all were read."""
         suspects = {
             spot: events
             for spot, events in store.specials()
@@ -294,20 +294,20 @@ class LastWrites:
         self.calls.clear()
         if not suspects:
             return
-        there = rows.find(suspects)  # a checkpoint that is missing itself is a finding of its own
+        there = rows.find(suspects)  # a missing checkpoint is a separate finding
         writes = writes_of(rows.database, rows.cipher, suspects)
         for spot, events in suspects.items():
             error = not_last(events, writes.get(spot, ()))
             if error is None or spot not in there:
                 continue
-            # It may have been deleted meanwhile, or its deletion has begun.
+            # The checkpoint may have been deleted meanwhile, or its deletion may have begun.
             if all(head.kind is Kind.PUT for head in store.find([spot]).heads):
                 yield spot, error
 
     def to_adopt(
         self, events: Mapping[Spot, Sequence[Special]], since: int
     ) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events after which a store takes what was added as true."""
+        """Yield the events that make a thread store accept the added writes as correct."""
         for spot in sorted(self.calls.keys() | events):
             rows, standing = self.calls.get(spot, {}), standing_calls(events.get(spot, ()))
             there = {

@@ -1,15 +1,15 @@
 """Decryption: an unsealed copy of a SQLite database, for LangGraph's plain saver and Store.
 
 The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
-the source is copied: no schema, index, other table or free page. Embeddings are left out: nothing
-authenticates them, and those of deleted items are among them. An item that is put again gets a new one.
+the source is copied: no schema, index, other table or free page. Embeddings are left out, because they are
+not authenticated and may belong to deleted items. An item that is put again gets a new embedding.
 
 A copy with decrypted values is written in its own folder next to the output, with mode 0700, named
 
     .<name>.partial-<random>
 
-No other account can read it there, or put a journal next to it. SIGKILL and a power failure leave the
-folder; earlier versions left a hidden file ``.<name>.partial``.
+No other account can read the copy there, or put a journal next to it. After SIGKILL or a power failure the
+folder remains; earlier versions left a hidden file ``.<name>.partial``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from sealpoint.seal.tokens import Tokens
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.sqlite import schema
 
-_HINT: Final = "check that this account may write to the folder, and that it has free space"
+_HINT: Final = "check that this account can write to the folder, and that the disk has free space"
 _TIMES: Final = ("created_at", "updated_at", "expires_at", "ttl_minutes")
 _MORE_COLUMNS: Final = {
     CHECKPOINTS: CHECKPOINTS.widened.beside,
@@ -81,18 +81,18 @@ def decrypt(
 ) -> Events:
     """Write the decrypted checkpoints, writes and items of ``source`` to the new file ``out``.
 
-    One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
-    it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
-    the copy is in a private folder next to ``out``.
+    The source is read in one transaction, and not changed. ``out`` is readable by its owner only, and is
+    created when complete: if a run ends early, or a value does not open, there is no copy. Until then the
+    copy is in a private folder next to ``out``.
 
     Args:
         source: A SQLite file.
-        out: The path of the copy; it must not exist.
-        cipher: Opens with the keys of its ring.
-        allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
-            nothing tells them from what a holder of the key wrote.
-        limits: What a value may be whose type no key has authenticated.
-        batch: How much to read at a time.
+        out: Path of the copy; the file must not exist.
+        cipher: Opens sealed values.
+        allow_plaintext: Also copy unsealed values; otherwise each is a failure. In the copy, they cannot
+            be distinguished from authenticated values.
+        limits: Limits for decoding values of unauthenticated types.
+        batch: Rows and bytes to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.
@@ -115,41 +115,41 @@ def decrypt(
                 run = _FileCopy(store, target, Opener(cipher, allow_plaintext, limits=limits), batch)
                 yield from run.events()
             if not run.has_failed:
-                _require_free(out)  # again, because the run took a while
+                _require_free(out)  # again: the file may have been created meanwhile
                 try:
                     folder.publish(COPY, out)
                 except FileExistsError:
-                    raise OutputError(f"{out} is there already") from None
+                    raise OutputError(f"{out} already exists") from None
 
 
 class Copy:
-    """A copy in which nothing is sealed: opens its values, names its threads, and counts.
+    """An unsealed copy: opens the values, replaces pseudonyms by ids, and counts.
 
-    Holds about 100 bytes for each thread.
+    Keeps about 100 bytes per thread in memory.
 
     Attributes:
-        has_failed: Whether a value did not open. Then there will be no copy, and the others are only opened.
+        has_failed: Whether a value did not open. Then no copy is made; the remaining values are only opened.
     """
 
     def __init__(self, opener: Opener, batch: Batch) -> None:
         self.has_failed = False
         self._opener, self._batch = opener, batch
         self._tokens = Tokens(lambda: opener.cipher.ring)
-        self._ids = dict[str, str]()  # by pseudonym: only checkpoints have them
-        self._columns = dict[str, str]()  # what stands for each in the database
+        self._ids = dict[str, str]()  # thread ids by pseudonym, from checkpoints
+        self._columns = dict[str, str]()  # the stored name of each id in the copy
         self._values = self._total = self._opened = self._size = 0
 
     def progress(self, column: Column) -> Progress:
-        """Return how far it has come in a column."""
+        """Return the progress in a column."""
         return Progress(column.label, self._values, self._total, self._opened, 0, self._size, 0.0)
 
     def count(self, cell: Cell) -> None:
-        """Count a value that was opened."""
+        """Count an opened value."""
         self._opened += is_sealed(cell.tag)
         self._size += len(cell.value)
 
     def parts(self, cell: Cell) -> Parts:
-        """Open a value, and remember the thread that a checkpoint names."""
+        """Open a value; of a checkpoint, note the thread id."""
         opened = self._opener.open(cell)
         if is_sealed(cell.tag):
             self._opener.require_decodable(cell, opened)
@@ -159,16 +159,16 @@ class Copy:
         return parts
 
     def item(self, cell: Cell, parts: Parts, *, allow_nul: bool = False) -> dict[str, str]:
-        """Return an item as LangGraph's Store has it: its name in place of a pseudonym, and its JSON."""
+        """Return the columns of an item for LangGraph's Store: real names instead of pseudonyms, and JSON."""
         value, name = read_item(cell, parts, self._tokens), parts.name or name_of(cell)
         require_unframed(value)
         text = format_item(value, allow_nul=allow_nul)
         if not allow_nul and "\0" in "".join((*name.namespace, name.key)):
-            raise RowError("the name of the item has a NUL character, which Postgres does not store")
+            raise RowError("the name of the item has a NUL character, which Postgres cannot store")
         return {"prefix": ".".join(name.namespace), "key": name.key, "value": text}
 
     def require_id(self, column: str) -> str:
-        """Return the id of a thread in the copy: its own in place of a pseudonym."""
+        """Return the thread id for a stored id or pseudonym."""
         thread_id = self._ids.get(column, column)
         if self._columns.setdefault(thread_id, column) != column:
             raise two_histories()
@@ -204,7 +204,7 @@ class _FileCopy(Copy):
             for cell in page.cells:
                 try:
                     self._copy_row(cell)
-                except StoppedError:  # a full disk ends the run; it is not a failure of this value
+                except StoppedError:  # a full disk is not a failure of this value, but ends the run
                     raise
                 except SealpointError as error:
                     self.has_failed = True
@@ -236,7 +236,7 @@ class _FileCopy(Copy):
         if cell.is_item:
             del row["fields"]
             item = self.item(cell, parts, allow_nul=True)
-            return {**row, **item, "value": item["value"].encode()}  # a BLOB, as LangGraph stores
+            return {**row, **item, "value": item["value"].encode()}  # LangGraph stores a BLOB
         if parts.header is not None:
             cell.require_same(parts.header, self._tokens)
             row["metadata"] = encode_metadata(parts.header["metadata"])
@@ -248,17 +248,17 @@ class _FileCopy(Copy):
 
 
 def require_no_frame(metadata: Any) -> None:
-    """Refuse sealed metadata, which would be sealed in the copy too."""
+    """Refuse metadata that is itself sealed: it would be sealed in the copy, too."""
     if has_frame(metadata):
         hint = (
             "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
         )
-        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy, too", hint=hint)
 
 
 def _require_free(out: Path) -> None:
-    for suffix in ("", *COMPANIONS):  # SQLite would use an existing log as the copy's own
-        file = Path(f"{out}{suffix}")  # a path may have no name
+    for suffix in ("", *COMPANIONS):  # SQLite would use an existing log as that of the copy
+        file = Path(f"{out}{suffix}")  # with_name would fail for a path without a name
         try:
             file.lstat()
         except FileNotFoundError:
@@ -267,7 +267,7 @@ def _require_free(out: Path) -> None:
             if error.errno != errno.ENAMETOOLONG:
                 raise
             raise _too_long(out) from None
-        raise OutputError(f"{file} is there already")
+        raise OutputError(f"{file} already exists")
 
 
 def _make_folder(out: Path) -> PrivateFolder:
@@ -278,11 +278,11 @@ def _make_folder(out: Path) -> PrivateFolder:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise _too_long(out) from None
-        raise stopped_by(error, f"no folder can be made in {out.parent}", _HINT) from None
+        raise stopped_by(error, f"cannot create a folder in {out.parent}", _HINT) from None
 
 
 def _too_long(out: Path) -> OutputError:
     return OutputError(
-        f"{excerpt(str(out))} is too long",
-        hint="choose a shorter name: temporary files beside the output have longer ones",
+        f"the name {excerpt(str(out))} is too long",
+        hint="choose a shorter name: temporary files next to the output have longer names",
     )

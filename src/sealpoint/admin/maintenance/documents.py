@@ -1,4 +1,4 @@
-"""Documents of checkpoints: what of one stands in a JSON column of Postgres, and what was sealed of it."""
+"""Documents of checkpoints on Postgres: the JSON column, and the sealed part next to it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from sealpoint.seal.jsontext import MAX_DEPTH
 from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION, Header, require_document, require_parts
 from sealpoint.serde.jsontext import parse
 
-_NO_JSON: Final = "Postgres stores neither NUL characters and lone surrogates nor NaN and infinity as JSON"
+_NO_JSON: Final = "JSON in Postgres cannot contain NUL characters, lone surrogates, NaN or infinity"
 
 
 def parse_json(text: str) -> Any:
-    """Return what a JSON column of Postgres holds."""
+    """Parse the text of a JSON column of Postgres."""
     return parse(text.encode(), MAX_DEPTH, MAX_ELEMENTS)
 
 
 def restore(
     header: Header, document: Any, text: str, checkpoint_id: str
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Restore a checkpoint, of which ``document`` was sealed without the values.
+    """Restore a checkpoint from its sealed document and the values in its JSON column.
 
     Args:
-        header: What was sealed with it.
-        document: The document, decoded.
-        text: What is readable in the row, as JSON.
-        checkpoint_id: The id of the row.
+        header: Header that was sealed with the document.
+        document: Decoded document, which was sealed without the values.
+        text: Text of the row's JSON column.
+        checkpoint_id: Id of the checkpoint in the row.
 
     Returns:
-        The document with the values that are stored in it; channel and version of each of the others.
+        The document with the values stored in the row; channel and version of each value in another row.
     """
     if isinstance(document, dict):
         document = {**document, "channel_values": {}}
@@ -43,16 +43,16 @@ def restore(
 
 
 def as_json(what: str, value: Any) -> str:
-    """Return the text of a JSON column of Postgres."""
+    """Return a value as text for a JSON column of Postgres."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError):
         text = None
-    # Without the escapes of backslashes, each backslash begins another escape.
+    # After escaped backslashes are removed, each remaining backslash begins another escape.
     if text is None or "\\u0000" in text.replace("\\\\", ""):
-        hint = "remove the checkpoint, or store its thread without the value, and run the command again"
-        raise RowError(f"the {what} has no form in JSON that Postgres stores", hint=f"{_NO_JSON}; {hint}")
+        hint = "delete the checkpoint, or store its thread without the value, and run the command again"
+        raise RowError(f"the {what} cannot be stored as JSON in Postgres", hint=f"{_NO_JSON}; {hint}")
     return text
 
 

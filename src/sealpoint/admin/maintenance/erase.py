@@ -1,10 +1,10 @@
-"""Erasing: all rows of threads, and of namespaces of LangGraph's Store, are deleted.
+"""Erasing: deletes all rows of threads, and of namespaces of LangGraph's Store.
 
-A run of an agent that was under way may write a row after rows were looked for. So it is looked again, until
-nothing is found. The thread store records the threads as deleted first, as `SealedSaver` does it.
+An agent that is still running may write rows after a search. So the search is repeated until it finds no
+rows. The thread store first records the threads as deleted, as `SealedSaver` does.
 
-After a backup was restored, rows of an erased thread may be there again, and the id may also have been used
-again. Ids of checkpoints that LangGraph made sort by their times, and tell which of these rows are old.
+A restored backup may contain rows of an erased thread, and the id may also have been used again. Checkpoint
+ids made by LangGraph sort by time, and show which of these rows are old.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from sealpoint.seal.places import Spot
 from sealpoint.threads.store import ThreadStore
 from sealpoint.utc import now
 
-# How often it is looked for rows, and how long it waits between two looks: about a minute in all.
+# Number of searches for rows, and the waits between them: about a minute in all.
 MAX_LOOKS: Final = 70
 MAX_PAUSE_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS: Final = 0.02
-_NAMES: Final = 400  # in one statement
-_MAX_CHARS: Final = 2_000  # of names that Postgres returns whole
-_THREADS: Final = 50  # of which all rows are held at a time, by a search
+_NAMES: Final = 400  # names in one SQL statement
+_MAX_CHARS: Final = 2_000  # longest name that Postgres returns whole
+_THREADS: Final = 50  # a search keeps all rows of so many threads in memory
 
 _BLOBS: Final = "checkpoint_blobs"
 _CHECKPOINTS: Final = "checkpoints"
@@ -45,13 +45,13 @@ T = TypeVar("T")
 
 @dataclass
 class Owner:
-    """A thread, or a namespace of LangGraph's Store, that is to be erased.
+    """A thread, or a namespace of LangGraph's Store, to be erased.
 
     Attributes:
-        name: Its id, or its labels, joined by dots.
-        stored: What may stand for it in the database.
-        is_there: Whether it has a row, or a checkpoint that the thread store remembers.
-        last: The greatest id of its checkpoints, or when its items were last changed.
+        name: Id of the thread, or labels of the namespace, joined by dots.
+        stored: Names that the database may have for it: the name itself, and its pseudonym.
+        is_there: Whether it has a row in the database, or a checkpoint in the thread store.
+        last: Greatest checkpoint id of the thread, or time of the last change of an item.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Owner:
 
 
 class Deletion:
-    """Deletes rows in batches for which no writer waits long, and counts them."""
+    """Deletes and counts rows, in batches so small that writers do not wait long."""
 
     def __init__(self, store: RowStore, heads: ThreadStore | None) -> None:
         self.deleted = 0
@@ -69,7 +69,7 @@ class Deletion:
         self._rows = FIRST_ROWS
 
     def delete(self, table: str, rows: Iterable[OwnedRow], stop: Stop) -> int:
-        """Delete rows, but none after a stop; return how many were to be deleted."""
+        """Delete rows, until a stop; return the number of rows given."""
         found, batch = 0, list[OwnedRow]()
         for row in rows:
             found += 1
@@ -95,8 +95,8 @@ class Erasing(Deletion):
     """Erases threads and namespaces.
 
     Attributes:
-        planned: How many rows are to be deleted, by table and key.
-        looks: How often it was looked for rows.
+        planned: Number of rows to delete, by table and key.
+        looks: Number of searches for rows.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Erasing(Deletion):
         self._prefixes = [stored for owner in self.namespaces for stored in owner.stored]
 
     def plan(self) -> list[str]:
-        """Count rows, and find what is known of each owner; return the names of which nothing is there."""
+        """Count the rows of each owner; return the names that have no rows."""
         for table, rows in self._tables():
             for row in rows:
                 counts, key = self.planned.setdefault(table, {}), self._key_of(row)
@@ -127,7 +127,7 @@ class Erasing(Deletion):
                     if isinstance(last, str):
                         owner.last = max(owner.last or "", last)
         for owner in self.threads:
-            # An id that names no time, or a later one, was forged, or made by a wrong clock.
+            # Ids without a time, or with a time in the future, cannot be trusted: forgery, or a wrong clock.
             if not "" < (time_of(owner.last) or "") <= now():
                 owner.last = None
             owner.is_there |= self.heads is not None and any(map(self.heads.has_live, owner.stored))
@@ -140,7 +140,7 @@ class Erasing(Deletion):
         return [one for one in self.namespaces if below.startswith(tuple(f"{each}." for each in one.stored))]
 
     def _key_of(self, row: OwnedRow) -> str:
-        """Return the id of the key that a row names, or what stands for it: tags are not trusted."""
+        """Return the key id in a row's tag if the ring has the key, else a word: tags are not trusted."""
         kind, tag = tags.classify(row.tag)
         if kind is not tags.Kind.SEALED or tag is None:
             return "not sealed" if row.tag is None else kind.value
@@ -152,7 +152,7 @@ class Erasing(Deletion):
                 yield table, self.store.owned(table, some)
 
     def run(self, stop: Stop) -> bool:
-        """Delete all rows; return whether none is left. The caller holds the store (`RowStore.hold`)."""
+        """Delete all rows; return whether no rows are left. The caller holds the store (`RowStore.hold`)."""
         pause = _FIRST_PAUSE_SECONDS
         while self.looks < MAX_LOOKS and not stop.is_set():
             self.looks += 1
@@ -164,7 +164,7 @@ class Erasing(Deletion):
         return False
 
     def _record(self) -> int:
-        """Record in the thread store that the threads are deleted; return how many were not."""
+        """Record the threads as deleted in the thread store; return how many were not yet."""
         if self.heads is None:
             return 0
         live = [*filter(self.heads.has_live, self._owners)]
@@ -174,12 +174,12 @@ class Erasing(Deletion):
 
 
 class Known(NamedTuple):
-    """What is known of a thread or a namespace that was erased.
+    """The record of an erased thread or namespace.
 
     Attributes:
-        document: The digest of the document of its erasure.
+        document: Digest of the erasure's document.
         at: When the erasure began, UTC.
-        last: The greatest id of a checkpoint that it had; of a namespace, when an item was last changed.
+        last: Greatest checkpoint id of the thread, or time of the last change of an item in the namespace.
     """
 
     document: str
@@ -187,12 +187,12 @@ class Known(NamedTuple):
     last: str | None
 
     def is_back(self, table: str, row: OwnedRow) -> bool | None:
-        """Whether a row was there when it was erased; ``None`` if nothing tells."""
-        if table in _OF_STORE:  # nothing authenticates the time of an item
+        """Whether a row existed before the erasure; ``None`` if unknown."""
+        if table in _OF_STORE:  # the time of an item is not authenticated
             last = self.last or self.at.replace("T", " ").removesuffix("Z")
             return False if str(row.beside or "") > last else None
         is_back = self._is_back(_checkpoint_id(table, row))
-        # A newer one can have the state of its parent, if a run was under way.
+        # A newer checkpoint may still have the erased state, if an agent was running during the erasure.
         return None if is_back is False and row.parent and self._is_back(row.parent) is not False else is_back
 
     def _is_back(self, checkpoint_id: object) -> bool | None:
@@ -205,12 +205,12 @@ class Known(NamedTuple):
 
 
 class Search(Deletion):
-    """Looks for rows of what was erased, and erases those whose ids tell that they are old.
+    """Searches for rows of erased threads and namespaces, and deletes rows whose ids show that they are old.
 
     Attributes:
-        found: How many rows are back, or may be.
-        newer: How many rows are newer.
-        documents: Digests of the documents of the erasures whose rows are back, or may be.
+        found: Number of rows that came back, or may have.
+        newer: Number of rows newer than the erasure.
+        documents: Digests of documents of erasures with rows that came back, or may have.
     """
 
     def __init__(
@@ -220,20 +220,20 @@ class Search(Deletion):
         erased: Mapping[tuple[str, str], Sequence[Known]],
         hmac: Callable[[str], str | None],
     ) -> None:
-        """Prepare a search; ``erased`` is by column and the HMAC of each name, as it stands there."""
+        """Prepare a search; ``erased`` maps a column and the HMAC of a stored name to its erasures."""
         super().__init__(store, heads)
         self.found, self.newer, self.documents = 0, 0, set[str]()
         self._erased, self._hmac = erased, hmac
 
     def run(self, stop: Stop, *, apply: bool) -> None:
-        """Search, and erase. The caller holds the store."""
+        """Search; with ``apply``, also delete rows. The caller holds the store."""
         tables = self.store.owned_tables
         for some in _parts([*self._names("thread_id").items()], _THREADS):
             back = self._rows_of(dict(some))
             if not apply:
                 continue
             self._record(back[_CHECKPOINTS])
-            # What a checkpoint names goes first: while it is there, a run that was ended can be repeated.
+            # Delete a checkpoint's values first: while it exists, an interrupted run can be repeated.
             for table in tables:
                 self.delete(table, back[table], stop)
         for prefix, known in self._names("prefix").items():
@@ -242,20 +242,20 @@ class Search(Deletion):
                     self._is_back(known, table, row)
 
     def _record(self, checkpoints: Sequence[OwnedRow]) -> None:
-        """Record in the thread store that checkpoints are deleted, if it remembers them."""
+        """Record checkpoints as deleted in the thread store, if it has them."""
         if self.heads is not None:
             for part in _parts([Spot(*row.key) for row in checkpoints], _NAMES):
                 live = [head.spot for head in self.heads.find(part).heads if head.kind is not Kind.DELETED]
                 self.heads.append([Head(spot, Kind.DELETED, b"") for spot in live])
 
     def _names(self, column: str) -> dict[str, Sequence[Known]]:
-        """Return what was erased of what the database has in a column of names."""
+        """Return the names in a column that were erased, each with its erasures."""
         found = dict[str, Sequence[Known]]()
         for _, text in self.store.key_texts(column):
             if column == "thread_id" and self.store.kind == "postgres" and len(text) > _MAX_CHARS:
-                raise RowError(f"an id of a thread has over {_MAX_CHARS} characters, and cannot be compared")
+                raise RowError(f"a thread id has over {_MAX_CHARS} characters, too long to be compared")
             labels = text.split(".") if column == "prefix" else [text]
-            for end in range(1, len(labels) + 1):  # a namespace was erased with all below it
+            for end in range(1, len(labels) + 1):  # a namespace was erased with all namespaces below it
                 name = ".".join(labels[:end])
                 if known := self._erased.get((column, self._hmac(name) or "")):
                     found[name] = known
@@ -263,12 +263,12 @@ class Search(Deletion):
         return found
 
     def _rows_of(self, threads: Mapping[str, Sequence[Known]]) -> dict[str, list[OwnedRow]]:
-        """Return the rows that are to be erased, by table, and count all."""
+        """Return the rows to delete, by table, and count all rows."""
         back = defaultdict[str, list[OwnedRow]](list)
-        # Values with rows of their own, which checkpoints name; `None` stands for all of a thread.
+        # Keys of values in rows of their own, named by checkpoints; `None` means all values of a thread.
         named, kept = set[Any](), set[Any]()
         tables = [table for table in self.store.owned_tables if table not in _OF_STORE]
-        for table in reversed(tables):  # checkpoints before what they name
+        for table in reversed(tables):  # checkpoints before their values
             for row in self.store.owned(table, [*threads]):
                 is_back = None
                 if table == _BLOBS:
@@ -283,7 +283,7 @@ class Search(Deletion):
     def _is_back(
         self, known: Sequence[Known], table: str, row: OwnedRow, is_back: bool | None = None
     ) -> bool:
-        """Count a row, and return whether it is to be erased."""
+        """Count a row, and return whether to delete it."""
         told = [(one.document, one.is_back(table, row) if is_back is None else is_back) for one in known]
         documents = {document for document, each in told if each is not False}
         self.documents |= documents
@@ -297,7 +297,7 @@ def _checkpoint_id(table: str, row: OwnedRow) -> Any:
 
 
 def _named_by(table: str, row: OwnedRow) -> set[tuple[Any, ...]]:
-    """Return the keys of the values that a checkpoint names; else the thread and `None`."""
+    """Return the keys of the values that a checkpoint names; if unknown, its thread and `None`."""
     if table != _CHECKPOINTS or row.beside is None:
         return set()
     thread_id, checkpoint_ns, *_ = row.key

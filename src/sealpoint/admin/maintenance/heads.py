@@ -1,19 +1,19 @@
-"""Heads of a thread store: compared with all checkpoints of its database, adopted from it, and pinned.
+"""Heads in a thread store: compares them with all checkpoints of a database, adopts checkpoints, makes pins.
 
-Agents run meanwhile. The database is read first, and then the store. What differs may have changed between
-the two, so it is looked at again: it is a finding only if it is the same in the database, and the head is the
-same before and after.
+Agents run meanwhile. The database is read first, then the store. A checkpoint may change between the two
+readings, so each difference is read again: it is a finding only if the checkpoint is the same as before, and
+the head did not change.
 
-A store and its database that are both put back to an earlier state agree with each other. The store then has
-fewer events than a pin of it that is kept elsewhere, or others. A pin is a file with one JSON object:
+If a store and its database are both restored to an earlier state, they agree with each other. But the store
+then has fewer or other events than a pin that is kept elsewhere. A pin is a file with one JSON object:
 
     pin        1, the version of this format
     store      identity of the store
     until      number of the last event
-    events     how many there were
-    trimmed    how many checkpoints had been forgotten by `trim`
-    root       the root over their lines (`sealpoint.merkle`, `sealpoint.threads.store`), in hex
-    time       when it was made, UTC
+    events     number of events
+    trimmed    number of checkpoints removed by `trim`
+    root       Merkle root over the events (`sealpoint.merkle`, `sealpoint.threads.store`), in hex
+    time       when the pin was made, UTC
 """
 
 from __future__ import annotations
@@ -65,23 +65,23 @@ from sealpoint.sealed.steps import reply
 from sealpoint.threads.store import ThreadStore, line_of
 from sealpoint.utc import now
 
-# How many differences are looked at again in one pass over the database; each takes about 700 bytes.
+# Number of differences read again in one pass over the database; each takes about 700 bytes.
 MAX_SUSPECTS: Final = 100_000
-# How often a checkpoint is looked at again whose head changes each time: an agent is storing it.
+# Number of times that a checkpoint is read again if its head keeps changing because an agent stores it.
 ROUNDS: Final = 5
-# How long a run waits, once, for deletions that have begun.
+# Seconds that a run waits, once, for deletions that have begun.
 DELETION_SECONDS: Final = 0.5
-# How many heads are asked for at once: a call of a store has a time limit.
+# Number of heads in one query, because a query to a store has a time limit.
 FIND: Final = 500
 _HINT: Final = (
-    "restore it from a backup; or, if a backup was restored on purpose, or a process without threads= wrote"
-    " or deleted it (correct it first), take what is there:"
+    "restore the checkpoint from a backup. If a backup was restored on purpose, or a process without threads="
+    " wrote or deleted it (correct it first), accept the present checkpoints:"
     " `sealpoint heads adopt DB --reason TEXT`"
 )
 
 
 class Difference(StrEnum):
-    """How a checkpoint is not as its thread store remembers it. All but LEAVING are findings."""
+    """How a checkpoint differs from its record in the thread store. All but LEAVING are findings."""
 
     MISSING = "missing"
     EARLIER = "earlier"
@@ -92,16 +92,16 @@ class Difference(StrEnum):
 
 
 class RemovedParents(list[tuple[Spot, Spot]]):
-    """Parents that were sealed, each with a checkpoint whose row has lost it: they must have been deleted."""
+    """Sealed parents that a checkpoint's row no longer names: each parent must have been deleted."""
 
     def add(self, spot: Spot, cell: Cell, parts: Parts) -> None:
-        """Add a checkpoint that was opened, of a `Column.widened`."""
+        """Add an opened checkpoint, with the cell of a `Column.widened`."""
         parent = parts.header and parts.header.get("parent")
         if parent and not cell.where.beside["parent_checkpoint_id"]:
             self.append((spot._replace(checkpoint_id=parent), spot))
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
-        """Yield each that a saver refuses, after all checkpoints."""
+        """Yield each parent that a saver would refuse, after all checkpoints were added."""
         if not self:
             return
         from sealpoint.base.saver import run
@@ -115,19 +115,19 @@ class RemovedParents(list[tuple[Spot, Spot]]):
 
 
 class HeadCheck(Observer):
-    """An `Observer` of a verification: takes the checkpoints of a database, then reads the store.
+    """An `Observer` that collects the checkpoints of a database, then compares them with a thread store.
 
-    Holds about 200 bytes for each checkpoint until then: a hash of its row, and its MAC.
+    Keeps about 200 bytes per checkpoint until then: a hash of its key columns, and its MAC.
     """
 
     def __init__(self, rows: CheckpointRows, store: ThreadStore) -> None:
         self.recorded = self.not_recorded = 0
-        self.is_empty = False  # whether the database was read, and has no checkpoint
+        self.is_empty = False  # whether the database was read and has no checkpoint
         self.found = Counter[Difference]()
         self._rows, self._store = rows, store
         self._labels = {label for column in rows.columns for label in (column.label, column.table)}
         self._seen = dict[bytes, bytes]()
-        # Ids may be chosen by an attacker: without a secret two could have the same hash.
+        # An attacker may choose ids: without a secret, two ids could have the same hash.
         self._salt = os.urandom(16)
         self._failures = list[Failure]()
         self._clock = store.find([]).clock
@@ -139,7 +139,7 @@ class HeadCheck(Observer):
     # --- the database -------------------------------------------------------------------------
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
-        """Add a value that was opened; one that is neither a checkpoint nor a write is skipped."""
+        """Add an opened checkpoint or write; skip other values."""
         self._writes.add(cell, parts)
         spot = spot_of(cell.where.names)
         if spot is None:
@@ -150,7 +150,7 @@ class HeadCheck(Observer):
             self._check_claim(spot, parts.header["store"])
 
     def add_failure(self, failed: Failure) -> None:
-        """Add a value that did not open: it is there, and has been named."""
+        """Add a value that did not open: it exists, and its failure has been reported."""
         self._writes.add_failure(failed)
         spot = spot_of(failed.place)
         if spot is not None and failed.table in self._labels:
@@ -162,27 +162,27 @@ class HeadCheck(Observer):
     def _check_claim(self, spot: Spot, claim: object) -> None:
         named = parse_claim(claim)
         if claim_error(named, self._identity, self._identities, self._clock):
-            # `adopt` may have added it meanwhile, or the database is later than the clock.
+            # `adopt` may have added the name meanwhile, or the database is later than the clock.
             self._identities, self._clock = self._store.identities, self._store.find([]).clock
         if error := claim_error(named, self._identity, self._identities, self._clock):
             kind = Difference.OTHER_STORE if isinstance(error, WrongThreadStoreError) else Difference.BEHIND
             self._failures.append(self._finding(kind, spot, error))
 
     def findings(self) -> Iterable[Failure]:
-        """Return a finding for each checkpoint added since that names another store, or a later state."""
+        """Return a finding for each new checkpoint that names another store, or a later state of this one."""
         found, self._failures = self._failures, []
         return found
 
     # --- the store ----------------------------------------------------------------------------
 
     def finish(self) -> Iterator[Failure]:
-        """Yield a finding for each head that the database differs from; all of it was read."""
+        """Yield a finding for each head that differs from the database, after the database was read."""
         for spot in self._rows.readable():
             self._seen.setdefault(self._mark(spot), UNBOUND)
         self.is_empty = not self._seen
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
-            self.recorded += bool(head.spot.checkpoint_id)  # a prune records that it began without one
+            self.recorded += bool(head.spot.checkpoint_id)  # a prune records its beginning without an id
             state = self._seen.pop(self._mark(head.spot), None)
             if self._difference(head, state) is not None:
                 suspects[head.spot] = head
@@ -198,9 +198,9 @@ class HeadCheck(Observer):
                 yield self._finding(Difference.EARLIER, spot, error)
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
-        """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
+        """Compare a head with the MAC of its row (``None`` without a row); return ``None`` if they agree."""
         if state is not None:
-            # One that does not open is there, and has been named: it has no content to compare.
+            # A checkpoint that does not open exists, and was reported: its content cannot be compared.
             mac = head.mac if state == UNOPENED else self._rows.adopted_mac(head.spot, state)
             standing = standing_of(head, mac, is_bound=state != UNBOUND)
             if standing is Standing.UNKNOWN:
@@ -221,7 +221,7 @@ class HeadCheck(Observer):
             again, may_end = dict[Spot, Head](), False
             for spot, head in suspects.items():
                 kind = self._difference(head, states.get(spot))
-                # One that has changed at each look is named rather than passed by.
+                # A checkpoint that has changed at each reading is reported, not ignored.
                 if left and later.get(spot) != head:
                     again |= {spot: later[spot]} if spot in later else {}
                 elif left and kind in (Difference.PUT_BACK, Difference.LEAVING) and not self._has_waited:
@@ -250,7 +250,7 @@ class HeadCheck(Observer):
     # --- results ------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, Any]:
-        """Return what was counted, as JSON."""
+        """Return the counts as JSON."""
         return {
             "identity": self._identity,
             "recorded": self.recorded,
@@ -259,7 +259,7 @@ class HeadCheck(Observer):
         }
 
     def reasons(self) -> list[Reason]:
-        """Return why the database is not shown to be as the store remembers it."""
+        """Return the reasons why the database is not shown to agree with the store."""
         return applying(
             {
                 Reason.HEADS_DIFFER: self.found.total() > self.found[Difference.LEAVING],
@@ -271,28 +271,28 @@ class HeadCheck(Observer):
 
 
 class Finding(Failure):
-    """A difference from a thread store, which `HeadCheck` counts: not a value that does not open."""
+    """A difference from a thread store, counted by `HeadCheck`; not a failure to open a value."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class Adoption(Observer):
-    """An `Observer` of a verification of all checkpoints: finds what is to be recorded.
+    """An `Observer` that collects the checkpoints of a database, to record them in a thread store.
 
-    Holds about 600 bytes for each checkpoint.
+    Keeps about 600 bytes per checkpoint.
     """
 
     rows: CheckpointRows
     stored: list[Head] = field(default_factory=list)
     deleted: list[Head] = field(default_factory=list)
-    # Those of `deleted` whose deletion had begun.
+    # Checkpoints in `deleted` whose deletion had begun before.
     unfinished: int = 0
     same: int = 0
-    # Not bound to their rows, and not recorded: the store has no head of them.
+    # Checkpoints not bound to their rows; they are not recorded, and the store has no head of them.
     unbound: int = 0
     identities: set[str] = field(default_factory=set)
-    # The greatest that checkpoints name.
+    # Greatest clock that checkpoints name.
     clock: int = 0
     _macs: dict[Spot, bytes] = field(default_factory=dict)
     _removed: RemovedParents = field(default_factory=RemovedParents)
@@ -300,7 +300,7 @@ class Adoption(Observer):
     _specials: list[tuple[Spot, Sequence[Special]]] = field(default_factory=list)
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
-        """Take a checkpoint or a write; see `Observer`."""
+        """Add a checkpoint or a write; see `Observer`."""
         self._writes.add(cell, parts)
         spot = spot_of(cell.where.names)
         if parts.header is not None and "store" in parts.header:
@@ -312,7 +312,7 @@ class Adoption(Observer):
             self._removed.add(spot, cell, parts)
 
     def finish(self) -> Iterator[Failure]:
-        """Take the checkpoints that are sealed in no column; return those whose parent is not deleted."""
+        """Add checkpoints without a sealed column; return failures for removed parents that still exist."""
         for spot in self.rows.readable():
             self._macs.setdefault(spot, UNBOUND)
         for parent, spot in self._removed:
@@ -320,7 +320,7 @@ class Adoption(Observer):
                 yield Failure("checkpoints", spot._asdict(), None, parent_lost(parent))
 
     def compare(self, store: ThreadStore) -> None:
-        """Find what a store lacks, after all checkpoints were read."""
+        """Find the differences from a thread store, after all checkpoints were read."""
         known = {spot: events for spot, events in store.specials() if spot in self._macs}
         self._specials += self._writes.to_adopt(known, store.last_special())
         gone = dict[Spot, Head]()
@@ -341,18 +341,18 @@ class Adoption(Observer):
             else:
                 self.stored.append(Head(spot, Kind.PUT, mac))
         self._macs.clear()
-        there = self.rows.find(gone) if gone else {}  # stored since the database was read
+        there = self.rows.find(gone) if gone else {}  # stored after the database was read
         left = [head for spot, head in gone.items() if spot not in there]
         self.deleted = [Head(head.spot, Kind.DELETED, b"") for head in left]
         self.unfinished = sum(head.kind is Kind.LEAVING for head in left)
 
     def carry_out(self, store: ThreadStore, reason: str) -> None:
-        """Record it."""
+        """Record the checkpoints in the thread store."""
         heads, identities = [*self.stored, *self.deleted], frozenset(self.identities)
         store.adopt(heads, identities, self.clock, reason, self._specials)
 
     def counts(self, store: ThreadStore) -> dict[str, Any]:
-        """Return what was counted, as JSON, before it is carried out."""
+        """Return the counts as JSON; call it before `carry_out`."""
         return {
             "stored": len(self.stored),
             "deleted": len(self.deleted),
@@ -370,7 +370,7 @@ _MAX_PIN_BYTES: Final = 4096
 
 
 class Pin(NamedTuple):
-    """What a store had; see the module."""
+    """A pin of a thread store; for its members see the module."""
 
     store: str
     until: int
@@ -384,7 +384,7 @@ _PIN_TYPES: Final = {name: int if name in ("until", "events", "trimmed") else st
 
 
 def make_pin(store: ThreadStore) -> Pin:
-    """Return the pin of all events of a store."""
+    """Return a pin over all events of a store."""
     made = now()
     until, trimmed = store.end(), store.trimmed()
     root = Tree.of(map(line_of, store.events(until)))
@@ -392,21 +392,21 @@ def make_pin(store: ThreadStore) -> Pin:
 
 
 def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
-    """Return why a store is not shown to continue a pin; ``None`` if it does."""
+    """Return the reason why a store is not shown to continue a pin; ``None`` if it does."""
     if pin.store != store.identity or store.end() < pin.until:
         return Reason.PIN_DIFFERS
     root = Tree.of(map(line_of, store.events(pin.until)))
     if (root.size, root.root().hex()) == (pin.events, pin.root):
         return None if pin.events else Reason.PIN_EMPTY
-    # Without the events that were removed, the root cannot be computed.
+    # Without the removed events, the root cannot be computed.
     return Reason.PIN_TRIMMED if store.trimmed() > pin.trimmed else Reason.PIN_DIFFERS
 
 
 def read_pin(path: Path) -> Pin:
-    """Read a pin."""
+    """Read a pin from a file."""
     problem, found = f"{path} is not a pin of version {_PIN_VERSION}", dict[str, Any]()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # no wait for a FIFO
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not block on a FIFO
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(_MAX_PIN_BYTES + 1) or b""
         found = json.loads(data) if len(data) <= _MAX_PIN_BYTES else {}
@@ -419,11 +419,11 @@ def read_pin(path: Path) -> Pin:
         wrong = [name for name, kind in _PIN_TYPES.items() if type(found[name]) is not kind]
         if not wrong:
             return Pin(**found)
-        problem = f"{path}: {wrong[0]!r} is not what a pin has there"
+        problem = f"{path}: {wrong[0]!r} is not a valid member of a pin"
     raise MaintenanceError(problem, hint="name a file that `sealpoint heads seal --pin FILE` wrote")
 
 
 def write_pin(path: Path, pin: Pin) -> None:
-    """Write a pin; through a link, which is kept."""
+    """Write a pin to a file; a symbolic link is followed and kept."""
     text = json.dumps({"pin": _PIN_VERSION, **pin._asdict()}, indent=2)
     write_whole(Path(os.path.realpath(path)), f"{text}\n")

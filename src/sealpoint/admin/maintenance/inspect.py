@@ -1,15 +1,15 @@
 """Inspection: the values of one thread, or items, as JSON data. Nothing is imported or built.
 
-Types that JSON lacks are objects whose first key begins with ``$``. A dict that could be mistaken for such
-an object, or has keys other than text, is a ``$map``.
+Values that JSON cannot express are objects whose first key begins with ``$``. A dict that could be mistaken
+for such an object, or that has keys other than text, is a ``$map``.
 
-    {"$bytes": 3, "hex": "010203"}             bytes: how many, and the first of them
-    {"$text": 9000, "start": "..."}            text that is too long to be shown: its length and beginning
+    {"$bytes": 3, "hex": "010203"}             bytes: their number, and the first of them
+    {"$text": 9000, "start": "..."}            a long text: its length and beginning
     {"$record": "module.Name", "kind": "...",
-     "arguments": ...}                         what would be an object of that type
+     "arguments": ...}                         an object of that type, not built
     {"$map": [[key, value], ...]}              a dict
-    {"$float": "nan"}                          a number that JSON does not have
-    {"$cut": 7}                                the last of a list or a map: so many members are not shown
+    {"$float": "nan"}                          a number that JSON cannot express
+    {"$cut": 7}                                last entry of a list or map: number of entries left out
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 
 class Readable(NamedTuple):
-    """A value that was opened.
+    """An opened value.
 
     Attributes:
-        table: The column.
-        place: The row: thread, namespace, checkpoint and so on.
-        tag: The type tag.
-        value: The value, as plain data.
-        sealed_with: What `SealedSaver` has sealed with it; ``None`` if there is nothing.
+        table: Label of the column.
+        place: Key columns of the row: thread, namespace, checkpoint and so on.
+        tag: Type tag.
+        value: The value as plain data.
+        sealed_with: Header that `SealedSaver` sealed with the value; ``None`` without one.
     """
 
     table: str
@@ -62,7 +62,7 @@ class Readable(NamedTuple):
 
 
 def names(store: RowStore, column: str) -> Iterator[str]:
-    """Yield each text of a key column once, table by table in their order."""
+    """Yield each distinct text of a key column, table by table, in the order of the tables."""
     seen = set[str]()
     for _, text in store.key_texts(column):
         if text not in seen:
@@ -82,10 +82,10 @@ def inspect(
 
     Args:
         store: A database.
-        cipher: Opens sealed values; without it they are failures.
-        thread_id: The thread, as the agent knows it.
-        limits: What a value may be.
-        batch: How much to read at a time.
+        cipher: Opens sealed values; without a cipher, sealed values are failures.
+        thread_id: Thread id that the agent uses, not the pseudonym.
+        limits: Limits for decoding a value.
+        batch: Rows and bytes to read at a time.
 
     Example:
         >>> from contextlib import closing
@@ -107,9 +107,9 @@ def inspect(
 def inspect_items(
     store: RowStore, cipher: RingCipher | None, namespace: str, key: str | None = None
 ) -> Iterator[Readable | Failure]:
-    """Yield the items of a namespace, or one of them, in the order of the store, by their names.
+    """Yield the items of a namespace, or the item of one key, in the order of the store.
 
-    Pseudonyms stand for names as well. What is readable beside an item is compared with what was sealed.
+    Also finds items under pseudonyms. The readable columns of an item are compared with its sealed value.
     """
     opener = opener_of(cipher)
     tokens, wanted = Tokens(lambda: opener.cipher.ring), ItemName(tuple(namespace.split(".")), key or "")
@@ -141,7 +141,7 @@ def _sealed_with(parts: Parts) -> dict[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
+    """Return a value of `decode_inert` as JSON data; long texts and lists are truncated."""
     return _Plain().show(value)
 
 
@@ -151,13 +151,13 @@ MAX_BYTES: Final = 64
 
 
 class _Plain:
-    """Converts one value; the number of shown members is limited for the whole value."""
+    """Converts one value; limits the number of members shown in the whole value."""
 
     def __init__(self) -> None:
         self._left = MAX_MEMBERS
 
     def show(self, value: Any) -> Any:
-        """Return a value, or a part of one."""
+        """Return a value, or a part of a value, as JSON data."""
         if isinstance(value, Inert):
             named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
             return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
@@ -195,7 +195,7 @@ def _is_ordinary(key: object) -> bool:
     return isinstance(key, str) and len(key) <= MAX_CHARS and not key.startswith("$")
 
 
-# Names also come from unauthenticated values: a forged one may name any number of types.
+# Names also come from unauthenticated values, and an attacker may write any number of names.
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200
 
@@ -206,37 +206,37 @@ class Constructor:
 
     module: str
     name: str
-    # The first thread with a value that names it, or the namespace of an item, see `owner_of`.
+    # The first thread, or namespace of an item, with a value that names the type; see `owner_of`.
     thread: str
     records: int = 0
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Its entry in an allowlist."""
+        """The type's entry in an allowlist."""
         return self.module, self.name
 
     @property
     def is_safe(self) -> bool:
-        """Whether a strict serializer reads it by default, as it does what names no module: JavaScript's."""
+        """Whether a strict serializer allows the type by default; types without a module are JavaScript's."""
         return self.pair in SAFE_TYPES or not self.module
 
     @property
     def is_nameable(self) -> bool:
-        """Whether the name is possible in Python, so that an allowlist may contain it."""
+        """Whether the name is a valid Python name, so that an allowlist may contain it."""
         return all(part.isidentifier() for part in f"{self.module}.{self.name}".split("."))
 
 
 @dataclass(slots=True)
 class Inventory:
-    """The types that values name, and how many values were read.
+    """The types that values name, and the numbers of values.
 
     Attributes:
-        constructors: The types, by module and name.
-        other_records: How often types beyond `MAX_TYPES` were named.
-        values: How many values were read.
-        not_opened: Values that were skipped because there is no cipher.
-        not_shown: The number of these by how they are protected.
-        failures: How many values could not be read.
+        constructors: Types, by module and name.
+        other_records: Number of records of types beyond `MAX_TYPES`.
+        values: Number of values read.
+        not_opened: Number of values skipped because there is no cipher.
+        not_shown: Number of skipped values, by kind of protection.
+        failures: Number of values that could not be read.
     """
 
     constructors: dict[tuple[str, str], Constructor] = field(default_factory=dict)
@@ -252,8 +252,8 @@ class Inventory:
         Args:
             cell: The value.
             module: Module of the type.
-            name: Its name.
-            records: How often the value names it.
+            name: Name of the type.
+            records: Number of times that the value names the type.
         """
         pair = (_cut(module), _cut(name))
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
@@ -272,14 +272,14 @@ def inventory(
     batch: Batch = BATCH,
     report: Callable[[Event], None] | None = None,
 ) -> Inventory:
-    """Count the types that are named in the values of a database. Nothing is imported or built.
+    """Count the types named in the values of a database. No type is imported or built.
 
     Args:
         store: A database.
-        cipher: Opens sealed values; without it they are counted as not opened.
+        cipher: Opens sealed values; without a cipher, sealed values count as not opened.
         limits: What a value may be.
         batch: How much to read at a time.
-        report: Called with progress, and with a failure for each value that cannot be read.
+        report: Called with progress, and with a failure for each unreadable value.
 
     Example:
         >>> from contextlib import closing
@@ -299,14 +299,14 @@ def inventory(
             found.not_shown[classify(cell.tag)[0]] += 1
             return
         opened = opener.parts(cell).opened
-        if cell.is_plain_item:  # of whose JSON no store builds anything
+        if cell.is_plain_item:  # stores build no objects from plain JSON
             return
         if opened.inner not in KINDS:
             raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
         for (module, name), records in named_types(opened.data, opened.inner, limits).items():
             found.add(cell, module, name, records)
 
-    total = sum(count.rows for count in store.count(damage=[]))  # the walk finds the damage
+    total = sum(count.rows for count in store.count(damage=[]))  # the walk reports damage
     for event in walk(store, look, total, store.columns, batch=batch):
         found.failures += isinstance(event, Failure)
         if report:
@@ -315,7 +315,7 @@ def inventory(
 
 
 def opener_of(cipher: RingCipher | None) -> Opener:
-    """Return what opens values, also those that are not sealed; without a cipher those alone."""
+    """Return an opener for sealed and unsealed values; without a cipher, for unsealed values only."""
     return Opener(RingCipher(KeyRing([])) if cipher is None else cipher, allow_plaintext=True)
 
 

@@ -1,4 +1,4 @@
-"""Items of LangGraph's Store in a database: read, compared and written as JSON. Nothing is built."""
+"""Items of LangGraph's Store: read from a database, compared, and written as JSON. No object is built."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.jsontext import parse_item
 from sealpoint.serde.limits import MAX_PACKED_LEVELS, Limits
 
-# A `SealedStore` reads what a ring has sealed as deep as it was written.
+# `SealedStore` writes and reads sealed items up to this depth.
 _WRITTEN: Final = Limits(depth=MAX_PACKED_LEVELS)
-_PUT: Final = "read it with SealedStore, and put it again with values that JSON has"
+_PUT: Final = "read the item with SealedStore, and put it again with values that JSON can express"
 
 
 def name_of(cell: Cell) -> ItemName:
@@ -28,22 +28,22 @@ def name_of(cell: Cell) -> ItemName:
 
 
 def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:
-    """Return the JSON of a value of `read_item`, or of a sealed one, if it reads back as the same.
+    """Return the value of an item as JSON; raises if the JSON would read back differently.
 
-    NUL characters, which Postgres does not store, are refused unless they are allowed.
+    NUL characters are refused unless ``allow_nul``, as Postgres cannot store them.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        # Without the escapes of backslashes, each begins another escape.
+        # After escaped backslashes are removed, each remaining backslash begins another escape.
         if parse_item(text) == value and (allow_nul or "\\u0000" not in text.replace("\\\\", "")):
             return text
     except (TypeError, ValueError, RecursionError, SerdeError):
         pass
-    raise RowError("the value of the item has no form in JSON that every database stores", hint=_PUT)
+    raise RowError("the value of the item cannot be stored as JSON", hint=_PUT)
 
 
 def in_json(field: Any) -> Any:
-    """Return what is readable as it is stored in JSON: of an enumeration of texts or numbers the value."""
+    """Return a readable field as JSON stores it: an enum of texts or numbers becomes its value."""
     if isinstance(field, Inert):
         is_enum = field.kind == "single" and isinstance(field.payload, str | int)
         return field.payload if is_enum and (field.module, field.name) not in SAFE_TYPES else field
@@ -53,10 +53,10 @@ def in_json(field: Any) -> Any:
 
 
 def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
-    """Return the value of an item, see `decode_inert`, compared with what is readable beside it.
+    """Return the value of an item (see `decode_inert`), after comparing it with the readable columns.
 
-    The cell is of a `Column.widened`, or of a store of whole rows. An item that is not sealed names no types:
-    LangGraph's stores build nothing of its JSON.
+    The cell is from a `Column.widened` or a store of whole rows. An unsealed item is plain JSON, from which
+    LangGraph's stores build no objects.
     """
     if cell.is_plain_item:
         return parse_item(parts.opened.data)

@@ -30,7 +30,7 @@ from sealpoint.keys.ring import KeyRing
 from sealpoint.seal.keys import LEGACY
 from sealpoint.seal.tag import PICKLE
 
-if TYPE_CHECKING:  # else imported for a file
+if TYPE_CHECKING:  # not needed for a SQLite file
     from sealpoint.admin.databases.sqlite.rows import SqliteRows
     from sealpoint.admin.maintenance.scrub import Sample, Scrubbed
 
@@ -38,7 +38,7 @@ SAMPLE_EVERY: Final = 100
 
 
 class Action(StrEnum):
-    """What a job does with values of one kind of protection."""
+    """The action of a job for values with the same protection."""
 
     NONE = "none"
     ROTATE = "rotate"
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
-    """Return what a job does with values; ``is_done`` if sealed ones are as they are to be."""
+    """Return the action for values; ``is_done`` says that sealed values need no change."""
     if share.is_skipped:
         return Action.PICKLE if share.types[0] == PICKLE else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
@@ -79,7 +79,7 @@ def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -
 
 
 class Phase(StrEnum):
-    """A part of a job, reported when it begins."""
+    """A phase of a job, reported when it begins."""
 
     CHECK = "check"
     ROTATE = "rotate"
@@ -87,35 +87,35 @@ class Phase(StrEnum):
     SCRUB = "scrub"
 
 
-# Called with each phase when it begins, with progress, and once for each value that does not open.
+# Called with each phase, with progress, and once for each value that does not open.
 Report = Callable[[Phase | Event], None]
 
 
 class End(StrEnum):
-    """How far a job has come."""
+    """How far a job came before it ended."""
 
     COMPLETE = "complete"
-    STOPPED = "stopped"  # before all values were rotated
+    STOPPED = "stopped"  # stopped before all values were rotated
     LOCKED = "locked"  # other connections kept rows locked; all other values were rotated
     UNVERIFIED = "unverified"  # all values were rotated; the verification was not completed
-    UNSCRUBBED = "unscrubbed"  # all but the scrub is done
+    UNSCRUBBED = "unscrubbed"  # only the scrub was not completed
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a job has done so far."""
+    """The outcome of a job so far."""
 
     end: End = End.COMPLETE
     problem: SealpointError | None = None
     changed: int = 0
-    # Values that writers had changed meanwhile.
+    # Values not replaced, because a writer changed them after they were read.
     raced: int = 0
-    # Sealed although no key had authenticated them.
+    # Values that were not authenticated before they were sealed.
     plaintext: int = 0
-    # Were under LANGGRAPH_AES_KEY, which authenticates no type.
+    # Values from LANGGRAPH_AES_KEY, which does not authenticate types.
     legacy: int = 0
     left: int = 0
-    # The plan of another job with the same options, if values are left.
+    # Plan of a further job with the same options, if values are left.
     remaining: list[Step] = field(default_factory=list)
     # ``None`` if verification did not begin.
     verified: int | None = None
@@ -124,12 +124,12 @@ class Outcome:
     longest_lock_seconds: float = 0.0
 
     def count(self, *actions: Action) -> int:
-        """Return how many of the remaining values have one of these actions in the remaining plan."""
+        """Return the number of remaining values with one of these actions in the remaining plan."""
         return sum(share.rows for share, action in self.remaining if action in actions)
 
     @property
     def pending(self) -> int:
-        """How many of the remaining values another job like this would change."""
+        """The number of remaining values that a further job with the same options would change."""
         return self.count(Action.ROTATE, Action.SEAL)
 
     def note_lock(self, seconds: float) -> None:
@@ -138,24 +138,24 @@ class Outcome:
 
 
 def _file_of(store: RowStore) -> SqliteRows | None:
-    """Return the store if it is a file, which this process can stop reading; else ``None``."""
+    """Return the store if it is a SQLite file, whose statements this process can interrupt; else ``None``."""
     return cast("SqliteRows", store) if store.kind == "sqlite" else None
 
 
 class Job:
-    """One run over one database, or the plan of it."""
+    """One run over one database, or the plan of the run."""
 
     _work: Work = staticmethod(rotating)
-    _seals_rows = False  # that no key has sealed, also without an option that allows it
+    _seals_rows = False  # whether unsealed rows are sealed even without an option
 
     def __init__(
         self, store: RowStore, cipher: RingCipher, options: Options, url: str = "", *, writable: bool = True
     ) -> None:
-        """Prepare a job. One that scrubs closes the store; workers connect to ``url``.
+        """Prepare a job. A scrub closes the store; workers connect to ``url``.
 
-        With ``writable`` false it can only be planned.
+        If ``writable`` is false, the job can only be planned.
         """
-        del writable  # for a job that opens more than the store
+        del writable  # used by jobs that open another store
         self._store = self._changed = store
         self._to_verify = Selection(plaintext=False)
         self._cipher, self._options, self._url = cipher, options, url
@@ -164,24 +164,24 @@ class Job:
         self._failures = Failures(may_repeat=True)
 
     def close(self) -> None:
-        """Close what the job has opened."""
+        """Close the stores that the job has opened."""
 
     def require_fitting(self) -> None:
-        """Refuse the ring of another environment before any change, unless the check is disabled."""
+        """Before any change, refuse the ring of another environment, unless the check is disabled."""
         options = self._options
         if options.check_keys:
             seals_unsealed = options.allow_plaintext or options.allow_legacy or self._seals_rows
             is_ours = require_own_ring(self._store, self._cipher.ring, seals_unsealed=seals_unsealed)
             if options.shard is not None and seals_unsealed and not is_ours:
-                # The range may have no sealed value. The first one of the whole is found without counting.
+                # A range may have no sealed value: look for one in the whole database, without counting.
                 with closing(kind_of(self._url).open(self._url)) as whole:
                     if try_rows(whole, self._cipher, self._cipher.ring.require_active().id) is not None:
                         require_own_ring(whole, self._cipher.ring, seals_unsealed=True)
 
     def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
-        """Return what the job would do with the values of the database.
+        """Return the plan of the job: the actions for the values of the database.
 
-        What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
+        ``damage`` receives the errors of values that cannot be counted, see `RowStore.count`.
         """
         return [Step(share, self._action(share)) for share in status(self._changed, damage=damage)]
 
@@ -192,7 +192,7 @@ class Job:
         return action_of(share, ring, self._options, is_done=share.key_id == ring.require_active().id)
 
     def run(self, stop: Stop, report: Report) -> Outcome:
-        """Rotate, verify and scrub, while the store is held."""
+        """Rotate, verify and scrub, while holding the lock of the store."""
         options, outcome = self._options, self._outcome
         self._stop, self._report = stop, report
         if options.max_lag_bytes is not None and _file_of(self._changed):
@@ -202,15 +202,15 @@ class Job:
             self._report(Phase.CHECK)
             self.require_fitting()
             self._rotate()
-            # Counted in the database, because agents may have written under an old key since the last pass.
+            # Count in the database, because agents may have written under an old key since the last pass.
             self._count_left()
-            # Time may run out just as the last value is rotated: such a run is complete.
+            # If the time limit is reached just after the last value was rotated, the run is complete.
             if outcome.end is End.COMPLETE and self._pace.is_over and outcome.pending:
                 outcome.end = End.STOPPED
             if outcome.end is End.COMPLETE and options.check is not Check.NONE:
                 self._verify()
             if outcome.end is End.COMPLETE and options.scrub and (file := _file_of(self._store)):
-                # `hold` locks another file, so the lock outlasts this connection.
+                # `hold` locks a separate file, so the lock survives closing this connection.
                 file.close()
                 self._scrub(file.path)
         return outcome
@@ -219,12 +219,12 @@ class Job:
         start, file = monotonic(), _file_of(self._changed)
         self._report(Phase.ROTATE)
         try:
-            if file:  # the end of the job also ends a running statement
+            if file:  # a stop also interrupts a running statement
                 file.is_over = lambda: self._pace.is_over
             with closing(self._events()) as events:
                 for event in events:
                     self._take(event)
-        except LockedError as error:  # all other rows are done, and reported
+        except LockedError as error:  # all other rows are done and reported
             self._outcome.end, self._outcome.problem = End.LOCKED, error
         finally:
             if file:
@@ -268,7 +268,7 @@ class Job:
         self._outcome.remaining = self.plan() if self._outcome.left else []
 
     def _verify(self) -> None:
-        """Open sealed values again. Values that the rotation left are already reported."""
+        """Open sealed values again. Values that the rotation could not change have been reported."""
         every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
         rows = failed = 0
         self._report(Phase.VERIFY)
@@ -282,7 +282,7 @@ class Job:
             else:
                 failed += 1
                 self._take(event)
-        # The values 0, `every`, 2 * `every` were tried, so the quotient is rounded up.
+        # Values 0, `every`, 2 * `every` and so on were opened, so the quotient is rounded up.
         self._outcome.verified = -(-rows // every) - failed
 
     def _scrub(self, path: Path) -> None:
@@ -293,7 +293,7 @@ class Job:
         try:
             outcome.scrubbed = scrub(path, self._cipher.ring, self._samples)
             outcome.note_lock(outcome.scrubbed.lock_seconds)
-            if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
+            if outcome.scrubbed.found:  # perhaps in rows written after the count
                 with closing(kind_of(str(path)).open(str(path))) as self._changed:
                     self._count_left()
         except (ScrubError, StoppedError) as error:

@@ -1,4 +1,4 @@
-"""What runs of `decrypt` leave when they are killed: folders next to their outputs, see there."""
+"""Leftovers of killed runs of `decrypt`: folders next to their outputs, see `maintenance.decrypt`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Final
 from sealpoint.admin.keys.lock import is_held
 from sealpoint.guards.files import COMPANIONS
 
-KIND: Final = "partial"  # part of the name of a `PrivateFolder` for a copy
+KIND: Final = "partial"  # part of the folder's name, see `PrivateFolder`
 COPY: Final = "copy.db"  # name of the copy in its folder
-_PARTIAL: Final = re.compile(r"\.(.+)\.partial(-[0-9a-f]{6})?", re.DOTALL)  # a folder, or an earlier file
+_PARTIAL: Final = re.compile(r"\.(.+)\.partial(-[0-9a-f]{6})?", re.DOTALL)  # a folder, or an older file
 MAGIC: Final = b"SQLite format 3\0"
 
 
 def find_leftovers(folder: Path) -> list[Path]:
-    """Return what killed runs have left in a folder: possibly decrypted values. Running ones are excluded."""
+    """Return leftovers of killed runs in a folder. They may contain decrypted values."""
     return sorted(path for path, name in _partials(folder) if not is_held(folder / name))
 
 
 def remove_leftovers(out: Path) -> None:
-    """Remove what killed runs to ``out`` have left, as far as permitted. The caller holds ``out``."""
+    """Remove leftovers of killed runs to ``out``, as far as permitted. The caller has locked ``out``."""
     for path, name in list(_partials(out.parent)):
-        with suppress(OSError):  # the next command on a database here names it
-            # In a shared folder another account may have chosen this name: what it owns is not removed.
+        with suppress(OSError):  # the next command in this folder warns of it
+            # In a shared folder, another account may have used this name: remove only files of this account.
             if name != out.name or path.lstat().st_uid != os.geteuid():
                 continue
             if path.is_dir():
@@ -39,7 +39,7 @@ def remove_leftovers(out: Path) -> None:
 
 
 def _remove_folder(path: Path) -> None:
-    """Remove a folder with a copy: another account may have given its name to a folder with other files."""
+    """Remove a folder with a copy, only the copy's files: the folder may be someone else's."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for suffix in ("", *COMPANIONS):
@@ -47,11 +47,11 @@ def _remove_folder(path: Path) -> None:
                 os.unlink(COPY + suffix, dir_fd=descriptor)
     finally:
         os.close(descriptor)
-    path.rmdir()  # refused if there is more in it
+    path.rmdir()  # fails if the folder has other files
 
 
 def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
-    with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
+    with suppress(OSError), os.scandir(folder) as entries:  # skip a folder that cannot be listed
         for entry in entries:
             if (match := _PARTIAL.fullmatch(entry.name)) is None:
                 continue
@@ -62,12 +62,12 @@ def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _is_database(path: str) -> bool:
-    """Whether this is a database that an earlier version left: other programs use such names too."""
+    """Whether a file is a database that an earlier version left: other programs use such names, too."""
     try:
-        # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and with
-        # O_NONBLOCK a FIFO does not block until a writer opens it.
+        # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and O_NONBLOCK
+        # does not block on a FIFO.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError:  # of the account that decrypted the values
+    except PermissionError:  # belongs to the account that ran decrypt
         return True
     except OSError:
         return False

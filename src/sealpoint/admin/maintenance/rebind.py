@@ -1,7 +1,7 @@
-"""Rebinding: rows become bound to their places, as SealedSaver writes them, or the reverse, while agents run.
+"""Rebinding: binds rows to their places, as SealedSaver writes them, or unbinds them, while agents run.
 
-Each row is changed by itself, by compare-and-swap over all columns that were read, and `SealedSaver` with
-``unbound="allow"`` reads any mix of bound and other rows. So a run may end at any point and be repeated.
+Each row is changed separately, by compare-and-swap over all columns that were read, and `SealedSaver` with
+``unbound="allow"`` reads any mix of bound and unbound rows. So a run may end at any point and be repeated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from sealpoint.serde.jsontext import parse_item
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 _REMEMBERED: Final = (
-    "savers beside it refuse them afterwards: start every agent without threads=, then pass"
+    "savers with a thread store refuse unbound rows: start every agent without threads=, then pass"
     " --allow-thread-store; or keep the store, and run `sealpoint heads adopt` at the end"
 )
 
@@ -62,20 +62,20 @@ _INDEXES: Final = range(-(2**31), 2**31)
 
 
 class Visible(NamedTuple):
-    """Which metadata stays readable in a bound row, besides what savers need."""
+    """The metadata that stays readable in a bound row, in addition to the keys that savers need."""
 
     plain: frozenset[str] = frozenset()
-    indexed: frozenset[str] = frozenset()  # searched by token
+    indexed: frozenset[str] = frozenset()  # replaced by search tokens
 
 
 NOTHING_MORE: Final = Visible()
 
 
 class Binder:
-    """Makes bound rows of others, and others of bound ones.
+    """Converts unbound rows to bound rows, and back.
 
-    A value's bytes are passed on as they are. Only JSON is decoded, and of an unbound Postgres checkpoint the
-    document that SealedSaver had sealed instead of the JSON in its column.
+    The bytes of a value are not decoded. Decoded are only JSON, and the document of an unbound Postgres
+    checkpoint, which is sealed in place of the JSON in its column.
     """
 
     def __init__(
@@ -88,15 +88,15 @@ class Binder:
         allow_nul: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Prepare; values are sealed under the active key, unsealed ones only if that is allowed.
+        """Prepare. Values are sealed under the active key, unsealed values only if that is allowed.
 
-        ``allow_nul`` says whether the database stores NUL characters in the JSON of items.
+        ``allow_nul``: whether the database can store NUL characters in the JSON of items.
         """
         plain = visible.plain | frozenset(PLAIN)
         if plain & visible.indexed or KEY in plain | visible.indexed:
-            raise ConfigError("a key of metadata is plain and indexed, or reserved")
+            raise ConfigError("a metadata key is both plain and indexed, or reserved")
         if visible.indexed | fields.indexed:
-            cipher.ring.index_key("metadata")  # raises now, not at the first row
+            cipher.ring.index_key("metadata")  # raise here, not at the first row
         self._cipher = cipher
         self._opener = Opener(cipher, allow_plaintext, limits=limits)
         serde, tokens = EncryptedSerializer(cipher), Tokens(lambda: cipher.ring)
@@ -107,7 +107,7 @@ class Binder:
         self._format = partial(format_item, allow_nul=allow_nul)
 
     def bind(self, cell: Cell) -> Replacement:
-        """Return what takes the place of a row that is not bound."""
+        """Return the bound replacement of an unbound row."""
         coordinates, beside = cell.where.column.coordinates, cell.where.beside
         if coordinates is METADATA:
             return self._bind_row(cell, beside)
@@ -127,18 +127,18 @@ class Binder:
 
     def _bind_item(self, cell: Cell, opened: Opened) -> Replacement:
         if any(map(PSEUDONYM.match, (*name_of(cell)[0], cell.where.names["key"]))):
-            raise RowError("the item has a pseudonym, and is not sealed")
+            raise RowError("the item has a pseudonym, but is not sealed")
         with refusing_surrogates():
             stored = self._items.seal(name_of(cell), parse_item(opened.data))
         return Replacement(None, None, document=self._format(stored))
 
     def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
-        """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
+        """Bind a Postgres checkpoint: all columns of its row, and the list of values in other rows."""
         require_readable(cell)
         header = _make_header(cell, beside)
         document = parse_json(beside["document"])
         if not isinstance(document, dict):
-            raise RowError("the column of a checkpoint holds no object")
+            raise RowError("the JSON column of a checkpoint does not contain an object")
         found = document.pop("channel_values", None) or {}
         require_document({**document, "channel_values": found}, cell.where.names["checkpoint_id"])
         versions = document["channel_versions"]
@@ -147,7 +147,7 @@ class Binder:
         header["channels"] = [*inline, *sorted(beside["channels"])]
         header["inline"] = inline
         frame = self._rows.seal_frame(Spot(**cell.where.names), header, document, header["metadata"])
-        # A saver compares versions with each other, and they are all text or all numbers.
+        # A saver compares versions, so they must be all text or all numbers.
         are_text = all(isinstance(version, str) for version in versions.values())
         seen = {**versions, SENTINEL: SENTINEL_VERSION if are_text else int(SENTINEL_VERSION)}
         kept = {name: document[name] for name in ("v", "id") if name in document}
@@ -157,13 +157,13 @@ class Binder:
         return Replacement(None, None, header["parent"], metadata, _to_json("checkpoint", row))
 
     def revise(self, cell: Cell) -> Replacement | None:
-        """Return a bound checkpoint with more readable metadata, or an item with more readable fields.
+        """Return a bound checkpoint with missing readable metadata, or an item with missing readable fields.
 
-        ``None`` if it has all that is wanted. The sealed bytes stay the same.
+        Returns ``None`` if nothing is missing. The sealed bytes do not change.
         """
         beside, parts = cell.where.beside, self._opened(cell)
         header = parts.header
-        if header is None:  # an item: of all others only checkpoints are revised
+        if header is None:  # an item; other values than checkpoints are not revised
             found = parse_item(beside["value"])
             value = in_json(read_item(cell, parts, self._rows.tokens))
             more = {**self._items.readable(value), **found}
@@ -177,7 +177,7 @@ class Binder:
         return Replacement(cell.tag, cell.value, beside["parent"], stored, document)
 
     def unbind(self, cell: Cell) -> Replacement | None:
-        """Return what a saver with the serializer alone reads in place of a row; ``None`` for a sentinel."""
+        """Return the replacement of a row for a saver without SealedSaver; ``None`` for a sentinel."""
         beside, names = cell.where.beside, cell.where.names
         if cell.is_sentinel:
             return None
@@ -186,11 +186,11 @@ class Binder:
             return self._unbind_item(cell, parts)
         if PSEUDONYM.match(names["thread_id"]):
             raise RowError(
-                "the thread has a pseudonym, by which only SealedSaver finds it",
+                "the thread has a pseudonym, and only SealedSaver finds threads by pseudonyms",
                 hint="sealpoint decrypt makes a copy with the thread ids in place of the pseudonyms",
             )
         if parts.claims and parts.claims.columns != _require_claims(names, beside).columns:
-            raise RowError("a write is not at the place at which it was sealed")
+            raise RowError("a write is in another row than the one it was sealed for")
         header, parent, metadata = parts.header, None, None
         if header is not None:
             parent = header["parent"] if beside["parent"] else None
@@ -203,7 +203,7 @@ class Binder:
     def _unbind_item(self, cell: Cell, parts: Parts) -> Replacement:
         if parts.name is not None:
             raise RowError(
-                "the item has a pseudonym, by which only SealedStore finds it",
+                "the item has a pseudonym, and only SealedStore finds items by pseudonyms",
                 hint="sealpoint decrypt makes a copy with the names in place of the pseudonyms",
             )
         value = read_item(cell, parts, self._rows.tokens)
@@ -232,7 +232,7 @@ def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
     parent, where = beside["parent"], cell.where
     metadata = require_beside(where.column.table, where.names, parent, beside["metadata"])
     if KEY in metadata:
-        raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
+        raise MetadataError(f"metadata has the reserved key {KEY!r}, but the row is not bound to its place")
     return {
         "metadata": metadata,
         "parent": parent or None,
@@ -243,20 +243,20 @@ def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
 def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Claims:
     channel, idx, task_path = names["channel"], names["idx"], beside["task_path"]
     if idx not in _INDEXES:
-        raise RowError(f"a write to {excerpt(channel)} has the index {idx}, which no saver gives it")
+        raise RowError(f"a write to {excerpt(channel)} has the index {idx}, which savers do not use for it")
     claims = Claims(task_path, idx)
     require_same_kind(channel, claims)
     return claims
 
 
 def _as_stored(metadata: Mapping[str, Any], beside: Mapping[str, Any]) -> bytes | str:
-    """Return metadata as JSON, of the type that was read."""
+    """Return metadata as JSON, bytes or text as in the row that was read."""
     data = encode_metadata(metadata)
     return data.decode() if isinstance(beside["metadata"], str) else data
 
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:
-    """Return JSON for a column of Postgres that can be read back."""
+    """Return JSON for a Postgres column; raises if Postgres cannot store it."""
     text = as_json(what, value)
     parse_json(text)
     return text
@@ -264,16 +264,16 @@ def _to_json(what: str, value: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebindOptions(Options):
-    """What a rebinding does.
+    """Options of a rebinding.
 
     Attributes:
-        unbind: Make bound rows readable for a saver with the serializer alone, instead of the reverse.
-        visible: Which metadata stays readable in bound rows.
-        fields: Which fields of items of LangGraph's Store stay readable.
-        thread_id: Only this thread, by its id in the database, and no item.
-        items: Only items, or with false everything else.
-        allow_thread_store: Unbind although a thread store remembers the rows: no saver that has it reads them
-            then, before `heads adopt`.
+        unbind: Unbind bound rows, for savers without SealedSaver, instead of binding.
+        visible: Metadata that stays readable in bound rows.
+        fields: Fields of items of LangGraph's Store that stay readable.
+        thread_id: Change only this thread, by its id in the database, and no items.
+        items: If true, change only items; if false, everything else.
+        allow_thread_store: Also unbind rows that a thread store has. Savers with that store then refuse the
+            rows until `heads adopt`.
     """
 
     unbind: bool = False
@@ -284,11 +284,11 @@ class RebindOptions(Options):
     items: bool | None = None
 
     def takes(self, label: str) -> bool:
-        """Whether values of the column with a label are changed."""
+        """Whether values of this column are changed."""
         return self.items in (None, label == ITEMS.label)
 
     def revises(self, label: str) -> bool:
-        """Whether the readable keys of bound values of that column are completed."""
+        """Whether missing readable keys are added to bound values of this column."""
         visible = {"checkpoints": self.visible, ITEMS.label: self.fields}
         return visible.get(label, NOTHING_MORE) != NOTHING_MORE
 
@@ -299,28 +299,28 @@ def rebind(
     options: RebindOptions,
     before_change: BeforeChange | None = None,
 ) -> Events:
-    """Bind every row to its place, or the reverse. No object is built.
+    """Bind every row to its place, or unbind it. No object is built.
 
-    Rows that do not open, or are not as a saver writes them, are reported and left as they are. The caller
-    holds the store (`RowStore.hold`), or is a worker of a process that does.
+    Rows that do not open, or that no saver writes so, are reported and not changed. The caller holds the
+    store (`RowStore.hold`), or is a worker of a process that holds it.
 
     Args:
         store: A database, writable.
-        cipher: Opens what is there, and seals under its active key.
-        options: What to do; of the general ones those of `rotate`.
+        cipher: Opens values, and seals under its active key.
+        options: Options of the rebinding, and the general options that `rotate` has.
         before_change: Called with each row before it is changed.
 
     Yields:
-        Progress after each batch; a failure once for each row that is refused.
+        Progress after each batch; one failure for each refused row.
 
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
-        ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed; or rows are to be
-            unbound that a thread store remembers. Nothing has been changed.
-        LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
+        ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed; or if rows to
+            unbind are in a thread store. Nothing has been changed.
+        LockedError: On Postgres, if other sessions keep rows locked. All other rows are done.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
     """
-    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
+    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # the active key stays the same during a run
     cipher.ring.require_active()
     binder = Binder(
         cipher,
@@ -339,23 +339,23 @@ def rebind(
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
     yield from run.events(binder.bind, selection, before_change, columns)
     if revised := [column for column in columns if options.revises(column.label)]:
-        yield from run.events(binder.revise, bound, columns=revised)  # the sealed bytes stay
+        yield from run.events(binder.revise, bound, columns=revised)  # the sealed bytes do not change
 
 
 def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
-    """Check that no checkpoint that is to be unbound was stored with a thread store."""
+    """Refuse to unbind checkpoints that were stored with a thread store."""
     if not options.unbind or options.allow_thread_store or options.items:
         return
     selection = Selection(bound=True, thread_id=options.thread_id)
     for cell in cells_of(store, [column for column in store.columns if column.has_headers], selection):
-        parts = parts_of(Opener(cipher), cell)  # one that does not open is named when it is to be changed
+        parts = parts_of(Opener(cipher), cell)  # failures are reported later, by the change
         if parts and "store" in (parts.header or ()):
             raise remembered()
 
 
 def remembered() -> ConfigError:
-    """Return the error of a run that would unbind what a thread store remembers."""
-    return ConfigError("a thread store remembers rows that are to be unbound", hint=_REMEMBERED)
+    """Return the error of a run that would unbind rows in a thread store."""
+    return ConfigError("the rows to unbind are recorded in a thread store", hint=_REMEMBERED)
 
 
 def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
@@ -372,12 +372,12 @@ def _open_rows(database: str, cipher: RingCipher, options: RebindOptions, *, wri
 
 
 def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
-    """Rebind: the work of each worker."""
+    """Rebind the part of the rows that an assignment gives to a worker."""
     options = assignment.options
     if not isinstance(options, RebindOptions):
-        raise TypeError(f"options are {type(options).__name__}")
+        raise TypeError(f"options are {type(options).__name__}, not RebindOptions")
     with closing(_open_rows(assignment.url, cipher, options, writable=True)) as store:
-        yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
+        yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # checked by the job
 
 
 def is_bound(share: Share) -> bool:
@@ -386,7 +386,7 @@ def is_bound(share: Share) -> bool:
 
 
 class RebindJob(Job):
-    """One rebinding of one database, whose whole rows it opens itself."""
+    """A rebinding of one database; opens the store of whole rows itself."""
 
     _work = staticmethod(rebinding)
     _options: RebindOptions
@@ -406,11 +406,11 @@ class RebindJob(Job):
         self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 
     def close(self) -> None:
-        """Close the whole rows."""
+        """Close the store of whole rows."""
         self._rows.close()
 
     def require_fitting(self) -> None:
-        """Refuse a wrong ring, and rows that a thread store remembers."""
+        """Refuse a wrong ring, and rows to unbind that a thread store has."""
         super().require_fitting()
         require_not_remembered(self._store, self._cipher, self._options)
 
@@ -429,7 +429,7 @@ class RebindJob(Job):
         options = replace(self._options, allow_thread_store=True)
 
         def add(cell: Cell) -> None:
-            # A fragment of an item may be of a field that stays readable.
+            # A fragment of an item may belong to a field that stays readable.
             if before_change is not None and not (cell.is_plain_item and options.fields.plain):
                 before_change(cell)
 

@@ -1,11 +1,11 @@
 """Rotation: resealing every value of a database under the active key, while agents run.
 
-A pass walks over the values that are not under the active key. The next pass finds values that writers add
-behind it. Tags are the only record of progress, so a run may end at any point and be repeated. It ends
-where its consumer stops iterating: no lock depends on the consumer, because each batch commits by itself.
+A pass visits the values that are not under the active key. The next pass finds values that were written
+behind the first. Tags are the only record of progress, so a run may end at any point and be repeated. The
+run ends where the caller stops iterating: no lock depends on the caller, as each batch commits separately.
 
-Two environments may have different keys with the same id, and values sealed under the wrong one open in
-neither. So before any change it is tried on a sample whether the database is sealed under the ring.
+Two environments may have different keys with the same id. A database that mixes values under both opens
+with neither. So before any change, a sample of values is opened to check that the ring is the right one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from sealpoint.keys.ring import KeyRing
 from sealpoint.seal.keys import Key
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
-# How many values of a column are tried for each key.
+# Number of values of a column to open as a test of each key.
 SAMPLE_ROWS: Final = 20
 
 
 def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> bool:
-    """Open some rows under each key of a ring, and return whether one opens.
+    """Open some rows under each key of a ring, and return whether any row opens.
 
-    Damaged and forged rows may be among them, so one that opens is enough for a key. The ring is refused
-    if no key opens any; also if another key does, but the active one opens none of more than `MAX_DAMAGED`.
-    A run that seals what no key of the ring has sealed is also refused if all rows are under unknown ids.
+    Some rows may be damaged or forged, so one row that opens is enough for a key. The ring is refused if
+    no key opens a row, or if another key does but the active key opens none of more than `MAX_DAMAGED`
+    rows. With ``seals_unsealed``, also if all rows are under key ids that the ring does not have.
     """
     classified = (classify(count.tag) for count in store.count(damage=[]))
     named = {tag.key_id for kind, tag in classified if kind is Kind.SEALED and tag}
@@ -45,15 +45,15 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     if suspects := foreign_keys(found, ring.active_id):
         key_id = ring.active_id if ring.active_id in suspects else suspects[0]
         raise WrongRingError(
-            f"{store.name} has rows under {key_id!r}, and none of those tried opens with the key of this id"
+            f"{store.name} has rows under {key_id!r}, and none of those tried opens with the ring's key"
         )
     if seals_unsealed and named and not named & known:
-        raise WrongRingError(f"the ring has none of the keys that {store.name} has rows under")
+        raise WrongRingError(f"all rows of {store.name} are under keys that the ring does not have")
     return None in found.values()
 
 
 def try_keys(store: RowStore, cipher: RingCipher, key_ids: Collection[str]) -> dict[str, int | None]:
-    """Call `try_rows` for the keys of a ring, of those with these ids, that may open values."""
+    """Call `try_rows` for each of these keys that is in the ring and may open values."""
     usable = [key.id for key in cipher.ring.keys if key.state.opens and key.id in key_ids]
     return {key_id: try_rows(store, cipher, key_id) for key_id in usable}
 
@@ -61,7 +61,7 @@ def try_keys(store: RowStore, cipher: RingCipher, key_ids: Collection[str]) -> d
 def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:
     """Open rows under a key, up to `SAMPLE_ROWS` of each column, until one opens.
 
-    Return ``None`` then; else how many are not as they were sealed, or are under other material of this id.
+    Returns ``None`` if a row opens; otherwise the number of rows that failed authentication.
     """
     unopened = 0
     for column in store.columns:
@@ -71,7 +71,7 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:
                 Opener(cipher).open(cell)
             except IntegrityError:
                 unopened += 1
-            except SealpointError:  # an error of the row, independent of the key
+            except SealpointError:  # an error of the row, not of the key
                 continue
             else:
                 return None
@@ -79,17 +79,17 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:
 
 
 def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
-    """Refuse to seal under a key if rows under its id were sealed with another one: a host made its own."""
+    """Refuse to promote a key if rows under its id do not open: another host may have made its own key."""
     cipher = RingCipher(KeyRing([key]), follow=False)
     for store in stores:
         if try_rows(store, cipher, key.id):
             raise WrongRingError(
                 f"cannot promote {key.id!r}: {store.name} has rows under it, and none of those tried opens",
-                hint="another host has another key of this id: give both the same ring, or make a new key",
+                hint="another host has a different key with this id: copy one ring to both, or make a key",
             )
 
 
-# Agents with the old ring could keep a run busy without end. The next run does what is left.
+# Limit the passes: agents with the old ring could keep a run busy forever. The next run continues.
 MAX_PASSES: Final = 8
 
 BeforeChange = Callable[[Cell], None]  # called with each cell before it is resealed
@@ -110,28 +110,28 @@ def rotate(
 ) -> Events:
     """Reseal every value in place under the ring's active key. Nothing is deserialized.
 
-    Values that do not open are reported and left as they are. The caller holds the store
-    (`RowStore.hold`), or is a worker of a process that does.
+    Values that do not open are reported and not changed. The caller holds the store (`RowStore.hold`), or
+    is a worker of a process that holds it.
 
     Args:
         store: A database, writable.
-        cipher: Opens what is there, and seals under its active key.
-        allow_plaintext: Also seal values that are not sealed; else they are left.
-        allow_legacy: Also seal values under LANGGRAPH_AES_KEY; else they are left.
-        batch: How much to change in one transaction, at most.
-        max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
+        cipher: Opens values, and seals under its active key.
+        allow_plaintext: Also seal unsealed values; otherwise they are skipped.
+        allow_legacy: Also reseal values under LANGGRAPH_AES_KEY; otherwise they are skipped.
+        batch: Maximum rows and bytes to change in one transaction.
+        max_lock_seconds: Make batches smaller if a batch locks rows for longer than this.
         before_change: Called with each value before it is changed.
-        check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
-        compress: Compress what is resealed, or do not; ``None`` to leave each value as it is.
-        limits: What a value may be that no key has authenticated.
+        check_keys: First check that the ring is the right one, see `require_own_ring`.
+        compress: Compress resealed values, or decompress them; ``None`` keeps each as it is.
+        limits: Limits for decoding unauthenticated values.
 
     Yields:
-        Progress after each batch; a failure once for each value that does not open.
+        Progress after each batch; one failure for each value that does not open.
 
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         WrongRingError: If the database is sealed under other keys. Nothing has been changed.
-        LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
+        LockedError: On Postgres, if other sessions keep rows locked. All other rows are done.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
 
     Example:
@@ -145,7 +145,7 @@ def rotate(
         >>> sum(event.changed for event in events)  # all values are under the active key
         0
     """
-    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
+    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # the active key stays the same during a run
     key_id = cipher.ring.require_active().id
     if check_keys:
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
@@ -153,7 +153,7 @@ def rotate(
     opener = Opener(cipher, allow_plaintext, compress, limits)
 
     def change(cell: Cell) -> tuple[str, bytes] | None:
-        # An item that is not sealed is left: a store that is not wrapped would return what is sealed.
+        # An unsealed item is skipped: an unwrapped store would return sealed bytes as its value.
         return None if cell.is_plain_item else opener.reseal(cell)
 
     return Run(store, batch, max_lock_seconds).events(change, selection, before_change)
@@ -166,13 +166,13 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
 
 
 class Run:
-    """One run over a store: the counts, and the state that its passes share."""
+    """One run over a store: counts, and state that all passes share."""
 
     def __init__(self, store: RowStore, batch: Batch, max_lock_seconds: float) -> None:
         self._changed = self._raced = self._size = 0
         self._kinds = Counter[Kind]()
         self._store, self._batch, self._max_lock_seconds = store, batch, max_lock_seconds
-        self._rows = 1  # of the next batch; each column begins small
+        self._rows = 1  # size of the next batch; each column begins with small batches
         self._failures = Failures(may_repeat=True)
         self._new_failures: list[Failure] = []
 
@@ -183,16 +183,16 @@ class Run:
         before_change: BeforeChange | None = None,
         columns: Sequence[Column] | None = None,
     ) -> Events:
-        """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do.
+        """Call ``change`` with every selected value, pass after pass, until a pass changes nothing.
 
-        A `SealpointError` of ``change`` is a failure of that value alone. Without ``columns``, all are read.
+        A `SealpointError` from ``change`` is a failure of that value only. Default for ``columns``: all.
         """
         columns = self._store.columns if columns is None else columns
         labels = {column.label for column in columns}
         change_one = partial(self._change_one, change, selection, before_change)
         damage: list[SealpointError] = []
         for _ in range(MAX_PASSES):
-            # Damaged metadata is reported by the walk itself, once the other values are done.
+            # Damaged metadata is reported by the pass itself, after the other values.
             counts = self._store.count(damage)
             total = sum(
                 count.rows for count in counts if count.table in labels and selection.takes(count.tag)
@@ -200,7 +200,7 @@ class Run:
             before = self._changed + self._raced
             if total:
                 yield from self._one_pass(columns, total, change_one, selection)
-            # A raced value is not finished: what the other writer stored may be under an old key too.
+            # A raced value needs another pass: the other writer may also have used an old key.
             if self._changed + self._raced == before:
                 break
         if damage:
@@ -243,22 +243,22 @@ class Run:
             changed = change(cell)
         except SealpointError as error:
             failed = failure(cell, error)
-            if self._failures.add(failed):  # later passes read it again
+            if self._failures.add(failed):  # later passes meet the same failure again
                 self._new_failures.append(failed)
             return None
         if changed is not None:
-            if before_change is not None:  # not before, because a value that is refused is left as it is
+            if before_change is not None:  # only now: a refused value is not changed
                 before_change(cell)
             if selection.plaintext or selection.legacy:
                 self._kinds[classify(cell.tag)[0]] += 1
         return changed
 
     def _adapt(self, done: Rewritten) -> None:
-        """Shrink batches for which writers waited too long, at least by half, and let them grow again."""
+        """Shrink batches at least by half if writers waited too long, and let batches grow again later."""
         if done.lock_seconds > self._max_lock_seconds:
             part = min(0.5, self._max_lock_seconds / done.lock_seconds)
-            # The limit in bytes may have ended the batch: part of the limit in rows might not shrink it.
+            # The limit in bytes may have ended the batch, so shrink from its actual number of rows.
             self._rows = max(1, int(min(self._rows, done.seen) * part))
-        # Only below half of the limit, so that the size does not alternate around it.
+        # Grow only below half of the limit, so that the size does not oscillate.
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)

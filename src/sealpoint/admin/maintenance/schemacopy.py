@@ -1,11 +1,11 @@
 """Decryption of a Postgres database: an unsealed copy in a new schema, for LangGraph's plain saver and Store.
 
-One transaction creates the schema and its tables, and inserts the rows of one state of the source. Nothing
-else of the source is copied: no index, right, owner, trigger or other table. Embeddings are left out: nothing
-authenticates them. An item that is put again gets a new one.
+One transaction creates the schema and its tables, and inserts the rows of one snapshot of the source. Nothing
+else is copied: no index, right, owner, trigger or other table. Embeddings are left out, because they are not
+authenticated. An item that is put again gets a new embedding.
 
-`SealedSaver` leaves three things of a checkpoint readable that the plain saver does not store so: a version
-of its own channel, empty text in place of inline values, and pseudonyms.
+Three readable parts of a checkpoint differ from those of the plain saver, and are converted: the version
+of SealedSaver's own channel, empty text in place of inline values, and pseudonyms.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from sealpoint.seal.tag import MSGPACK
 from sealpoint.serde.inert import read_outline
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
-_NO_VALUE: Final = "empty"  # the type of a channel without a value
+_NO_VALUE: Final = "empty"  # type in the row of a channel without a value
 _QUOTED: Final = f'"{KEY}"'  # Postgres writes keys without escapes
 
 
-# A row of the copy, and the values in other rows that it needs; no row if the plain saver has none there.
+# A row of the copy, and the values that it needs in other rows; None if the plain saver has no such row.
 Copied = tuple[StoredRow | None, tuple[Need, ...]]
 
 
 def cell_of(column: Column, row: StoredRow) -> Cell:
-    """Return the value of a row; that of ``checkpoints`` is what is sealed in its metadata."""
+    """Return the value of a row as a cell; for ``checkpoints``, the sealed part of the metadata."""
     key = tuple(row[name] for name in column.key)
     if column == ITEMS:
         tag, value, fields = unframe(row["value"])
@@ -51,7 +51,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     if metadata is None or _QUOTED not in metadata:
         return Cell(None, None, Where(column, key))
     tag, value = read_frame(None)
-    # Not by `has_frame`: with what is sealed, metadata may be larger than metadata alone may be.
+    # Not by `has_frame`: sealed metadata may exceed its limit of size, which is for metadata alone.
     try:
         document = parse_json(metadata)
     except DecodeError:
@@ -67,7 +67,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
 
 
 def holds_value(cell: Cell) -> bool:
-    """Whether there is a value in a row. A channel without a value has a row too."""
+    """Whether a row contains a value. A channel without a value has a row, too."""
     if cell.where.column.in_json:
         return bool(cell.where.beside)
     return bool(cell.tag != _NO_VALUE or cell.value is not None)
@@ -84,27 +84,27 @@ def decrypt_schema(
 ) -> Events:
     """Write the decrypted rows of a Postgres saver and Store to the new schema ``out`` of the same database.
 
-    One state of the source is read; it is not changed. Other sessions see ``out`` when it is complete: a run
-    that ends early, or finds a value that does not open, leaves no schema. Only the connecting role has
-    rights to it.
+    The source is read in one transaction, and not changed. Other sessions see ``out`` when it is complete:
+    if a run ends early, or a value does not open, there is no schema. Only the connecting role has
+    rights to ``out``.
 
     Args:
         store: The source.
-        out: The name of the schema; it must not exist.
-        cipher: Opens with the keys of its ring.
-        allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
-            nothing tells them from what a holder of the key wrote.
-        limits: What a value may be whose type no key has authenticated.
-        batch: How much to read at a time.
+        out: Name of the new schema; the schema must not exist.
+        cipher: Opens sealed values.
+        allow_plaintext: Also copy unsealed values; otherwise each is a failure. In the copy, they cannot
+            be distinguished from authenticated values.
+        limits: Limits for decoding values of unauthenticated types.
+        batch: Rows and bytes to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputError: If ``out`` exists, or a schema cannot have this name.
-        AccessError: If the role may not create a schema, or the server is read-only.
+        OutputError: If ``out`` exists, or is not a valid schema name.
+        AccessError: If the role has no right to create a schema, or the server is read-only.
         HeldError: If another session is creating ``out``.
-        SchemaError: If a table of the saver is missing, or has changed.
+        SchemaError: If a table of the saver is missing, or is not as expected.
         StoppedError: If the disk is full or the server ended the session. The run can be repeated.
     """
     with closing(store.new_schema(out)) as target:
@@ -125,9 +125,9 @@ class _SchemaCopy(Copy):
     def events(self) -> Iterator[Event]:
         self._total = self._snapshot.count()
         for cell in self._snapshot.pseudonyms():
-            with suppress(SealpointError):  # it is named when its row is copied
+            with suppress(SealpointError):  # the failure is reported when the row is copied
                 self.parts(cell)
-        # Checkpoints come last: their values are there by then.
+        # Checkpoints come last: by then their values have been copied.
         for column in self._read:
             for rows in self._snapshot.pages(column.table, self._batch):
                 yield from self._copy_page(column, rows)
@@ -186,14 +186,14 @@ class _SchemaCopy(Copy):
             return row, ()
         try:
             parts = self.parts(cell)
-        except DecodeError:  # another program may have sealed it
+        except DecodeError:  # another program may have sealed the document
             require_no_frame(row["metadata"])
             raise
         if parts.header is None:
             require_no_frame(row["metadata"])
-            raise RowError("the sealed part of the metadata is not that of a checkpoint")
+            raise RowError("the sealed part of the metadata does not belong to a checkpoint")
         header, opened = parts.header, parts.opened
-        # Where the document has an object, JSON has no form for it.
+        # JSON cannot express objects of the document.
         document = read_outline(opened.data, lambda *_: object()) if opened.inner == MSGPACK else None
         restored, apart = restore(header, document, row["checkpoint"], row["checkpoint_id"])
         cell.require_same(header, self._tokens)

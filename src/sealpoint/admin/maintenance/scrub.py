@@ -1,9 +1,9 @@
-"""Scrubbing: removal of old ciphertext from a SQLite file and its log, with a final search.
+"""Scrubbing: removes old values from a SQLite file and its log, and searches both for remains.
 
 An update leaves old contents in free pages, in unused space of other pages, and in the WAL or a journal.
-VACUUM rewrites the file without them, and a TRUNCATE checkpoint empties the WAL. Then the files are searched
-for fragments of old values. Released blocks of the file system or the disk, copies and backups cannot be
-reached.
+VACUUM rewrites the file without old contents, and a TRUNCATE checkpoint empties the WAL. Then the files are
+searched for fragments of old values. Scrubbing does not reach released blocks of the file system or disk,
+copies and backups.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from sealpoint.seal.places import encode_value
 from sealpoint.seal.suites import SUITES
 from sealpoint.seal.tag import FLAGS, is_sealed
 
-# 24 bytes of ciphertext do not repeat by chance. Each fragment costs a search through the whole file.
+# Equal fragments of 24 bytes of ciphertext do not occur by chance. Each costs a search of the whole file.
 FRAGMENT_BYTES: Final = 24
 MAX_FRAGMENTS: Final = 32
-_MIN_DIFFERENT: Final = 8  # bytes of a fragment that was not sealed
-_BYTES_PER_SECOND: Final = 50_000_000  # of a VACUUM; disks differ by a factor of ten
+_MIN_DIFFERENT: Final = 8  # least number of different bytes in an unsealed fragment
+_BYTES_PER_SECOND: Final = 50_000_000  # speed of a VACUUM; disks differ by a factor of ten
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
-_LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is missed between two chunks
-_PARTS: Final = (4, 1, 7, 2, 6, 3, 5, 0, 8)  # where fragments are, in eighths of a value
-_TAG: Final = b""  # stands for a tag of an old key among what was found
+_LONGEST_BYTES: Final = 256  # longer than any fragment or tag; chunks overlap by it
+_PARTS: Final = (4, 1, 7, 2, 6, 3, 5, 0, 8)  # positions of fragments, in eighths of a value
+_TAG: Final = b""  # marks a tag of an old key in results
 
 _Cell = tuple[str, bool | None]  # see `SqliteRows.search`
 
 
 class Sample(NamedTuple):
-    """Fragments of an old value: the first, or one for a fragment that also stands where it may stay."""
+    """Fragments of an old value: the first is searched for, another one if a readable cell contains it."""
 
     fragments: tuple[bytes, ...]
     is_sealed: bool
 
 
 class Traces:
-    """Fragments of old values to search for later: a sample with the same probability for each value.
+    """A random sample of fragments of old values, to search for later. Each value has the same probability.
 
-    `add` is passed to `rotate` as ``before_change``.
+    Pass `add` to `rotate` as ``before_change``.
     """
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class Traces:
         self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
 
     def add(self, cell: Cell) -> None:
-        """Possibly keep fragments of a value."""
+        """Consider a value for the sample."""
         value = cell.value
         if cell.is_item and is_sealed(cell.tag) and isinstance(value, bytes):
-            value = encode_value(value).encode()  # as it stands in the file
+            value = encode_value(value).encode()  # the bytes in the file
         if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
         room, sealed = len(value) - FRAGMENT_BYTES, is_sealed(cell.tag)
@@ -72,8 +72,8 @@ class Traces:
         if (first := next(fragments, None)) is None:
             return
         self._seen += 1
-        # Reservoir sampling, because the number of values is not known in advance: the n-th value is kept
-        # with the probability MAX_FRAGMENTS / n.
+        # Reservoir sampling, as the number of values is not known in advance: the n-th value is kept with
+        # probability MAX_FRAGMENTS / n.
         place = len(self.samples)
         if place == MAX_FRAGMENTS:
             place = self._random.randrange(self._seen)
@@ -83,25 +83,25 @@ class Traces:
 
 
 def _may_stay(fragment: bytes, cell: Cell) -> bool:
-    """Whether a fragment of readable bytes may be found elsewhere: as an id of the row, or as filling."""
+    """Whether an unsealed fragment may occur elsewhere, because an id contains it, or as padding."""
     ids = (str(part).encode(errors="replace") for part in cell.where.key)
     return len({*fragment}) < _MIN_DIFFERENT or any(fragment in each for each in ids)
 
 
 class Scrubbed(NamedTuple):
-    """What a scrub found."""
+    """The result of a scrub."""
 
     searched_bytes: int
     fragments: int
     # Old ciphertext or old tags, as file and offset.
     found: tuple[tuple[str, int], ...]
-    # The longest time that writers waited.
+    # Longest time that writers waited.
     lock_seconds: float = 0.0
     # Tables and columns in which old content was found.
     columns: tuple[str, ...] = ()
-    # Other tables and columns in which old text stands readable: it cannot be told from what is left.
+    # Other tables and columns that contain old text as readable values: such text need not be a remain.
     readable: tuple[str, ...] = ()
-    # Values of the sample that stand there as a whole, and were not searched for.
+    # Number of sampled values that are readable there in full, and were not searched for.
     unsearched: int = 0
 
 
@@ -110,7 +110,7 @@ class Forecast(NamedTuple):
 
     size_bytes: int
     lock_seconds: float
-    # Those that have the database open, as far as the system shows.
+    # Processes that have the database open, as far as the system shows.
     processes: tuple[str, ...]
 
 
@@ -124,10 +124,10 @@ def forecast(path: Path) -> Forecast:
 
 
 def scrub(path: Path, ring: KeyRing, samples: Sequence[Sample] = ()) -> Scrubbed:
-    """Rewrite the file without its old contents, empty its log, and search both.
+    """Rewrite the file without old contents, empty its log, and search both for remains.
 
-    A fragment that also stands in a readable cell proves nothing: another one of its value is searched for,
-    which no such cell holds. So what is left beside a copy of its text is found, too.
+    A fragment that a readable cell also contains is no evidence of a remain. So another fragment of the same
+    value is searched for, one that no readable cell contains.
 
     Writers wait from the beginning until the log is empty, and so do readers of a file without a WAL.
     """
@@ -146,7 +146,7 @@ def scrub(path: Path, ring: KeyRing, samples: Sequence[Sample] = ()) -> Scrubbed
 
 
 def _search(path: Path, tags: re.Pattern[bytes] | None, samples: Sequence[Sample]) -> Scrubbed:
-    """Search a file and its log; where something is found, also the cells of all tables."""
+    """Search a file and its log; after a hit, search the cells of all tables for its column."""
     size, found = _search_files(path, _finder(tags, [sample.fragments[0] for sample in samples]))
     met = [sample for sample in samples if sample.fragments[0] in found]
     columns, readable, again, stands = set[str](), set[str](), list[bytes](), dict[bytes, set[_Cell]]()
@@ -158,7 +158,7 @@ def _search(path: Path, tags: re.Pattern[bytes] | None, samples: Sequence[Sample
         columns.update(label for label, _ in stands.get(_TAG, ()))
     for fragments, sealed in met:
         cells = set[_Cell]().union(*(stands.get(fragment, ()) for fragment in fragments))
-        # Old ciphertext is a leftover in any table, and so is old text in a value that is not sealed.
+        # Old ciphertext in any table is a remain, and so is old text in an unsealed value.
         is_left = sealed or any(is_readable is False for _, is_readable in cells)
         rest = [fragment for fragment in fragments if is_left or fragment not in stands]
         again += rest[:1]
@@ -177,7 +177,7 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
     retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and key.id not in live]
     if not retired:
         return None
-    # The end is looked at only if one id is the beginning of another: random bytes may follow the tag.
+    # The end of an id is matched only if another id begins with it: random bytes may follow a tag.
     end = "(?![a-z0-9.-])"
     ids = "|".join(
         re.escape(key_id) + (end if any(other.startswith(key_id) for other in live) else "")
@@ -187,7 +187,7 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
 
 
 def _finder(tags: re.Pattern[bytes] | None, fragments: Sequence[bytes]) -> Find:
-    """Return a function that yields what is in bytes, and where: one of each kind."""
+    """Return a function that yields the first position of each fragment, and of any tag, in bytes."""
 
     def find(data: bytes) -> Iterator[tuple[bytes, int]]:
         yield from ((each, place) for each in fragments if (place := data.find(each)) >= 0)
@@ -198,12 +198,12 @@ def _finder(tags: re.Pattern[bytes] | None, fragments: Sequence[bytes]) -> Find:
 
 
 def _search_files(path: Path, find: Find) -> tuple[int, dict[bytes, set[tuple[str, int]]]]:
-    """Return the size of a file and its log, and the positions of what is found, one per chunk."""
+    """Return the size of a file and its log, and the positions of hits, one per fragment and chunk."""
     size, found = 0, dict[bytes, set[tuple[str, int]]]()
-    path = path.resolve()  # SQLite has its log next to the target of a link
+    path = path.resolve()  # SQLite keeps the log next to a link's target
     for file in (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")):
         place, tail = 0, b""
-        # The last process that closes the database removes the log.
+        # The log may be missing: the last process that closes the database removes it.
         with suppress(FileNotFoundError), file.open("rb") as stream:
             size += file.stat().st_size
             while chunk := stream.read(_CHUNK_BYTES):

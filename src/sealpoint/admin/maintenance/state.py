@@ -1,7 +1,7 @@
-"""The state of a thread: one checkpoint with its values by channel. Nothing is imported or built.
+"""The state of a thread: one checkpoint with its values by channel. No object is imported or built.
 
-On SQLite the values stand in the checkpoint, on Postgres partly in rows of their own. The value of a delta
-channel is made of the writes to earlier checkpoints, by a function of the graph: only a snapshot is shown.
+On SQLite the values are in the checkpoint's row, on Postgres partly in rows of their own. A function of the
+graph computes a delta channel from the writes to earlier checkpoints: only a snapshot of it is shown.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 @dataclass(slots=True)
 class State:
-    """What was found of a thread.
+    """The state of a thread.
 
     Attributes:
-        checkpoint: The cell of the checkpoint; ``None`` if there is none.
-        metadata: That of the checkpoint: what was sealed, if it is bound to its row.
-        values: By channel, as `decode_inert` returns them.
-        writes: What was written on top of the checkpoint.
+        checkpoint: The checkpoint's cell; ``None`` if there is no checkpoint.
+        metadata: Metadata of the checkpoint; the sealed copy, if the checkpoint is bound to its row.
+        values: Values by channel, as `decode_inert` returns them.
+        writes: Pending writes of the checkpoint.
         not_shown: Delta channels without a value in the checkpoint.
-        failures: What did not open.
+        failures: Values that did not open.
     """
 
     checkpoint: Cell | None = None
@@ -67,10 +67,10 @@ def read_state(
     limit: int,
     limits: Limits = DEFAULT_LIMITS,
 ) -> State:
-    """Return a checkpoint of a thread: of this namespace, the latest or the one of this id.
+    """Return a checkpoint of a thread, in the given namespace: the latest, or the one with the given id.
 
-    Of the writes on top of it, to ``channel`` if that is given, one more than ``limit`` is kept.
-    ``limits`` say what a value may be.
+    Keeps at most ``limit`` + 1 pending writes, only those to ``channel`` if it is given.
+    ``limits`` are the limits for decoding a value.
 
     Raises:
         RowError: If the thread has checkpoints under its id and under a pseudonym.
@@ -99,12 +99,12 @@ class _Reader:
         return cells_of(self._store, wanted, Selection(thread_id=stored))
 
     def find(self, stored: str, ns: str, checkpoint_id: str | None) -> Cell | None:
-        """Return the latest checkpoint of a namespace, or the one of an id; ids sort as bytes."""
+        """Return the checkpoint with the given id, or the latest of the namespace; ids sort as bytes."""
         best: Cell | None = None
         for cell in self._cells(stored, CHECKPOINT, METADATA):
             try:
                 cell.where.require_key()
-            except RowError as error:  # a saver may take it for the latest
+            except RowError as error:  # a saver may read this row as the latest checkpoint
                 self.state.failures.append(failure(cell, error))
                 continue
             _, found_ns, found_id = cell.where.key
@@ -115,7 +115,7 @@ class _Reader:
         return best
 
     def read(self, cell: Cell, channel: str | None, limit: int) -> None:
-        """Open the checkpoint, its values, and what was written on top of it."""
+        """Open the checkpoint, its values, and its pending writes."""
         state, beside, (stored, ns, checkpoint_id) = self.state, cell.where.beside, cell.where.key
         is_apart, header = cell.where.column.coordinates == METADATA, None
         apart: Iterable[tuple[str, str]] = ()
@@ -136,7 +136,7 @@ class _Reader:
             require_never_sealed(checkpoint_id, found, versions)
             apart = [(channel, str(versions[channel])) for channel in beside["channels"]]
         if isinstance(found, Inert) or not all(isinstance(name, str) for name in found):
-            raise RowError("the channel values are not a dict with names")
+            raise RowError("the channel values are not a dict with text keys")
         state.values = {name: _snapshot(value) for name, value in found.items()}
         self._read_apart(cell, {name: version for name, version in apart if name != SENTINEL})
         if isinstance(counters := state.metadata.get(MARK), dict):
@@ -149,7 +149,7 @@ class _Reader:
                     state.writes += [Readable(table, names, write.tag, plain(value))] * is_kept
 
     def _read_apart(self, cell: Cell, wanted: dict[str, str]) -> None:
-        for name in wanted:  # what stands for it in the checkpoint
+        for name in wanted:  # a placeholder in the checkpoint
             self.state.values.pop(name, None)
         stored, ns, _ = cell.where.key
         for value in self._cells(stored, VALUE) if wanted else ():
@@ -161,11 +161,11 @@ class _Reader:
         self.state.failures += [failure(cell, value_missing(channel)) for channel in wanted]
 
     def _open(self, cell: Cell, *, require_bound: bool = False) -> list[Any]:
-        """Return what is in a cell as the only member; none if it does not open, which is a failure."""
+        """Return a list with the opened value of a cell; if it does not open, add a failure and return []."""
         try:
             parts = self.opener.parts(cell)
             if require_bound and not is_bound(cell.tag):  # only a bound checkpoint has a tag on Postgres
-                raise RowError("the value is not bound to its row, and its checkpoint is")
+                raise RowError("the checkpoint is bound to its row, but this value is not")
             return [decode_inert(*parts.opened.typed, self.opener.limits)]
         except SealpointError as error:
             self.state.failures.append(failure(cell, error))
@@ -174,10 +174,10 @@ class _Reader:
 
 def _document(opened: Opened, limits: Limits) -> Any:
     if opened.inner == PICKLE:
-        raise UnknownTypeError("a pickle is not read here", hint="see docs/migration.md#rows-of-pickle")
+        raise UnknownTypeError("pickles are not decoded", hint="see docs/migration.md#rows-of-pickle")
     return decode_inert(*opened.typed, limits)
 
 
 def _snapshot(value: Any) -> Any:
-    """Return the value of a delta channel in place of its snapshot."""
+    """Return the value inside the snapshot of a delta channel; other values unchanged."""
     return value.payload if isinstance(value, Inert) and value.kind == "delta-snapshot" else value

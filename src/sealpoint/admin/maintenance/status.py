@@ -1,4 +1,4 @@
-"""Status: which values are sealed under which key, by their tags. No value is opened, no key needed."""
+"""Status: counts values by key and protection, from their type tags. Opens no value and needs no key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sealpoint.keys.entry import RingEntry
 from sealpoint.seal.keys import LEGACY
 from sealpoint.seal.tag import PICKLE, READABLE, Tag
 
-# Tags are not trusted here: a forged database may name any number of keys and types.
+# Tags are untrusted: an attacker who can write to the database can name any number of keys and types.
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5
 UNKNOWN_STATE: Final = "not in the ring"
@@ -23,19 +23,19 @@ UNKNOWN_STATE: Final = "not in the ring"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Values of one column with the same protection.
+    """A group of values in one column with the same protection.
 
     Attributes:
-        table: The column.
-        kind: Whether the values are sealed, plaintext, legacy or of an unknown tag.
-        suite: The encryption suite; ``None`` if they are not sealed.
-        flags: Flags of the tags, such as ``row``.
-        key_id: The key; ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
-        state: Of the key in the ring; ``None`` without a ring or a key.
-        rows: How many values.
-        size_bytes: Their size as stored.
-        types: Inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
-        tags: How many different ones.
+        table: Label of the column.
+        kind: Whether the values are sealed, plaintext, legacy, or have an unknown tag.
+        suite: Encryption suite; ``None`` if the values are not sealed.
+        flags: Flags in the tags, such as ``row``.
+        key_id: Id of the key; ``None`` in the group of all keys beyond `MAX_KEYS`.
+        state: State of the key in the ring; ``None`` without a ring or a key.
+        rows: Number of values.
+        size_bytes: Stored size of the values.
+        types: Inner types, escaped, most frequent first; for ``unknown``, whole tags.
+        tags: Number of different tags.
     """
 
     table: str
@@ -51,14 +51,14 @@ class Share:
 
     @property
     def is_plain_item(self) -> bool:
-        """Whether these are items of LangGraph's Store that are not sealed."""
+        """Whether the values are unsealed items of LangGraph's Store."""
         return self.table == ITEMS.label and self.kind is Kind.PLAINTEXT
 
     @property
     def is_skipped(self) -> bool:
-        """Whether rotation skips these values: they are not authenticated, and their type cannot be checked.
+        """Whether rotation skips these values, as they are unauthenticated and their type cannot be checked.
 
-        Either all values of a share are skipped or none.
+        Rotation skips either all values of a share or none.
         """
         return _is_skipped(self.kind, self.types[0])
 
@@ -73,13 +73,13 @@ def status(
     damage: list[SealpointError] | None = None,
     more: Sequence[TagCount] = (),
 ) -> list[Share]:
-    """Return how many values of each column are under which key, with the states of the keys in a ring.
+    """Count the values of each column by key and protection.
 
     Args:
         store: A database.
-        entries: What a ring says about its keys, for their states.
-        damage: Receives the error of a damaged part, see `RowStore.count`; without it the error is raised.
-        more: Counts of values of other tables, such as `RowStore.cached`.
+        entries: Key entries of a ring, for the states of keys.
+        damage: Receives errors of damaged parts, see `RowStore.count`; without it, errors are raised.
+        more: Counts of values in other tables, such as `RowStore.cached`.
 
     Example:
         >>> from contextlib import closing
@@ -92,7 +92,7 @@ def status(
     shares = _bounded([_share(members) for members in _grouped([*store.count(damage), *more])])
     if entries is None:
         return shares
-    # The empty id stands for the key of legacy rows, which name no key.
+    # Legacy rows name no key: their key is looked up by the empty id.
     states = {"" if entry.suite == LEGACY else entry.id: entry.state.value for entry in entries}
     return [
         share if share.suite is None else replace(share, state=states.get(share.key_id or "", UNKNOWN_STATE))
@@ -106,7 +106,7 @@ def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, 
         kind, tag = classify(count.tag)
         protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
         inner = tag.inner if tag else ""
-        # `Share.is_skipped` looks at the first type alone, so skipped types and others never share a group.
+        # `Share.is_skipped` reads only the first type, so skipped types and others are separate groups.
         apart = _is_skipped(kind, inner) and (inner == PICKLE or "other")
         groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
     return groups.values()
@@ -131,7 +131,7 @@ def _share(members: list[tuple[TagCount, Kind, Tag | None]]) -> Share:
 
 
 def _bounded(shares: list[Share]) -> list[Share]:
-    """Keep the shares of the `MAX_KEYS` most frequent keys of each column, and sum up the others."""
+    """Keep the shares of the `MAX_KEYS` most frequent keys of each column, and sum up the rest."""
     bounded, sealed = list[Share](), defaultdict[str, list[Share]](list)
     for share in sorted(shares, key=lambda share: -share.rows):
         (sealed[share.table] if share.kind is Kind.SEALED else bounded).append(share)

@@ -1,4 +1,4 @@
-"""Transitions of keys, refused while rows of a database require the old state."""
+"""Transitions of keys, refused while a database has rows that need the old state."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def promote_key(
     *,
     listed: Sequence[str] | None = None,
 ) -> str | None:
-    """Make a key active, unless a database has rows that prevent it; return the key that was active before.
+    """Make a key active, unless a database has rows under older keys; return the previously active key.
 
-    Rows under other keys do not prevent it if no key was active, so that sealing can be resumed.
-    ``listed`` are the databases that the ring file lists, if all of these are among ``stores``.
+    If no key was active, rows under other keys are accepted, so that sealing can be resumed.
+    ``listed`` are the databases in the ring file, if ``stores`` includes all of them.
     """
 
-    # Called while the ring file is locked: no other command changes a state between check and transition.
+    # Called while the ring file is locked, so that no other command changes a state before the transition.
     def require(ring: RingFile, key: Key) -> None:
         from sealpoint.admin.maintenance.rotate import require_opening
 
@@ -52,7 +52,7 @@ def disable_key(
     *,
     listed: Sequence[str] | None = None,
 ) -> None:
-    """Disable a key, unless a database has rows under it. A disabled key is not changed."""
+    """Disable a key, unless a database has rows under the key. A disabled key stays as it is."""
 
     def require(ring: RingFile, entry: RingEntry) -> None:
         _require_listed(ring, listed)
@@ -70,10 +70,10 @@ def destroy_key(
     allow_unrelated: bool = False,
     leave_material: bool = False,
 ) -> Path | None:
-    """Destroy a key, unless a database has rows under it; return the key file that was removed, if any.
+    """Destroy a key, unless a database has rows under the key; return the removed key file, if any.
 
-    The ring records what was waived: that no database was examined, or not those that the ring file lists
-    (``listed`` is ``None``), or that one without a value under any key of the ring was accepted.
+    The ring records waived checks: no database was examined, or not all databases in the ring file
+    (``listed`` is ``None``), or a database without a value under any key of the ring was accepted.
     """
 
     def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
@@ -85,7 +85,7 @@ def destroy_key(
                 f"cannot destroy {key_id!r}: {unrelated.name} has no value under any key of the ring",
                 hint=(
                     "name the databases that were sealed under this ring; `sealpoint status DB`"
-                    " shows the keys of one. To accept this one: --allow-unrelated"
+                    " shows the keys of a database. To accept this database: --allow-unrelated"
                 ),
             )
         waived = {
@@ -98,10 +98,10 @@ def destroy_key(
 
 
 def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
-    """Refuse a transition if the ring file was changed after its databases were opened."""
+    """Refuse a transition if the ring file's list of databases changed after they were opened."""
     if listed is not None and tuple(listed) != ring.databases:
         raise HeldError(
-            f"the [[database]] entries of {ring.origin.path} were changed meanwhile",
+            f"the [[database]] entries of {ring.origin.path} were changed during this run",
             hint="check the change, then run the same command again",
         )
 
@@ -118,20 +118,20 @@ def _require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wh
 
 
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
-    """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
+    """Whether a store has a value under one of the keys. If not, it may be the wrong database."""
     counts = store.count()
     return any(rows_under(counts, entry) for entry in entries)
 
 
 def _way_out(entry: RingEntry, database: str) -> str:
     if entry.state is KeyState.DESTROYED:
-        return "such rows open with no key any more: restore a backup, or delete them"
+        return "no key opens these rows any more: restore a backup, or delete the rows"
     rotate = f"sealpoint rotate {database} --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
     enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
     return f"{enable}reseal the rows first: {rotate}"
 
 
 def rows_under(counts: Sequence[TagCount], entry: RingEntry) -> int:
-    """Count the values under a key, also those with tags of later releases, which are not parsed."""
+    """Count the values under a key, including values with tags of later releases."""
     key_id = None if entry.suite == LEGACY else entry.id
     return sum(count.rows for count in counts if is_under(count.tag, key_id))

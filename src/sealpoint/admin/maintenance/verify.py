@@ -1,7 +1,7 @@
-"""Verification: every value of a database is opened, and every row is one that a saver would read.
+"""Verification: opens every value of a database, and checks that a saver would accept every row.
 
-`trial` decodes every value as an agent would, before agents are switched over. Unlike all other maintenance
-it builds the objects that values name, and so runs the code of their classes.
+`trial` decodes every value as an agent would, before agents change to sealpoint. Unlike all other
+maintenance, it builds the objects that values name, and so runs code of their classes.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ def verify(
 
     Args:
         store: A database.
-        cipher: Opens with the keys of its ring.
-        allow_plaintext: Accept values that are not sealed; else each is a failure.
+        cipher: Opens sealed values.
+        allow_plaintext: Accept unsealed values; otherwise each is a failure.
         selection: Which values to read.
-        every: Open only one in this many values; all of the selection are read.
-        examine: Called with each value that opens; what it raises is a failure of the value.
-        columns: What to read, with what `examine` needs beside the values; all columns without it.
-        batch: How much to read at a time.
+        every: Open only every n-th value; all selected values are read.
+        examine: Called with each value that opens; its exceptions count as failures of the value.
+        columns: Columns to read, including those that `examine` needs; default: all columns.
+        batch: Rows and bytes to read at a time.
 
     Yields:
-        Progress after each batch, with nothing changed; a failure for each value that does not open.
+        Progress after each batch; a failure for each value that does not open.
 
     Raises:
         DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
@@ -93,7 +93,7 @@ def verify(
     total, damage = 0, None
     try:
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-    except DatabaseCorruptError as error:  # values before the damage are opened nevertheless
+    except DatabaseCorruptError as error:  # the values before the damage are opened first
         damage = error
     numbers, opener = count(), Opener(cipher, allow_plaintext)
 
@@ -116,7 +116,7 @@ def walk(
     selection: Selection = EVERYTHING,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Pass values to ``look``: yield a failure for each that it refuses, and progress after each batch."""
+    """Pass values to ``look``: yield a failure for each value that raises, and progress after each batch."""
     seen = size = 0
     for column in columns:
         for page in pages(store, column, selection, batch):
@@ -131,16 +131,16 @@ def walk(
 
 
 def require_own_document(cell: Cell, opened: Opened, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Check that an opened checkpoint is the one of its row, as a saver does that reads it.
+    """Check that an opened checkpoint belongs to its row, as a saver does when it reads the row.
 
-    Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
+    An object in place of a dict is accepted, because only the saver's serializer can decode it.
     """
     if opened.inner == MSGPACK and opened.authenticated:
-        end = os.urandom(8)  # put behind the document: ormsgpack ignores what follows a value
+        end = os.urandom(8)  # appended as a marker: ormsgpack ignores bytes after a value
         data = b"\x92%b\xc4\x08%b" % (opened.data, end)
         document, behind = read_outline(data, lambda *_: Inert("", "", "", None))
         if behind != end:
-            raise DecodeError("bytes are left over or missing at the end of a value")
+            raise DecodeError("the value has extra or missing bytes at its end")
     else:
         document = decode_inert(*opened.typed, WRITTEN_LIMITS if opened.authenticated else limits)
     if cell.where.column.in_json and isinstance(document, dict):
@@ -151,27 +151,27 @@ def require_own_document(cell: Cell, opened: Opened, limits: Limits = DEFAULT_LI
 
 
 class Places(NamedTuple):
-    """Rows of which something is to be said.
+    """A number of rows, with examples.
 
     Attributes:
-        rows: How many.
-        places: Of the first of them, at most `MAX_PLACES`.
+        rows: Number of rows.
+        places: Key columns of the first rows, at most `MAX_PLACES`.
     """
 
     rows: int = 0
     places: tuple[dict[str, Any], ...] = ()
 
     def plus(self, place: dict[str, Any]) -> Places:
-        """Return them with another row."""
+        """Return a copy with one more row."""
         return Places(self.rows + 1, self.places if self.rows >= MAX_PLACES else (*self.places, place))
 
 
 def check_records(
     store: RowStore, examine: Callable[[Record], object] = lambda _: None
 ) -> Generator[Failure, None, Places]:
-    """Check the rows of ``checkpoints`` next to their values, and return those whose parent is not there.
+    """Check the rows of ``checkpoints`` outside of their values, and return the rows whose parent is missing.
 
-    The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
+    Ids are kept as numbers, about 100 bytes per checkpoint. If a parent is missing, rows are read again.
     """
     ids, waiting = set[int](), Counter[int]()
     for record in store.records():
@@ -194,13 +194,13 @@ def check_records(
 
 
 def _marks(record: Record) -> tuple[int, int | None]:
-    """Return a number for a checkpoint, and one for its parent."""
+    """Return a hash of a checkpoint's id, and a hash of its parent's id."""
     *thread, _ = record.place.values()
     return hash((*record.place.values(),)), hash((*thread, record.parent)) if record.parent else None
 
 
 def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
-    """Check what is next to a checkpoint as a saver does that reads it, and return its metadata."""
+    """Check the other columns of a checkpoint as a saver does, and return its metadata."""
     for name, part in names.items():
         if type(part) is not str:
             raise RowError(f"key column {name!r} of table {table!r} holds {type(part).__name__}, not str")
@@ -208,39 +208,39 @@ def require_beside(table: str, names: Mapping[str, Any], parent: object, metadat
         raise RowError("the id of a checkpoint is empty")
     if parent is not None and type(parent) is not str:
         raise RowError(f"the id of the parent is {type(parent).__name__}, not text")
-    return decode_metadata(metadata, strict=False)  # a bound row is compared with what was sealed
+    return decode_metadata(metadata, strict=False)  # a bound row is compared with its sealed metadata
 
 
 class Observer:
-    """Receives what a verification opens; here it does nothing with it."""
+    """Receives opened values and failures of a verification. This base class ignores them."""
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
         """Receive a value that opened, and whose row a saver would accept."""
 
     def add_failure(self, failed: Failure) -> None:
-        """Receive a value or a row that is refused."""
+        """Receive a refused value or row."""
 
     def findings(self) -> Iterable[Failure]:
-        """Return what was found since the last call; called after each event."""
+        """Return findings since the last call; called after each event."""
         return ()
 
     def finish(self) -> Iterable[Failure]:
-        """Return what is found when the whole database was read."""
+        """Return the remaining findings, after the whole database was read."""
         return ()
 
 
 class Verification:
-    """One run over a database, and what it has counted.
+    """A verification of one database, and its counts.
 
     Attributes:
-        opened: How many sealed values opened, by their key.
-        covered: The same by the label of their column and their key.
-        newest: The greatest id of a checkpoint with a value that opened, by key. A UUID of version 6, which
-            names its time; it is the writer's.
-        accepted: How many values were accepted although no key authenticates them or their type.
-        legacy: How many of these are under LANGGRAPH_AES_KEY, the type of which is not authenticated.
-        bound: How many of the values are bound to their rows.
-        orphans: Checkpoints whose parent is not there.
+        opened: Number of sealed values that opened, by key.
+        covered: Number of sealed values that opened, by column and key.
+        newest: Greatest checkpoint id with a value that opened, by key. A UUID of version 6, which contains
+            the writer's time.
+        accepted: Number of accepted values that no key authenticates, or whose type no key authenticates.
+        legacy: Number of accepted values under LANGGRAPH_AES_KEY, which does not authenticate types.
+        bound: Number of values that are bound to their rows.
+        orphans: Checkpoints whose parent is missing.
     """
 
     def __init__(
@@ -254,10 +254,10 @@ class Verification:
         require_bound: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Prepare a run; all arguments but the last two and the observer are those of `verify`.
+        """Prepare a run. For ``store``, ``cipher``, ``allow_plaintext`` and ``columns`` see `verify`.
 
-        With ``require_bound`` every value and checkpoint must be bound to its row, also if none is.
-        ``limits`` say what a checkpoint may be that no key has authenticated.
+        With ``require_bound``, every value and checkpoint must be bound to its row, even if none is bound.
+        ``limits`` are the decoding limits for unauthenticated checkpoints.
         """
         self.opened = Counter[str]()
         self.covered = Counter[tuple[str, str]]()
@@ -283,11 +283,11 @@ class Verification:
 
     @property
     def unbound(self) -> Places:
-        """The values and checkpoints that are not bound to their rows, if others are or all must be."""
+        """Unbound values and checkpoints, if other rows are bound or ``require_bound`` is set."""
         return self._unbound if self.bound or self._require_bound else Places()
 
     def events(self) -> Iterator[Event]:
-        """Run: yield progress, and a failure for each value and row that a saver would refuse."""
+        """Run: yield progress, and a failure for each value or row that a saver would refuse."""
         for event in self._database_events():
             if isinstance(event, Failure):
                 self._observer.add_failure(event)
@@ -299,7 +299,7 @@ class Verification:
         for event in self._values:
             yield event
             if isinstance(event, Progress):
-                needs, self._needs = self._needs, {}  # of the checkpoints of the batch
+                needs, self._needs = self._needs, {}  # for the checkpoints of this batch
                 for need in self._store.lost([*needs]):
                     yield failure(needs[need], value_missing(need.channel))
         if self._writes is not None:
@@ -308,7 +308,7 @@ class Verification:
         self.orphans = yield from check_records(self._store, self._examine_record)
 
     def counts(self, *, of_range: bool = False) -> dict[str, Any]:
-        """Return what was counted, as JSON; of a range what is not bound too, as others may be elsewhere."""
+        """Return the counts as JSON; for a range with unbound rows, as other ranges may have bound rows."""
         unbound = self._unbound if of_range else self.unbound
         return {
             "opened": [{"key": key, "values": values} for key, values in sorted(self.opened.items())],
@@ -322,13 +322,13 @@ class Verification:
         }
 
     def reasons(self) -> list[Reason]:
-        """Return why the run shows less than that all is as it was written."""
+        """Return the reasons why ``ok`` is not true."""
         unbound = Reason.NOT_BOUND if self._require_bound else Reason.UNBOUND
         more = applying({Reason.PARENTS_MISSING: self.orphans.rows, unbound: self.unbound.rows})
         return [*self.accepted_reasons(), *more]
 
     def accepted_reasons(self) -> list[Reason]:
-        """Return why values were accepted that are not authenticated."""
+        """Return the reasons for accepted values that are not authenticated."""
         plaintext = self.accepted > self.legacy
         return applying({Reason.PLAINTEXT_ALLOWED: plaintext, Reason.LEGACY_ALLOWED: self.legacy})
 
@@ -372,15 +372,15 @@ class Verification:
 
 
 def trial(store: RowStore, serde: EncryptedSerializer) -> Iterator[Event]:
-    """Decode every value of a database with an agent's serializer. Nothing is written.
+    """Decode every value of a database with an agent's serializer. The database is not changed.
 
     Args:
         store: A database.
-        serde: With the ring, the allowlist and the policies of the agent.
+        serde: Serializer with the ring, the allowlist and the policies of the agent.
 
     Yields:
-        Progress after each batch, with nothing changed; a failure for each value that raises, and for each
-        row of ``checkpoints`` that a saver refuses for its ids or its metadata.
+        Progress after each batch; a failure for each value that raises, and for each row of
+        ``checkpoints`` that a saver refuses for its ids or its metadata.
     """
     total = sum(count.rows for count in store.count())
     yield from walk(store, partial(_decode, serde), total, store.columns)
@@ -403,11 +403,11 @@ def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
                 value = serde.decode(*opened.typed)
             else:  # under LANGGRAPH_AES_KEY
                 value = serde.loads_typed((cell.tag, cell.value))
-    except SystemExit:  # else the exit code of the run would be that of a class
-        raise DecodeError("a class in the value ends the program") from None
+    except SystemExit:  # otherwise a class in a value would set the exit code
+        raise DecodeError("a class in the value raises SystemExit") from None
     if cell.is_item and not isinstance(value, dict):
         raise DecodeError(f"a sealed item is {type(value).__name__}, not a dict")
     if header and cell.where.column.in_json and isinstance(value, dict):
-        value = {**value, "channel_values": {}}  # they are in rows of their own
+        value = {**value, "channel_values": {}}  # channel values have rows of their own
     if (header or cell.where.column.coordinates == CHECKPOINT) and not is_opaque(serde, value):
         require_document(value, cell.where.names["checkpoint_id"])

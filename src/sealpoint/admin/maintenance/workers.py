@@ -1,4 +1,4 @@
-"""Several processes that share one run over a Postgres database: no two change the same row."""
+"""Several processes that share one run over a Postgres database, each with its own part of the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNLIMITED: Final = Options()
 
 
 class Pace:
-    """Slows a run down, and ends it where it can be continued later."""
+    """Limits the rate of a run, and ends the run where a later run can continue."""
 
     def __init__(self, stop: Stop, options: Options = _UNLIMITED, url: str = "") -> None:
         self.stopped = False
@@ -36,20 +36,20 @@ class Pace:
 
     @property
     def is_over(self) -> bool:
-        """Whether a stop was requested, or the time is over."""
+        """Whether a stop was requested, or the time limit was reached."""
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
     def limit(self, events: Events) -> Events:
         """Pass events on; after each batch wait for the rate limit and the replicas, or end the run.
 
-        If the store calls `is_over` during a statement, the run can end there.
+        If the store calls `is_over` during an SQL statement, the run can also end within the statement.
         """
         with closing(events), ExitStack() as stack:
             if (most := self._options.max_lag_bytes) is not None:
                 from sealpoint.admin.databases.postgres.connection import Replicas
 
                 replicas = stack.enter_context(closing(Replicas(self._url)))
-                replicas.lag_bytes()  # before anything is changed
+                replicas.lag_bytes()  # fails before any row is changed
             try:
                 for event in events:
                     yield event
@@ -77,14 +77,14 @@ if TYPE_CHECKING:
     Line: TypeAlias = Connection[Any, Any]
     Received: TypeAlias = Generator[tuple[int, Event], None, None]
 
-# A `Stop` has no descriptor to wait for, so it is polled between short waits.
+# A `Stop` has no file descriptor to wait for, so it is polled between short waits.
 _LOOK_SECONDS: Final = 0.1
 
 
 def rotate_as(
     options: Options, store: RowStore, cipher: RingCipher, before_change: BeforeChange | None = None
 ) -> Events:
-    """Rotate with the options of a job, which has tried the ring once before its run or its workers begin."""
+    """Rotate with the options of a job. The job has already tested the ring, so this does not."""
     return rotate(
         store,
         cipher,
@@ -100,7 +100,7 @@ def rotate_as(
 
 
 def rotating(assignment: Assignment, cipher: RingCipher) -> Events:
-    """Rotate: the work of each worker."""
+    """Rotate the part of the rows that an assignment gives to a worker."""
     from sealpoint.admin.databases.postgres.rows import PostgresRows
 
     options = assignment.options
@@ -110,16 +110,16 @@ def rotating(assignment: Assignment, cipher: RingCipher) -> Events:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The task of each worker. It is sent to another process, so it contains no keys."""
+    """The task of a worker, which is sent to another process, and so contains no keys."""
 
     url: str
     ring: Path | None
-    # The active key when the run began; a worker that loads another one ends.
+    # Id of the active key when the run began; a worker that loads another active key ends.
     key_id: str
     suite: str = "cobblestone256"
-    # The rate is that of one worker.
+    # Limits such as the rate are those of one worker.
     options: Options = field(default_factory=Options)
-    # A function of a module, so that it can be sent to another process.
+    # A module-level function, so that it can be pickled for another process.
     work: Work = rotating
 
 
@@ -129,15 +129,15 @@ Work: TypeAlias = Callable[[Assignment, RingCipher], Events]
 def run_in_processes(assignment: Assignment, workers: int, stop: Stop) -> Events:
     """Run the work of an assignment in several processes, and add up their progress.
 
-    The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
-    this one, however it ends.
+    The caller has checked the ring (`require_own_ring`), and holds the store. The worker processes end when
+    this process ends, even if it is killed.
     """
     with closing(_rounds(assignment, workers, stop)) as received:
         yield from _sum(received)
 
 
 def _rounds(assignment: Assignment, workers: int, stop: Stop) -> Received:
-    """Run all workers, then one alone if each found locked rows: another worker may have locked them."""
+    """Run all workers; if each found locked rows, run one alone: workers may lock each other's rows."""
     start = monotonic()
     try:
         return (yield from _round(assignment, range(workers), stop))
@@ -149,24 +149,24 @@ def _rounds(assignment: Assignment, workers: int, stop: Stop) -> Received:
 
 
 def _round(assignment: Assignment, numbers: range, stop: Stop) -> Received:
-    context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
+    context = multiprocessing.get_context("spawn")  # fork would share connections and locks
     lines, processes = [], []
-    # Ctrl-C in a terminal goes to every process, and so does its closing: the parent passes them on.
-    resource_tracker.ensure_running()  # it comes with the first process, and would end the block
+    # Signals of a terminal reach every process: workers block them, and the parent stops its workers.
+    resource_tracker.ensure_running()  # starts now: later, it would unblock the signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         for _ in numbers:
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(assignment, theirs), daemon=True)
             process.start()
-            theirs.close()  # closed here: only the workers keep it open, so it ends with them
+            theirs.close()  # only the workers keep this end open, so it closes when they end
             lines.append(ours)
             processes.append(process)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield from _receive(dict(zip(lines, numbers, strict=True)), stop)
-    except KeyboardInterrupt:  # the second Ctrl-C: the server rolls back their transactions
+    except KeyboardInterrupt:  # second Ctrl-C: kill workers; the server rolls back their transactions
         for process in processes:
             process.kill()
         raise
@@ -200,9 +200,9 @@ def _receive(lines: Mapping[Line, int], stop: Stop) -> Received:
 
 
 def _raise_worst(ends: Sequence[Exception | None], killed: int) -> None:
-    """Raise the worst of the errors that ended workers: a bug, then errors, then a worker that was killed.
+    """Raise the worst error of the workers: a bug first, then other errors, then a killed worker.
 
-    Locked rows count only if all workers found some: rows that one found locked another may have changed.
+    Locked rows are an error only if all workers found some: another worker may have changed the locked rows.
     """
     bugs = [end for end in ends if end is not None and not isinstance(end, SealpointError)]
     locked = [end for end in ends if isinstance(end, LockedError)]
@@ -219,12 +219,12 @@ def _raise_worst(ends: Sequence[Exception | None], killed: int) -> None:
 
 def _halt(lines: Iterable[Line]) -> None:
     for line in lines:
-        with suppress(ConnectionError):  # of one that is gone
+        with suppress(ConnectionError):  # the worker may have ended
             line.send(None)
 
 
 def _end(lines: Sequence[Line]) -> None:
-    """Wait until all workers end. A worker waits until its pipe is read, so each pipe is read to its end."""
+    """Wait until all workers end. Reads each pipe to its end, because a full pipe blocks its worker."""
     _halt(lines)
     for line in lines:
         with suppress(EOFError, OSError):
@@ -234,7 +234,7 @@ def _end(lines: Sequence[Line]) -> None:
 
 
 class _Halt(Stop):
-    """Of a worker: set by any message from its parent process, or when the parent ends."""
+    """The stop of a worker: set by any message from the parent process, or when the parent ends."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -244,7 +244,7 @@ class _Halt(Stop):
 
 
 def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
-    """Add up the progress of all workers, and pass each failure on once."""
+    """Sum up the progress of all workers, and yield each failure once."""
     latest: dict[int, Progress] = {}
     failures = Failures(may_repeat=True)
     for number, event in received:
@@ -256,7 +256,7 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
         columns = zip(*(progress[1:] for progress in latest.values()), strict=True)
         whole = Progress(event.table, *map(sum, columns))
         total = max(progress.total for progress in latest.values())
-        # Several workers may see a value that does not open, so their rows may add up to more than there are.
+        # Several workers may see the same value that does not open, so the sum may exceed the number of rows.
         yield whole._replace(rows=min(whole.rows, total), total=total, lock_seconds=event.lock_seconds)
 
 
@@ -269,7 +269,7 @@ def _work(assignment: Assignment, line: Line) -> None:
             pace = Pace(_Halt(line), options, assignment.url)
             for event in pace.limit(assignment.work(assignment, cipher)):
                 line.send(event)
-        except DatabaseMissingError as error:  # the parent process has a connection
+        except DatabaseMissingError as error:  # the parent could connect: a limit of connections
             problem = StoppedError(
                 str(error), hint="N workers take N + 1 connections, as a superuser twice as many"
             )
@@ -278,10 +278,10 @@ def _work(assignment: Assignment, line: Line) -> None:
         except MemoryError:
             problem = StoppedError("a worker ran out of memory", hint="fewer workers, or a smaller --batch")
         except Exception as error:  # noqa: BLE001 -- the end of a process, which reports it
-            # Without its message, which may quote values.
+            # Leave out the message, which may quote values.
             problem = RuntimeError(f"a worker ended with {type(error).__name__}")
             lines = "".join(format_tb(error.__traceback__))
-            problem.add_note(f"it was raised in the worker at:\n{lines}")
+            problem.add_note(f"raised in the worker at:\n{lines}")
         line.send(problem)
 
 
@@ -289,7 +289,7 @@ def _load(assignment: Assignment) -> KeyRing:
     ring = KeyRing.load(assignment.ring).load_material()
     if ring.active_id != assignment.key_id:
         raise StoppedError(
-            f"the active key was {assignment.key_id!r} when the run began, and is a different one now",
+            f"the active key was {assignment.key_id!r} when the run began, and has changed since",
             hint="run the same command again",
         )
     return ring

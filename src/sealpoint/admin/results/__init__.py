@@ -1,1 +1,1 @@
-"""Results of commands: reasons, events of runs, options of jobs, exit codes. Types and constants alone."""
+"""Results of commands: reasons, events of runs, options of jobs, exit codes. Only types and constants."""

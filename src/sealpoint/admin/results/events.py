@@ -1,4 +1,4 @@
-"""Events: what a run over values reports, batch after batch, and the failures of a whole run."""
+"""Events that a run over values reports after each batch, and the failures of a whole run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
-# How much is kept of a text of a row that failed: a hostile one may have many megabytes.
+# Characters kept of a text in a failed row: an attacker may write texts of many megabytes.
 MAX_CHARS: Final = 1000
 
 
 class Failure(NamedTuple):
-    """A value did not open; it was not changed.
+    """A value that did not open, and was not changed.
 
     Attributes:
-        table: The label of its column, see `Column.label`.
-        place: The columns of the row's key by name.
-        tag: Its tag.
-        error: Why it did not open.
+        table: Label of the column, see `Column.label`.
+        place: Key columns of the row by name.
+        tag: Tag of the value.
+        error: The error that opening the value raised.
     """
 
     table: str
@@ -35,7 +35,7 @@ class Failure(NamedTuple):
 
 
 def bare(error: Exception) -> Exception:
-    """Return an error without a traceback, which would keep bytes of a value in memory."""
+    """Remove the traceback of an error, which would keep bytes of a value in memory."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
@@ -47,22 +47,22 @@ def _cut(value: Any) -> Any:
 class Failures:
     """The failures of a run.
 
-    With ``may_repeat`` a value may be read again: it is counted once, by its hash. ``cipher`` is
-    what the run opens values with: it counts them.
+    With ``may_repeat``, a value may be read several times, and is counted once, by a hash. ``cipher`` is
+    the run's cipher, which counts opened values.
     """
 
     def __init__(self, *, may_repeat: bool = False, cipher: RingCipher | None = None) -> None:
         self.count, self.cipher = 0, cipher
         self.kept: list[Failure] = []
-        self.causes: dict[str, Counter[str]] = {}  # by hint; a forged database may have any number
-        self.unopened = Counter[str]()  # not as they were sealed, or under another key of this id
-        self.lacks_keys_only = True  # with another ring all may open
+        self.causes: dict[str, Counter[str]] = {}  # by hint; limited, as an attacker may cause any number
+        self.unopened = Counter[str]()  # authentication failed, by key id
+        self.lacks_keys_only = True  # all might open with another ring
         self._marks = set[int]() if may_repeat else None
 
     def add(self, failed: Failure) -> bool:
-        """Count a failure; return whether it is the first of its value."""
+        """Count a failure; return whether it is the first failure of its value."""
         if self._marks is not None:
-            mark = hash(repr((failed.table, failed.place)))  # hash() alone is the same for -1 and -2
+            mark = hash(repr((failed.table, failed.place)))  # of the repr, because hash(-1) == hash(-2)
             if mark in self._marks:
                 return False
             self._marks.add(mark)
@@ -85,22 +85,23 @@ class Failures:
 
     @property
     def foreign(self) -> list[str]:
-        """The ids of the ring that another key seems to have, from what was read until now."""
+        """Ids under which the database seems to have other keys than the ring, by the values read so far."""
         if self.cipher is None:
             return []
         opened = dict.fromkeys(self.cipher.stats().opened)
         return foreign_keys({**self.unopened, **opened}, self.cipher.ring.active_id)
 
 
-# How many rows under the active key may be damaged or forged, if other keys of the ring open theirs.
+# Number of rows under the active key that may be damaged or forged, if other keys of the ring open rows.
 MAX_DAMAGED: Final = 3
 
 
 def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list[str]:
-    """Return the ids that another key seems to have, of those with the number of values that do not open.
+    """Return the ids under which the database seems to have other keys than the ring.
 
-    The number is ``None`` if one opens: then the ring belongs to the database. Its active key must still be
-    right, because everything is sealed under it from now on.
+    ``found`` maps an id to its number of values that failed authentication, or to ``None`` if a value opens:
+    then the ring belongs to the database. Even so, the active key must be the right key, because new values
+    are sealed under it.
     """
     is_ours = None in found.values()
     return [
@@ -111,7 +112,7 @@ def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list
 
 
 def failure_reasons(failures: Failures) -> list[Reason]:
-    """Return why an answer with these is no: with another ring, values whose key is missing may open."""
+    """Return the reasons for failures. Missing keys are a separate reason, as another ring may have them."""
     foreign = failures.foreign
     failed = not failures.lacks_keys_only or failures.unopened.keys() - {*foreign}
     lacking = failures.count and not failed and not foreign
@@ -119,18 +120,18 @@ def failure_reasons(failures: Failures) -> list[Reason]:
 
 
 class Progress(NamedTuple):
-    """A run has finished another batch.
+    """Progress of a run after a batch.
 
     Attributes:
         table: The current table.
         rows: Values examined so far in this pass, over all tables.
         total: Values to examine when the pass began.
         changed: Values changed so far in the run.
-        raced: Values that writers have changed meanwhile, so far in the run.
+        raced: Values not replaced so far, because writers changed them meanwhile.
         size_bytes: Bytes of the values examined so far in the run.
         lock_seconds: Time that the write lock was held since the last batch.
-        plaintext: Values that were not sealed, and that the run has sealed so far.
-        legacy: Values under LANGGRAPH_AES_KEY that it has sealed again so far.
+        plaintext: Unsealed values that the run has sealed so far.
+        legacy: Values under LANGGRAPH_AES_KEY that the run has resealed so far.
     """
 
     table: str
@@ -144,8 +145,8 @@ class Progress(NamedTuple):
     legacy: int = 0
 
 
-# In the place of a table: the run waits until replicas have caught up.
+# Used as the table's name while the run waits until replicas have caught up.
 WAITING: Final = "replicas"
 Event = Progress | Failure
-# A run: it continues while its events are consumed, and ends when it is closed.
+# A run: an iterator that works while its events are consumed, and ends when it is closed.
 Events = Generator[Event, None, None]

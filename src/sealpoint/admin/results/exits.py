@@ -1,4 +1,4 @@
-"""Exit codes of all commands, and what ends in them."""
+"""Exit codes of all commands, and the errors and reasons that lead to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ERRNOS: Final = {
     **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM), Exit.STOPPED),
     **dict.fromkeys(PERMANENT_ERRNOS, Exit.USAGE),
 }
-_SQLITE: Final = {  # names of primary codes
+_SQLITE: Final = {  # names of SQLite's primary result codes
     Exit.STOPPED: (
         "SQLITE_FULL",
         "SQLITE_IOERR",
@@ -42,7 +42,7 @@ _SQLITE: Final = {  # names of primary codes
     Exit.USAGE: ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"),
     Exit.UNOPENED: ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
 }
-_POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not reached, or went away
+_POSTGRES: Final = {  # by class of SQLSTATE; empty: the server was unreachable, or the connection was lost
     # 08 connection, 40 rollback, 53 resources, 55 not in the required state, 57 operator, 58 system
     **dict.fromkeys(("", "08", "40", "53", "55", "57", "58"), Exit.STOPPED),
     # 28 authorization, 3D no such database, 3F no such schema, 42 no such table or no right to it
@@ -51,7 +51,7 @@ _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not rea
 }
 
 
-# The first reason that a result has counts. Others end in FOUND if they refute.
+# The first reason of a result decides. Other refuting reasons lead to FOUND.
 _REASONS: Final = {
     Reason.DAMAGED: Exit.UNOPENED,
     Reason.VALUES_FAILED: Exit.UNOPENED,
@@ -66,7 +66,7 @@ _REASONS: Final = {
 
 
 def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
-    """Return the code of a result; ``unproven`` if it is neither true nor false, and no reason has a code."""
+    """Return the exit code of a result; ``unproven`` if ``ok`` is ``None`` and no reason has its own code."""
     for reason, code in _REASONS.items():
         if reason in result.reasons:
             return code
@@ -75,17 +75,17 @@ def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
     return Exit.DONE if result.ok else Exit.FOUND
 
 
-# Of several databases: a bug, what was found, what must be corrected, what may be run again.
+# Worst first, for several databases: a bug, findings, errors to correct, runs to repeat.
 _WORST_FIRST: Final = (1, 4, 5, 3, 2, 6, 7, 0)
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
-    """Return the code of a run over several databases: the worst of theirs."""
+    """Return the worst exit code, for a run over several databases."""
     return min(codes, key=_WORST_FIRST.index, default=Exit.DONE)
 
 
 def exit_code(error: BaseException) -> Exit:
-    """Return the code that an error ends in; ``BUG`` for an unexpected one."""
+    """Return the exit code for an error; ``BUG`` for an unexpected error."""
     if isinstance(error, SealpointError):
         return Exit[error.category.upper()]
     if isinstance(error, KeyboardInterrupt | MemoryError):
@@ -105,16 +105,16 @@ def exit_code(error: BaseException) -> Exit:
 
 def message(error: BaseException) -> str:
     """Return the text to print for an expected error."""
-    if _is_postgres(error):  # the rest of its text may quote a row
+    if _is_postgres(error):  # the rest of the server's message may quote a row
         return excerpt(str(error).strip().partition("\n")[0])[1:-1]
     if isinstance(error, MemoryError):
-        return "not enough memory for a value, or for all that was to be shown"
+        return "not enough memory for a value, or for the output"
     if isinstance(error, OSError) and not isinstance(error, SealpointError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def _is_postgres(error: BaseException) -> bool:
-    """Whether psycopg raised it, without importing psycopg for the question."""
+    """Whether an error is psycopg's, without importing psycopg."""
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     return bool(kinds & {"psycopg.errors.OperationalError", "psycopg.errors.DatabaseError", "psycopg.Error"})

@@ -1,4 +1,4 @@
-"""Jobs: what a run that changes values is asked to do, its batches, and how it is stopped."""
+"""Jobs: options of a run that changes values, the size of batches, and the request to stop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 from sealpoint.admin.results.shards import Shard
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
-# Rows of the first batch of a column, of which it is not known how long they take.
+# Rows in the first batch of a column: small, because the time for a row is not known yet.
 FIRST_ROWS: Final = 64
-# Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
+# Python's sqlite3 raises "database is locked" after 5 s by default; a batch must stay far below that.
 MAX_LOCK_SECONDS: Final = 0.1
 _PAUSE_LOOK_SECONDS: Final = 0.05
 
@@ -22,8 +22,8 @@ class Batch:
     """Size of a read, or of a transaction.
 
     Attributes:
-        rows: How many values, at most.
-        size_bytes: About how many bytes; one value is read regardless of its size.
+        rows: Maximum number of values in a batch.
+        size_bytes: Approximate maximum of bytes in a batch; one value is always read, regardless of its size.
     """
 
     rows: int = 1000
@@ -34,7 +34,7 @@ BATCH: Final = Batch()
 
 
 class Check(StrEnum):
-    """How many of the rotated values are opened again at the end."""
+    """Which of the rotated values to open again at the end."""
 
     ALL = "all"
     SAMPLE = "sample"
@@ -42,55 +42,55 @@ class Check(StrEnum):
 
 
 class Compress(StrEnum):
-    """How values are resealed."""
+    """Whether resealed values are compressed."""
 
     ZSTD = "zstd"
     NONE = "none"
 
 
-# An UPDATE may write whole pages of the table, of its two indexes, and of TOAST.
+# WAL bytes per row: an UPDATE may write whole pages of the table, of its two indexes, and of TOAST.
 _WAL_OF_ROW: Final = 5 * 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a job does."""
+    """Options of a job."""
 
     allow_plaintext: bool = False
     allow_legacy: bool = False
     batch: Batch = BATCH
-    # Batches become smaller if writers wait longer for one.
+    # Make batches smaller if a batch locks rows for longer than this.
     max_lock_seconds: float = MAX_LOCK_SECONDS
-    # At most; of all workers together.
+    # Maximum rows per second, of all workers together.
     rows_per_second: float | None = None
     max_seconds: float | None = None
-    # Of WAL that replicas have not replayed, before the next batch.
+    # Maximum bytes of WAL that replicas have not replayed; otherwise wait before the next batch.
     max_lag_bytes: int | None = None
-    # Processes; more than one only for Postgres.
+    # Number of processes; more than one only for Postgres.
     workers: int = 1
     check: Check = Check.ALL
     scrub: bool = False
-    # Open some rows first, to refuse the ring of another environment.
+    # First open some rows as a test, to refuse the ring of another environment.
     check_keys: bool = True
-    # Compress what is resealed, or do not; None leaves each value as it is.
+    # Compress resealed values, or decompress them; None keeps each as it is.
     compress: bool | None = None
-    # Only this range of threads, for Postgres.
+    # Work on this range of threads only (Postgres).
     shard: Shard | None = None
-    # What a value may be that no key has authenticated.
+    # Limits for decoding unauthenticated values.
     limits: Limits = DEFAULT_LIMITS
 
     @property
     def paced_batch(self) -> Batch:
-        """The batch, with no more rows than one second may change, and no more WAL than replicas may lack."""
+        """The batch size, limited to the rows of one second, and to the WAL that replicas may lag behind."""
         rate, lag = self.rows_per_second or self.batch.rows, (self.max_lag_bytes or 2**63) // self.workers
         rows, size = min(self.batch.rows, int(rate), lag // _WAL_OF_ROW), min(self.batch.size_bytes, lag // 4)
         return replace(self.batch, rows=max(1, rows), size_bytes=max(1, size))
 
 
 class Stop:
-    """A request to stop, which a handler of a signal can set.
+    """A request to stop, which a signal handler can set.
 
-    A signal may interrupt the thread that reads it, so it takes no lock as an event would: that may deadlock.
+    It uses no lock, unlike threading.Event, because a signal that interrupts a reading thread could deadlock.
     """
 
     _is_set = False
@@ -104,9 +104,9 @@ class Stop:
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds, or until it is set."""
+        """Wait for ``timeout`` seconds, or until a stop is requested."""
         end = float("inf") if timeout is None else monotonic() + timeout
         while not self.is_set() and (left := end - monotonic()) > 0:
-            # In short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).
+            # Short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).
             sleep(min(left, _PAUSE_LOOK_SECONDS))
         return self.is_set()

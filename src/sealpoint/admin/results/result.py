@@ -1,9 +1,9 @@
-"""Results: the one maker of the JSON objects that commands print, and of what ``ok`` says in them.
+"""Results: the JSON objects that commands print, and their verdict ``ok``.
 
-``ok`` is true only if a run looked at everything that it was asked about and found it so, false if it found
-otherwise, and ``None`` if it does not know: nothing was there, an option accepted values unseen, or the run
-ended early. ``reasons`` says why it is not true. `SCHEMA` names the JSON Schema of all objects, which is
-``schemas/result-1.json`` in the package `sealpoint`.
+``ok`` is true only if a run examined everything that it was asked about, and the answer is yes; false if the
+answer is no; and ``None`` if it is not proven: there was nothing to examine, an option accepted values
+without examination, or the run ended early. ``reasons`` lists why ``ok`` is not true. `SCHEMA` is
+the id of the JSON Schema of all objects, ``schemas/result-1.json`` in the package `sealpoint`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from uuid import uuid4
 from sealpoint.admin.results.reasons import AnyReason, Reason, answer
 from sealpoint.utc import now
 
-MAX_TABLES: Final = 1_000  # how many tables that are not read are named; the others are counted
+MAX_TABLES: Final = 1_000  # number of unread tables that are listed; further ones are only counted
 
 SCHEMA: Final = "urn:sealpoint:result:1"
-BEGUN: Final = "begun"  # in the ledger, the outcome of a run that has not ended
+BEGUN: Final = "begun"  # outcome of a begin entry in the ledger
 
 _DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
 
 
 class Database(Protocol):
-    """What a result says about a database.
+    """A database, as a result describes it.
 
     Attributes:
-        name: Its name in messages: a path, or a URL without a password.
+        name: Name in messages: a path, or a URL without a password.
         kind: ``sqlite`` or ``postgres``.
     """
 
@@ -40,35 +40,35 @@ class Database(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What tells it from a copy and from another database of the same name."""
+        """Facts that differ for a copy, or for another database of the same name."""
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """The tables that every saver or Store makes, and that are not there though others of it are."""
+        """Missing tables of a saver or Store of which other tables exist."""
 
     def tables(self) -> Sequence[Any]:
-        """Return all its tables."""
+        """Return all tables of the database."""
 
 
 class Result:
-    """One run of one command: what it was asked, what it looked at, and why ``ok`` is not true."""
+    """The result of one run: its question, the examined databases, and the reasons if ``ok`` is not true."""
 
     def __init__(self, command: str, options: Mapping[str, Any] | None = None) -> None:
         self.run: str = str(uuid4())
         self._command = command
         self._began = now()
         self.options = dict(options or {})
-        # The ring whose keys, or whose word about keys, the run goes by.
+        # The ring whose keys or key entries the run used.
         self.ring: dict[str, Any] | None = None
         self._reasons = set[AnyReason]()
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
         self.has_ended = False
-        self.report: Mapping[str, Any] | None = None  # with nothing of a value or a thread
+        self.report: Mapping[str, Any] | None = None  # without data of values or threads
         self.stated: Mapping[str, Any] = {}
 
     def looks_at(self, store: Database) -> dict[str, Any]:
-        """Record a database, and return what the object says about it and its tables."""
+        """Record a database; return the members about the database and its tables."""
         tables = store.tables()
         not_read = [table.name for table in tables if not table.is_read]
         found = {
@@ -86,11 +86,11 @@ class Result:
         return found
 
     def add(self, *reasons: AnyReason) -> None:
-        """Record why ``ok`` is not true."""
+        """Add reasons why ``ok`` is not true."""
         self._reasons.update(reasons)
 
     def join(self, part: Result) -> None:
-        """Add what was found in one of several databases: the reasons of each are reasons of the whole."""
+        """Add the result of one of several databases: its reasons are reasons of the whole result."""
         self._reasons |= part._reasons
         self._parts += part._parts
         self.ring, self.options = part.ring or self.ring, part.options or self.options
@@ -99,16 +99,16 @@ class Result:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why ``ok`` is not true, without what a report alone says; in the order of `Reason`."""
+        """The reasons why ``ok`` is not true, in the order of `Reason`; without reasons of reports only."""
         return tuple(reason for reason in Reason if reason in self._reasons)
 
     @property
     def ok(self) -> bool | None:
-        """Whether it is so; ``None`` if that was not shown."""
+        """The answer to the question; ``None`` if it is not proven."""
         return answer(self._reasons)
 
     def head(self) -> dict[str, Any]:
-        """Return what is known when a run begins: the first members of every object."""
+        """Return the first members of every object, which are known when a run begins."""
         return {
             "schema": SCHEMA,
             "command": self._command,
@@ -121,21 +121,21 @@ class Result:
         }
 
     def end(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the command found, and what is known when a run ends: the last members of an object."""
+        """Return the last members of an object: findings of the command, and facts known at a run's end."""
         self.counts |= {name: found for name, found in (body or {}).items() if type(found) is int}
         self.has_ended = True
         return {**(body or {}), **self.tail()}
 
     def tail(self) -> dict[str, Any]:
-        """Return what is known when a run ends."""
+        """Return the members that are known at the end of a run."""
         return {"ring": self.ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the whole object around what the command found."""
+        """Return the whole object, with the command's own members."""
         return {**self.head(), **self.end(body)}
 
     def evidence(self) -> dict[str, Any]:
-        """Return the object without what could be of a value or a thread: databases, numbers and verdict."""
+        """Return the members without data of values or threads: databases, numbers and verdict."""
         if self.report is not None:
             return dict(self.report)
         found = {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
@@ -159,6 +159,6 @@ def _account() -> dict[str, Any]:
     uid = os.geteuid()
     try:
         name = pwd.getpwuid(uid).pw_name
-    except KeyError:  # containers often run as a number without a name
+    except KeyError:  # in containers, users often have no name
         name = None
     return {"uid": uid, "name": name}

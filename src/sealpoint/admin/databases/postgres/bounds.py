@@ -1,4 +1,4 @@
-"""Bounds of about equal ranges of threads, from pages that the server takes by chance: no statistics."""
+"""Bounds of about equal ranges of threads, from a random sample of pages; table statistics are not used."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from sealpoint.admin.databases.cells import ITEMS
 from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.admin.results.shards import MAX_BOUND_BYTES
 
-_PAGES: Final = 3000  # of all tables
+_PAGES: Final = 3000  # pages to sample in all tables together
 _SIZE: Final = "SELECT pg_relation_size(tableoid) / 8192.0::float8 FROM ONLY {} LIMIT 1"
-# A bound need not be the id of a thread: its first characters, of at most 4 bytes each, are enough.
+# A bound is the beginning of a thread id; a character has at most 4 bytes.
 _SAMPLE: Final = "SELECT left(thread_id, %s) FROM ONLY {} TABLESAMPLE SYSTEM (%s) WHERE thread_id <> ''"
 _AT: Final = "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FROM unnest(%s::text[]) AS id"
 
 
 def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
-    """Return what separates ranges, in the server's order; less than asked for if there are few threads."""
+    """Return the bounds between ranges, in the server's order; fewer if there are few threads."""
     tables = [part for column in store.columns if column != ITEMS for part in store.parts(column)]
     pages = sum(size for table in tables for (size,) in store.select(table, _SIZE, ()))
     sampled = MAX_BOUND_BYTES // 4, min(100.0, 100 * _PAGES / max(pages, 1))
@@ -25,4 +25,4 @@ def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
         return []
     parts = [(part * len(sample) // ranges + 0.5) / len(sample) for part in range(ranges)]
     ((found,),) = store.select(tables[0], _AT, (parts, sample))
-    return [*dict.fromkeys(found)][1:]  # nothing is below the first
+    return [*dict.fromkeys(found)][1:]  # no thread is below the first

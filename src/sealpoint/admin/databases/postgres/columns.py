@@ -1,4 +1,4 @@
-"""The columns with values of LangGraph's Postgres savers and Store, and the SQL that replaces them."""
+"""The columns with values of LangGraph's Postgres savers and Store, and the SQL to replace values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sealpoint.seal import places as place
 from sealpoint.seal.places import Coordinates
 from sealpoint.seal.tag import BOUND_MARK, JSON, LEGACY_END, SEALED_MARK
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+# ruff: noqa: S608 -- statements are built from constants and placeholders only
 
 
 METADATA: Final = Column("checkpoints", "metadata", CHECKPOINT, place.METADATA, in_json=True)
-# The shallow savers store neither checkpoint ids nor versions, so values cannot be bound to them.
+# Shallow savers store neither checkpoint ids nor versions, so values cannot be bound to these.
 SHALLOW_METADATA: Final = Column(
     "checkpoints", "metadata", THREAD, Coordinates(place.METADATA.kind, THREAD), in_json=True
 )
@@ -36,14 +36,14 @@ _COLUMNS: Final = (METADATA, SHALLOW_METADATA, BLOBS, SHALLOW_BLOBS, WRITES, ITE
 
 
 def column_of(layout: Layout) -> Column:
-    """Return the column with values of a table."""
+    """Return the column of a table that contains values."""
     of_table = (each for each in _COLUMNS if each.table == layout.name)
     return next(each for each in of_table if each is WRITES or each.key == layout.primary)
 
 
-_JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
-_NAME_CHARS: Final = 10_000  # more than a key has in an index
-# In SQL, what stands next to a value: JSON as text, metadata and items without the sealed part.
+_JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than the limit
+_NAME_CHARS: Final = 10_000  # longer than any key in an index
+# SQL for the other columns of a value: JSON as text, metadata and items without the sealed part.
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
     "metadata": f"left((metadata - '{place.KEY}')::text, {_JSON_CHARS})",
@@ -80,38 +80,38 @@ _UPDATE_ITEMS: Final = """
 
 
 def _digest(stored: str | bytes | None) -> bytes | None:
-    """Return what stands for an old value in a statement: the value would appear in the server's log."""
+    """Return a digest of an old value, because the value itself would appear in the server's log."""
     data = stored.encode() if isinstance(stored, str) else stored
     return None if data is None else sha256(data).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the cells of a column are found, read and replaced."""
+    """SQL to find, read and replace the cells of a column."""
 
     column: Column
     holds: str  # whether a row has a cell in this column
     tag: str
     value: str
     size: str  # bytes sent to the client
-    beside: Mapping[str, str]  # the columns that are read with the value, by name
+    beside: Mapping[str, str]  # other columns to read with the value, by name
     new: str = ""  # assignments of an UPDATE, from ``new.new_type`` and ``new.new_value``
-    same: str = ""  # whether a row is unchanged since it was read: ``new.type`` and ``new.digest``
-    is_text: bool = False  # the value is stored as base64, which is the locator of a cell
+    same: str = ""  # condition: the row is unchanged, from ``new.type`` and ``new.digest``
+    is_text: bool = False  # the value is stored as base64; the text is the cell's locator
 
     @property
     def read(self) -> str:
-        """In SQL, the columns of a cell."""
+        """SQL for the columns of a cell."""
         return ", ".join((*self.column.key, self.tag, self.value, *self.beside.values()))
 
     @property
     def name(self) -> str:
-        """In SQL, the same columns with NULL for the value and what stands next to it, and texts cut."""
+        """SQL for the same columns, with NULL for the value and other columns, and with texts cut."""
         texts = (name if name == "idx" else f"left({name}, {_NAME_CHARS})" for name in self.column.key)
         return ", ".join((*texts, f"left({self.tag}, {_NAME_CHARS})", "NULL", *("NULL" for _ in self.beside)))
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
+        """Yield rows of a result as cells."""
         end = len(self.column.key)
         for row in rows:
             tag, stored, *others = row[end:]
@@ -127,9 +127,9 @@ class Access:
     def replacement(
         self, cell: Cell, tag: str, value: bytes, parent: Any = None, metadata: Any = None, document: str = ""
     ) -> tuple[Any, ...]:
-        """Return a row of ``new``: what is stored, the key, and what must be unchanged."""
+        """Return a row of ``new``: the new values, the key, and values that must be unchanged."""
         key, old, beside = cell.where.key, cell.where.locator, cell.where.beside
-        if self.column == CHECKPOINTS:  # tag and value stand in the metadata
+        if self.column == CHECKPOINTS:  # tag and value are in the metadata
             same = _digest(beside["document"]), _digest(beside["metadata"]), beside["parent"]
             return document, metadata, parent, *key, *same
         if "value" in beside:  # a whole item
@@ -157,12 +157,12 @@ class Access:
 
 @cache
 def access_to(column: Column, of_thread: str = "true") -> Access:
-    """Return how the cells of a column are found, read and replaced, of threads that meet a condition."""
+    """Return the SQL for the cells of a column, limited to threads that meet a condition."""
     beside = {name: _BESIDE[name] for name in column.beside}
     if column.name == "blob":
         return Access(
             column,
-            # Such a channel has no value.
+            # A channel of type `empty` has no value.
             holds=f"(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL) AND {of_thread}",
             tag="type",
             value="blob",
@@ -195,7 +195,7 @@ def access_to(column: Column, of_thread: str = "true") -> Access:
 
 
 def _sealed_tag(tag: str) -> str:
-    """Return, in SQL, a tag if it is that of a sealed value, of which LangGraph's own are none in JSON."""
+    """Return SQL for a tag if it marks a sealed value, else NULL, also for LangGraph's own encryption."""
     return (
         f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
         f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)"
@@ -203,9 +203,9 @@ def _sealed_tag(tag: str) -> str:
 
 
 def _of_item(framed: str, plain: str) -> str:
-    """Return, in SQL, what is wanted of an item with a ``frame``, and of any other object in JSON.
+    """Return SQL that is ``framed`` for an item with a frame, and ``plain`` for any other JSON object.
 
-    Each function over a large value decompresses all of it: the frame is taken out once.
+    Each function call on a large value decompresses all of it, so the frame is extracted once.
     """
     return (
         f"(SELECT CASE WHEN frame IS NOT NULL THEN {framed}"
@@ -215,7 +215,7 @@ def _of_item(framed: str, plain: str) -> str:
 
 
 def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Access:
-    """Return how whole rows with the cells of a column are found, read and replaced."""
+    """Return the SQL to find, read and replace whole rows of a column's table."""
     found = access_to(column, of_thread)
     if column == CHECKPOINTS:
         return replace(
@@ -231,7 +231,7 @@ def access_to_rows(column: Column, of_thread: str, *, has_task_path: bool) -> Ac
     return replace(found, beside=beside)
 
 
-# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
+# Shortens a text too long for a tag; keeps the marks of a sealed value and the key id.
 SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
     ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
         || right(tag, 50) END"""
@@ -243,19 +243,19 @@ class Bound(NamedTuple):
     key: tuple[Any, ...]  # the primary key of the last row
     rows: int
     is_last: bool
-    is_oversized: bool = False  # one row that is too large to be read
+    is_oversized: bool = False  # a single row that is too large to be read
 
     @property
     def next(self) -> tuple[Any, ...] | None:
-        """The key after which the next batch begins."""
+        """The key after which the next batch begins; ``None`` after the last batch."""
         return None if self.is_last else self.key
 
 
 def bound_of(found: Sequence[tuple[Any, ...]], rows: int, size_bytes: int) -> Bound | None:
-    """Return the end of a batch of ``rows``, and about ``size_bytes``, from the next rows' sizes and keys."""
+    """Return the end of a batch of ``rows`` and about ``size_bytes``, from the next rows' sizes and keys."""
     before: tuple[Any, ...] = ()
     for number, (size, *key) in enumerate(found, 1):
-        if size > MAX_VALUE_BYTES:  # it is a batch of its own
+        if size > MAX_VALUE_BYTES:  # a batch of its own
             return Bound(before or tuple(key), max(number - 1, 1), is_last=False, is_oversized=not before)
         before = tuple(key)
         size_bytes -= size
@@ -266,26 +266,26 @@ def bound_of(found: Sequence[tuple[Any, ...]], rows: int, size_bytes: int) -> Bo
 
 @dataclass(slots=True)
 class Pass:
-    """The state of a walk of `rewrite` over all tables."""
+    """The state of a pass of `rewrite` over all tables."""
 
     seen: int = 0
-    changed: int = 0  # by this run or by others
-    locked: int = 0  # by other sessions
+    changed: int = 0  # changed by this run or by other writers
+    locked: int = 0  # locked by other sessions
 
     @property
     def is_stuck(self) -> bool:
-        """Whether another pass can do nothing until other sessions release their locks."""
+        """Whether another pass would change nothing until other sessions release their locks."""
         return self.locked > 0 and not self.changed
 
     def add(self, rows: int, done: Rewritten) -> None:
-        """Add a batch; ``rows`` is its number of rows before locking."""
+        """Add a batch; ``rows`` is the number of rows before locking."""
         self.seen += done.seen
         self.changed += done.changed + done.raced
         self.locked += max(0, rows - done.seen)
 
 
 def condition(access: Access, primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return the condition after WHERE: `Selection.takes` in SQL."""
+    """Return the condition after WHERE, with parameters: `Selection.takes` in SQL."""
     if selection.thread_id is not None and access.column.coordinates == place.ITEM:
         selection, access = replace(selection, thread_id=None), replace(access, holds="false")
     tag, parts = f"coalesce({access.tag}, '')", [access.holds]
@@ -302,13 +302,13 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
 
 
 def size_of(access: Access) -> str:
-    """Return the number of bytes sent for a row, in SQL; key and tag may be forged and large."""
-    beside = () if access.column == CHECKPOINTS else access.beside.values()  # its size has them
+    """Return SQL for the number of bytes sent for a row; an attacker may write large keys and tags."""
+    beside = () if access.column == CHECKPOINTS else access.beside.values()  # included in its size
     texts = [access.tag, *(column for column in access.column.key if column != "idx"), *beside]
     excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
     return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])
 
 
 def places(values: Sequence[Any]) -> str:
-    """Return a placeholder for each value."""
+    """Return a placeholder for each value, joined by commas."""
     return ", ".join(["%s"] * len(values))

@@ -1,4 +1,4 @@
-"""A session of maintenance on a Postgres server: its settings, time limits, errors and locks."""
+"""A maintenance session on a Postgres server: its settings, time limits, errors and locks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def refused(name: str, words: str) -> DatabaseMissingError:
-    """Return the error for a failed connection; it quotes nothing of ``words``, the message of libpq."""
+    """Return the error for a failed connection; it does not quote ``words``, the message of libpq."""
     refusal = refusal_of(words)
     if refusal is None:
         return UnreachableError(f"no connection to {name}")
@@ -51,13 +51,13 @@ def refused(name: str, words: str) -> DatabaseMissingError:
     return error(f"no connection to {name}: {refusal.reason}", hint=refusal.hint)
 
 
-# After which a server is asked, on another connection, whether it still answers.
+# Seconds without an answer, after which a second connection tests whether the server still answers.
 SILENT_SECONDS: Final = 15.0
 
-# How long that may take.
+# Time limit of this test.
 ANSWER_SECONDS: Final = 10
 
-# A lost server is noticed within a minute.
+# Keepalives detect a lost server within a minute.
 _DEFAULTS: Final = {
     "connect_timeout": str(ANSWER_SECONDS),
     "tcp_user_timeout": "30000",
@@ -68,20 +68,20 @@ _DEFAULTS: Final = {
 _SETTINGS: Final = {
     "default_transaction_deferrable": "off",
     "lock_timeout": "10s",
-    "statement_timeout": "1h",  # counting a large table takes long
+    "statement_timeout": "1h",  # counting the rows of a large table is slow
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
-    "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
-    "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
-    "constraint_exclusion": "off",  # rows in the wrong partition are read, too
+    "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through a view or foreign table
+    "cursor_tuple_fraction": "1",  # plan for fetching all rows of a cursor
+    "constraint_exclusion": "off",  # also read rows in the wrong partition
     "synchronize_seqscans": "off",  # two cursors of one snapshot return the rows in the same order
     "standard_conforming_strings": "on",
 }
 
-# For one of two sessions that work in turn: a large table takes the other one long.
+# For a session that waits while another session works on a large table.
 WAIT_FOR_OTHER: Final = "SET LOCAL idle_in_transaction_session_timeout = '1h'"
 
-# Runs before the search path is set: an unqualified operator could be one from another role's schema.
+# Runs before the search path is set: an unqualified operator might belong to another role's schema.
 _SEARCH_PATH: Final = """
     SELECT pg_catalog.current_schemas(false),
         source OPERATOR(pg_catalog.=) ANY ('{client,user,"database user"}'::pg_catalog.text[])
@@ -89,8 +89,8 @@ _SEARCH_PATH: Final = """
 
 # Temporary conditions, by class of SQLSTATE.
 _PASSING: Final = {
-    LOST: "the connection to the server is lost",
-    "25": "the server does not let this transaction write or continue",
+    LOST: "the connection to the server was lost",
+    "25": "the server does not allow this transaction to write or continue",
     "40": "the server rolled back the transaction",
     "53": "the server lacks disk space, memory or connections",
     "55": "a lock was not available in time",
@@ -100,7 +100,7 @@ _PASSING: Final = {
 
 
 def name_of(url: str) -> str:
-    """Return the URL with its host, port, database and service: no user, no password, no options."""
+    """Return the URL with host, port, database and service only: no user, password or options."""
     given = address_of(_parts(url))
     host, port, database = given["host"], given["port"], given["dbname"]
     more = {part: given[part] for part in ("hostaddr", "service") if given[part]}
@@ -113,14 +113,14 @@ def name_of(url: str) -> str:
 
 
 class SearchPath(NamedTuple):
-    """The schemas in which a saver would search its tables."""
+    """The schemas in which a saver searches for its tables."""
 
     schemas: list[str]
-    is_own: bool  # set by or for the connecting role: another path may have schemas of others
+    is_own: bool  # set by or for the connecting role; any other path may name schemas of other roles
 
 
 def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
-    """Connect, and return the connection with its search path."""
+    """Connect; return the connection and its search path."""
     parts = _DEFAULTS | _parts(url) | OWN_PARTS
     psycopg = require_psycopg()
     try:
@@ -134,7 +134,7 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
                 path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
                 settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
             except psycopg.errors.ConnectionTimeout as error:
-                # A server that has not answered yet is like one that refuses the connection.
+                # A server that does not answer is treated as one that refuses the connection.
                 raise refused(name_of(url), str(error)) from None
     except BaseException:
         connection.close()
@@ -143,16 +143,16 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
 
 
 def same_server(url: str, connection: Connection[Any]) -> str:
-    """Return a URL that leads to the server of a connection, if it leads to one of several."""
+    """Return a URL for the very server of a connection, if the URL names several servers."""
     info, make = connection.info, require_psycopg().conninfo.make_conninfo
     return str(make(plain_url(url), host=info.host, hostaddr=info.hostaddr or None, port=info.port))
 
 
 @cache
 def _connection_class() -> Any:
-    """Return psycopg's connection, which does not wait for a server that does not answer at all.
+    """Return a psycopg connection class that stops waiting if the server no longer answers.
 
-    A statement may take an hour, and sends nothing meanwhile. So the server is asked on another connection.
+    A statement may run for an hour without sending data, so a second connection tests the server.
     """
     psycopg = require_psycopg()
 
@@ -165,7 +165,7 @@ def _connection_class() -> Any:
             try:
                 return super().wait(gen, *arguments, **options)
             except psycopg.errors.ConnectionTimeout:
-                self.close()  # no end of a transaction waits again
+                self.close()  # so that ending the transaction does not wait again
                 raise
 
         def check(self, ready: bool) -> None:
@@ -181,7 +181,7 @@ def _connection_class() -> Any:
                         other.execute("SELECT")
                 except psycopg.errors.ConnectionTimeout:
                     raise
-                except psycopg.Error:  # it refuses another session, which is an answer
+                except psycopg.Error:  # refusing a second session is an answer, too
                     pass
                 self._heard = time.monotonic()
 
@@ -191,7 +191,7 @@ def _connection_class() -> Any:
 def is_superuser(connection: Connection[Any]) -> bool:
     """Whether a session has the rights of a superuser, or can regain them.
 
-    One on a standby is refused: no lock prevents changes of the tables there.
+    A superuser on a standby is refused, because no lock there prevents changes of the tables.
     """
     with translate_errors():
         found = connection.execute(
@@ -201,19 +201,17 @@ def is_superuser(connection: Connection[Any]) -> bool:
     powerful, standby = found or (False, False)
     if powerful and standby:
         raise MaintenanceError(
-            "commands of a superuser are refused on a standby: no lock there keeps the tables unchanged",
-            hint=(
-                "connect to the primary, or as a role that may only SELECT from the tables: docs/postgres.md"
-            ),
+            "commands of a superuser are refused on a standby: no lock there prevents changes of tables",
+            hint=("connect to the primary, or as a role with only SELECT on the tables: docs/postgres.md"),
         )
     return bool(powerful)
 
 
 @contextmanager
 def translate_errors(rights: str = "") -> Iterator[None]:
-    """Raise our own errors for those of a server, without its text, which may contain values.
+    """Replace errors of a server by our own, without the server's message, which may contain values.
 
-    The hint has ``rights``, which grant those that the statements need.
+    ``rights`` is part of the hint: the GRANT that the statements need.
     """
     psycopg = require_psycopg()
     try:
@@ -230,54 +228,54 @@ def translate_errors(rights: str = "") -> Iterator[None]:
 def _translated(code: str, kind: str, rights: str) -> SealpointError:
     if code == READ_ONLY:
         return AccessError(
-            f"the server lets this session only read ({kind})",
+            f"the session is read-only ({kind})",
             hint="name the primary server, and a role whose transactions may write",
         )
     if code[:2] in _PASSING:
         return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
     if code in {"22021", "22P05"}:  # text cannot be converted
-        return RowError("a key column or a type holds text that is not in the server's encoding")
+        return RowError("a key column or a type has text that the server's encoding cannot represent")
     if code in {"XX001", "XX002"}:  # damaged data, or a damaged index
         return DatabaseCorruptError(
-            "the server cannot read a table or an index of the saver: it is damaged",
-            hint="the server's log says where; restore it from backup",
+            "the server reports that a table or index of the saver is damaged",
+            hint="find the place in the server's log, and restore the table from a backup",
         )
     if code in {"42P01", "42703", "3F000"}:  # no such table, column or schema
-        return refuse_schema("the tables are not what they were when the database was opened")
+        return refuse_schema("the tables were changed after the database was opened")
     return MaintenanceError(
-        f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
+        f"the server refused a statement: {kind} (SQLSTATE {code or 'none'})",
         hint=f"{rights or 'grant the account SELECT on the tables'}; to change values also UPDATE on them,"
-        " for `rebind` INSERT, DELETE on checkpoint_blobs, where a policy hides rows BYPASSRLS; see its log",
+        " for `rebind` INSERT, DELETE on checkpoint_blobs, for row policies BYPASSRLS; see the server's log",
     )
 
 
 def _parts(url: str) -> dict[str, Any]:
     parts = parts_of(url)
     if parts is None:
-        raise DatabaseMissingError("the URL of the database cannot be read", hint=URL_HINT)
+        raise DatabaseMissingError("the URL of the database cannot be parsed", hint=URL_HINT)
     return parts
 
 
-# A replica that has not answered yet counts as one without any data; a role without rights sees no state.
+# A replica that has not answered yet counts as empty; a role without rights sees no state.
 _REPLICAS: Final = """
     SELECT count(*), count(state), max(pg_current_wal_lsn() - coalesce(replay_lsn, flush_lsn, '0/0'))::bigint
     FROM pg_stat_replication WHERE state IS DISTINCT FROM 'backup'"""
-_MONITOR: Final = "let a superuser GRANT pg_read_all_stats to it"
+_MONITOR: Final = "let a superuser GRANT pg_read_all_stats to the role"
 
 
 class Replicas:
-    """The streaming replicas of a server, in a session of its own."""
+    """The streaming replicas of a server, read in a separate session."""
 
     def __init__(self, url: str) -> None:
         self._connection, _ = connect(url, writable=False)
         self._number, self.close = 0, self._connection.close
 
     def lag_bytes(self) -> int:
-        """Return how many bytes of WAL the slowest one has not replayed."""
+        """Return the number of bytes of WAL that the slowest replica has not replayed."""
         with translate_errors():
             number, shown, lag = self._connection.execute(_REPLICAS).fetchone() or (0, 0, 0)
         if shown < number:
-            raise AccessError("the role may not see how far replicas are behind", hint=_MONITOR)
+            raise AccessError("the role has no right to see how far replicas are behind", hint=_MONITOR)
         if not number and not self._number:
             raise MaintenanceError("no replica is connected", hint="leave out --max-replica-lag")
         if number < self._number:
@@ -286,8 +284,8 @@ class Replicas:
         return int(lag)
 
 
-_HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
-_REGISTER: Final = 0x5EA2  # the same for a lock that a session has while it takes the other
+_HOLD: Final = 0x5EA1  # upper half of the number of our advisory locks; the lower half is the schema's oid
+_REGISTER: Final = 0x5EA2  # the same for a lock that protects the taking of the first
 _SESSIONS: Final = """
     SELECT DISTINCT pid, application_name, left(query, 2000) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -302,10 +300,11 @@ _WRITES: Final = "relation = ANY(%s::oid[]) AND mode IN ('RowShareLock', 'RowExc
 def holding(
     connection: Connection[Any], schema_oid: int, name: str, shard: Shard | None = None
 ) -> Iterator[None]:
-    """Exclude other runs on a schema, by a lock of this session.
+    """Exclude other runs on a schema by an advisory lock of this session.
 
-    With a shard, others of its run and command are excluded only if they overlap. The session must then do
-    nothing else: they find the shard in its last statement. What the server does not show is excluded.
+    With a shard, shards of the same run and command are excluded only if they overlap. The session must
+    then execute nothing else, because other sessions read the shard from its last statement. A session
+    whose last statement the server does not show is excluded, too.
     """
     lock, register = _HOLD << 32 | schema_oid, _REGISTER << 32 | schema_oid
     taking, mark = ("_shared", shard.mark()) if shard else ("", "")
@@ -315,22 +314,22 @@ def holding(
             taken = connection.execute(f"SELECT pg_try_advisory_lock{taking}({lock})".encode()).fetchone()
             found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
             others = [one for one in found if taken != (True,) or _excludes(connection, one[2], shard)]
-            if others or taken != (True,):  # if there are none, one has just ended
+            if others or taken != (True,):  # no session is shown if the other run has just ended
                 who = f": {_shown(others)}" if others else ""
-                where = f"; pg_stat_activity shows, for pid {others[0][0]}, where it runs" if others else ""
+                where = f"; pg_stat_activity shows where pid {others[0][0]} runs" if others else ""
                 raise HeldError(f"another run holds {name}{who}", hint=f"wait until it has ended{where}")
             connection.execute(f"SELECT pg_advisory_unlock({register}) {mark}".encode())
         yield
-        if shard:  # nothing else shows that its session has ended, and the hold with it
+        if shard:  # shows whether the session, and so the lock, has ended
             with translate_errors():
                 connection.execute(f"SELECT pg_advisory_unlock_all() {mark}".encode())
     finally:
-        with suppress(StoppedError), translate_errors():  # the locks end with the session
+        with suppress(StoppedError), translate_errors():  # if the session is lost, its locks are, too
             connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 def _excludes(connection: Connection[Any], statement: str | None, shard: Shard | None) -> bool:
-    """Whether a session with this last statement cannot hold a schema beside a shard."""
+    """Whether a session with this last statement excludes a shard."""
     other = find_mark(statement)
     if shard is None or other is None or shard[:2] != other[:2]:
         return True
@@ -339,7 +338,7 @@ def _excludes(connection: Connection[Any], statement: str | None, shard: Shard |
 
 
 def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:
-    """Return the error for rows that other sessions have locked; it names the sessions on these tables."""
+    """Return the error for rows locked by other sessions; it names the sessions that use these tables."""
     found = _sessions(connection, _WRITES, (list(oids),))
     who = f" (sessions on the tables: {_shown(found)})" if found else ""
     return LockedError(f"{rows} rows are locked by other sessions{who}")

@@ -1,7 +1,7 @@
-"""A new schema with the tables of LangGraph's Postgres savers and Store, filled and committed as one.
+"""A new schema with the tables of LangGraph's Postgres savers and Store, filled in one transaction.
 
-Until the commit no other session sees it; afterwards only its owner has rights to it, also if default
-privileges grant others some. A session that ends earlier leaves nothing.
+Before the commit no other session sees the schema; afterwards only its owner has rights, even if default
+privileges grant rights to others. If the session ends before the commit, no schema remains.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
 
-# ruff: noqa: S608 -- statements are put together from constants and checked names only
+# ruff: noqa: S608 -- statements are built from constants and checked names only
 
 
-# A row: its columns by name, JSON as text, a time as the server sends it: Python has none that is infinite.
+# A row: columns by name, JSON as text, times as the server sends them: Python has no infinite time.
 StoredRow = dict[str, Any]
 _TIME: Final = "timestamp with time zone"
 _READ: Final = {"jsonb": "{}::text", _TIME: "timestamptz_send({})"}
 
 
 class Snapshot:
-    """Reads one state of the tables, from cursors that were declared in it."""
+    """One snapshot of the tables, read from cursors that were declared in its transaction."""
 
     def __init__(self, connection: Connection[Any], found: Found) -> None:
         self._connection, self._found = connection, found
@@ -45,7 +45,7 @@ class Snapshot:
         return sum(rows for part in parts for (rows,) in self._fetch("count", part, 1))
 
     def pseudonyms(self) -> Iterator[Cell]:
-        """Yield one value in JSON of each thread that seems to have a pseudonym."""
+        """Yield one value, as a cell, of each thread whose id looks like a pseudonym."""
         for table, layout in self._found.layouts.items():
             for part in self._found.parts(table):
                 while _has_pseudonyms(layout) and (rows := self._fetch("pseudonyms", part, 1)):
@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def select_statements(found: Found, table: str) -> dict[str, str]:
-    """Return the SELECT of each cursor. Two of them return the same rows in the order of the table."""
+    """Return the SELECT of each cursor. ``sizes`` and ``rows`` return the same rows in the same order."""
     layout = found.layouts[table]
     read = {name: _READ.get(layout.columns[name], "{}").format(name) for name in found.columns[table]}
     sizes = [
@@ -94,15 +94,15 @@ def _has_pseudonyms(layout: Layout) -> bool:
     return column_of(layout).in_json and "thread_id" in layout.primary
 
 
-_MAX_NAME_BYTES: Final = 63  # Postgres cuts a longer name
+_MAX_NAME_BYTES: Final = 63  # Postgres truncates longer names
 _RESERVED: Final = "pg_"
-NULLABLE: Final = {  # columns that may hold NULL
+NULLABLE: Final = {  # columns that may be NULL
     "checkpoints": {"type", "parent_checkpoint_id"},
     "checkpoint_blobs": {"blob"},
     "checkpoint_writes": {"type"},
     "store": {"created_at", "updated_at", "expires_at", "ttl_minutes"},
 }
-# In the text of a statement, in which braces are doubled.
+# Text of a statement, so braces are doubled.
 _DEFAULTS: Final = {
     "checkpoint_ns": "''",
     "metadata": "'{{}}'",
@@ -116,11 +116,11 @@ _INDEXES: Final = {
         "CREATE INDEX idx_store_expires_at ON {} (expires_at) WHERE expires_at IS NOT NULL",
     ),
 }
-# These tables and indexes are the result of so many of LangGraph's migrations, by the key of the first. The
-# numbers are not read from the source: its tables may be older, and the copy has what all of these make.
+# Numbers of LangGraph's migrations that lead to these tables and indexes, by key of the first table. They are
+# not read from the source, whose tables may be older: the copy has the result of all these migrations.
 _MIGRATIONS: Final = {
     CHECKPOINT: ("checkpoint_migrations", 10),
-    THREAD: ("checkpoint_migrations", 8),  # of a shallow saver
+    THREAD: ("checkpoint_migrations", 8),  # shallow savers
     ITEM: ("store_migrations", 4),
 }
 
@@ -145,7 +145,7 @@ _NAME_HINT: Final = "choose another name for the schema"
 
 
 class NewSchema:
-    """A schema with tables like those that were found, which appears when it is committed."""
+    """A new schema with tables like the source's, visible after `commit`."""
 
     def __init__(self, url: str, name: str, found: Found) -> None:
         _require_possible(name)
@@ -164,7 +164,7 @@ class NewSchema:
                 self._create_schema()
                 for table, layout in found.layouts.items():
                     self._execute(_create_table(layout, found.columns[table]), table)
-                    if layout.primary in _MIGRATIONS:  # so that LangGraph's `setup` does nothing again
+                    if layout.primary in _MIGRATIONS:  # so that LangGraph's `setup` repeats no migration
                         listing, made = _MIGRATIONS[layout.primary]
                         self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", listing)
                         self._execute(f"INSERT INTO {{}} SELECT generate_series(0, {made - 1:d})", listing)
@@ -199,7 +199,7 @@ class NewSchema:
                 raise RowError(f"two rows of table {table!r} have the same key") from None
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
-        """Return those of the values of checkpoints that were not inserted."""
+        """Return the values that checkpoints need but that were not inserted."""
         if not needs:
             return []
         values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
@@ -209,7 +209,7 @@ class NewSchema:
         return [need for need, value in zip(needs, values, strict=True) if value not in there]
 
     def commit(self) -> None:
-        """Create the indexes, and let the schema appear."""
+        """Create the indexes, and commit."""
         with translate_errors():
             for table in self._layouts:
                 for statement in _INDEXES[table]:
@@ -217,7 +217,7 @@ class NewSchema:
             self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the connection. What was not committed is gone."""
+        """Close the connection; without a commit, no schema remains."""
         self._connection.close()
 
     def _create_schema(self) -> None:
@@ -227,7 +227,7 @@ class NewSchema:
         try:
             self._execute("CREATE SCHEMA {}")
         except (errors.DuplicateSchema, errors.UniqueViolation):
-            raise OutputError(f"schema {shown} is there already", hint=_EXISTS_HINT) from None
+            raise OutputError(f"schema {shown} already exists", hint=_EXISTS_HINT) from None
         except errors.UntranslatableCharacter:
             raise OutputError(
                 f"schema name {shown} is not in the encoding of the server", hint=_NAME_HINT
@@ -236,8 +236,8 @@ class NewSchema:
             raise HeldError(f"another session is creating schema {shown}") from None
         except errors.InsufficientPrivilege:
             raise AccessError(
-                "the role may not create a schema in the database",
-                hint="grant it CREATE on the database, or connect as a role that has it",
+                "the role has no right to create a schema in the database",
+                hint="grant the role CREATE on the database, or connect as a role with this right",
             ) from None
 
     def _revoke_rights(self) -> None:
@@ -271,7 +271,7 @@ def _create_table(layout: Layout, columns: Sequence[str]) -> str:
 def _require_possible(name: str) -> None:
     shown = excerpt(name)
     if not name or "\0" in name:
-        what = f"no schema can be named {shown}"
+        what = f"{shown} is not a valid schema name"
     elif len(name.encode()) > _MAX_NAME_BYTES:
         what = f"schema name {shown} is longer than {_MAX_NAME_BYTES} bytes"
     elif name.startswith(_RESERVED):

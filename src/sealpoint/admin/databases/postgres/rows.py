@@ -1,7 +1,7 @@
 """PostgresRows: the values of LangGraph's Postgres savers and Store, in the order of their primary keys.
 
-A batch is locked while it is changed, and skips rows that other sessions have locked: any number of workers
-can share the rows, and no worker waits for a writer.
+A batch locks its rows while it changes them, and skips rows that other sessions have locked. So any number of
+workers can share the rows, and no worker waits for a writer.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from sealpoint.seal.rows import SENTINEL
 if TYPE_CHECKING:
     from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+# ruff: noqa: S608 -- statements are built from constants and placeholders only
 
 
 _METADATA_ROWS: Final = 10
@@ -73,11 +73,11 @@ _IS_CHECKPOINT: Final = f"""jsonb_typeof(checkpoint) = 'object'
     AND jsonb_typeof(checkpoint -> 'channel_versions') IS NOT DISTINCT FROM 'object'
     AND ({_IS_BOUND} OR jsonb_typeof(checkpoint -> 'versions_seen') IS NOT DISTINCT FROM 'object')"""
 _WAS_BOUND: Final = f"coalesce(jsonb_exists(checkpoint -> 'channel_versions', '{SENTINEL}'), false)"
-_NAME_CHARS: Final = 2_001  # one more than is examined
-_METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
-_MAX_INLINE: Final = 100_000  # channels; an agent has few
+_NAME_CHARS: Final = 2_001  # one more than the limit
+_METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than the limit
+_MAX_INLINE: Final = 100_000  # number of channels; agents have few
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path", "prefix", "key")
-# In a checkpoint that is bound, "" stands for each value, and true for one that is in a row of its own.
+# A bound checkpoint has "" in place of each value, and true in place of a value in a row of its own.
 _INLINE: Final = f"""
     SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {{}}
     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
@@ -97,8 +97,8 @@ _EVERY: Final = f"""
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
     AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
-_VERSIONS_CHARS: Final = 100_000  # of the versions of a checkpoint's channels, of which a page has 1000
-# Tables with rows of threads and namespaces, and in SQL what is read beside.
+_VERSIONS_CHARS: Final = 100_000  # of a checkpoint's channel versions as text; a page has 1000 of them
+# Tables with rows of threads and namespaces, and SQL for their column ``beside``.
 _OWNED: Final = {
     "checkpoint_blobs": "NULL",
     "checkpoint_writes": "NULL",
@@ -107,29 +107,29 @@ _OWNED: Final = {
     ITEMS.table: "to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
 }
 _OWNED_ROWS: Final = 1000
-_TAG_CHARS: Final = 100  # more than a valid one has
+_TAG_CHARS: Final = 100  # longer than any valid tag
 _IN_NAMESPACES: Final = (
     "EXISTS (SELECT FROM unnest(%s::text[]) AS n(name) WHERE starts_with(prefix || '.', n.name || '.'))"
 )
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
-# After a failover, or in a copy that was restored, it is another timeline; a replica has none.
+# A failover or a restored copy starts another timeline; a replica has none.
 _SYSTEM: Final = """SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery()
     THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM pg_control_system()"""
 
-_MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
+_MOST: Final = 1 << 20  # limit of rows per page; smaller only after lost values
 
 
 class PostgresRows(CheckedTables):
-    """A `RowStore` over one schema of a Postgres database. For one thread.
+    """A `RowStore` over one schema of a Postgres database. Not thread-safe.
 
-    It needs its own session: a pooler that assigns the transactions of a session to several clients would
-    lose its settings and its lock.
+    The store needs a session of its own: with a pooler in transaction mode it would lose its settings and
+    its lock.
 
     Attributes:
         kind: ``postgres``.
         name: The URL without user, password and options.
-        columns: The columns with values, of those tables that the schema has.
+        columns: The columns with values, in the tables that exist.
         is_superuser: Whether the connection has the rights of a superuser.
     """
 
@@ -138,18 +138,18 @@ class PostgresRows(CheckedTables):
     def __init__(
         self, url: str, *, writable: bool = False, deletes: bool = False, shard: Shard | None = None
     ) -> None:
-        """Connect, and check the tables. Nothing is changed.
+        """Connect, and check the tables. The database is not changed.
 
         Args:
-            url: A URL for libpq, with the schema in ``options=-csearch_path=...`` if it is not the
-                account's default.
+            url: URL for libpq, with the schema in ``options=-csearch_path=...`` unless it is the role's
+                default schema.
             writable: Whether `rewrite` or `delete` will be called.
-            deletes: Whether embeddings of items, which the server deletes with them, are checked too.
-            shard: The range of threads to which `count`, `read`, `records` and `rewrite` are limited.
+            deletes: Whether to also check the table of embeddings, which the server deletes with their items.
+            shard: Limits `count`, `read`, `records` and `rewrite` to this range of threads.
 
         Raises:
             DatabaseMissingError: If the connection fails.
-            SchemaError: If the tables are missing, or are not those of LangGraph.
+            SchemaError: If the tables are missing, or are not LangGraph's.
             MissingExtraError: If psycopg is not installed.
         """
         self.name = name_of(url)
@@ -159,7 +159,7 @@ class PostgresRows(CheckedTables):
         columns = (column_of(layout) for name, layout in self._found.layouts.items() if name != VECTORS)
         self.columns = tuple(sorted(columns, key=lambda column: (column.in_json, column == ITEMS)))
         self._shard, self._of_thread = shard, "true" if shard is None else shard.condition()
-        if shard is not None and shard.threads_from is not None:  # items are of the range without a start
+        if shard is not None and shard.threads_from is not None:  # items belong to the first range
             self.columns = tuple(column for column in self.columns if column != ITEMS)
 
     def _access(self, column: Column) -> Access:
@@ -170,16 +170,16 @@ class PostgresRows(CheckedTables):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The numbers of the server, the database and the schema, with the names of the last two.
+        """Identifiers of the server, the database and the schema, and names of the last two.
 
-        That of the server and its timeline are ``None`` without the right to read them.
+        The server's system identifier and timeline are ``None`` without the right to read them.
         """
         from psycopg.errors import InsufficientPrivilege
 
         numbers: tuple[Any, Any] = None, None
         with translate_errors():
             database, oid = self.connection.execute(_IDENTITY).fetchone() or ("", 0)
-            # A refusal does not end an open transaction.
+            # A refused statement does not end an open transaction.
             with suppress(InsufficientPrivilege), self.connection.transaction():
                 numbers = self.connection.execute(_SYSTEM).fetchone() or numbers
         return {
@@ -192,14 +192,14 @@ class PostgresRows(CheckedTables):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Which tables of a saver or a Store the schema lacks, if it has others of the same."""
+        """Missing tables of a saver or Store of which the schema has other tables."""
         found, others = self._found.layouts.keys(), {table.name for table in self.tables()}
         groups = {"checkpoint_migrations": SAVER, "store_migrations": (ITEMS.table,)}
         wanted = (own for made, own in groups.items() if made in others or found & set(own))
         return tuple(sorted({name for own in wanted for name in own} - found))
 
     def tables(self) -> list[Table]:
-        """Return all tables of the database, those of the saver's schema first. See `RowStore.tables`."""
+        """Return all tables of the database, the saver's schema first. See `RowStore.tables`."""
         read, own = {row.oid for row in self._found.tables.values()}, self._found.schema
         roots = {row.oid: row.root for row in self._found.tables.values() if row.oid != row.root_oid}
         with translate_errors():
@@ -210,15 +210,15 @@ class PostgresRows(CheckedTables):
         ]
 
     def parts(self, column: Column) -> list[str]:
-        """Return the names of the tables that hold a column: the partitions of its table, or that alone."""
+        """Return the tables that contain a column: the partitions of its table, or the table itself."""
         return self._found.parts(column.table)
 
     def residue(self) -> None:
-        """Return nothing: where Postgres keeps old rows is not asked."""
+        """Return ``None``: remains of old rows in Postgres are not examined."""
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Read one state of all rows within the context; agents can read and write meanwhile."""
+        """Read one snapshot of all rows within the context; agents can read and write meanwhile."""
         from sealpoint.admin.databases.postgres.newschema import Snapshot, select_statements
 
         cursors = {
@@ -231,10 +231,10 @@ class PostgresRows(CheckedTables):
             yield Snapshot(self.connection, self._found)
 
     def new_schema(self, name: str) -> NewSchema:
-        """Create a schema of this database with empty tables like these, in a session of its own.
+        """Create a schema in this database with empty tables like these, in a separate session.
 
         Raises:
-            SealpointError: What `NewSchema` raises.
+            SealpointError: See `NewSchema`.
         """
         from sealpoint.admin.databases.postgres.newschema import NewSchema
 
@@ -242,13 +242,13 @@ class PostgresRows(CheckedTables):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Exclude other runs on this schema, by a lock of a session; workers of one run do not take it."""
+        """Exclude other runs on this schema by a lock of a session. Workers of a run do not take the lock."""
         own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
         with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
             yield
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
+        """Count the values by column and tag. See `RowStore.count`."""
         counts = list[TagCount]()
         for column in self.columns:
             access = self._access(column)
@@ -273,7 +273,7 @@ class PostgresRows(CheckedTables):
         while True:
             column, key = self._found.place(column, after)
             page = self._page(column, key, selection, batch)
-            # The first page has a cell if there is one: some callers look no further.
+            # The first page is empty only if there are no cells: some callers read no further page.
             if page.cells or (after := page.last) is None:
                 return page
 
@@ -298,9 +298,9 @@ class PostgresRows(CheckedTables):
         work: Callable[[Bound], Result],
         alone: Callable[[Bound], Result],
     ) -> tuple[Bound | None, Result | None]:
-        """Find the end of a batch, and return it with the result of ``work`` in the same transaction.
+        """Find the end of a batch, call ``work`` in the same transaction, and return the end and the result.
 
-        A batch with a value whose bytes are lost is halved, until it is passed to ``alone``.
+        A batch with a value whose bytes are lost is halved, until the value is alone: ``alone`` is called.
         """
         while True:
             bound = done = None
@@ -320,7 +320,7 @@ class PostgresRows(CheckedTables):
                 return bound, done
 
     def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `RowStore.key_texts`."""
+        """Yield the readable texts of key columns. See `RowStore.key_texts`."""
         for table, columns in self._found.columns.items():
             for column in _NAMED:
                 if column in columns and only in (None, column):
@@ -330,11 +330,11 @@ class PostgresRows(CheckedTables):
                             yield column, text
 
     def records(self) -> Iterator[Record]:
-        """Yield what stands next to the values of each checkpoint. See `RowStore.records`."""
+        """Yield the other columns of each checkpoint. See `RowStore.records`."""
         layout = self._found.layouts.get("checkpoints")
         if layout is None:
             return
-        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
+        # A shallow saver keeps one checkpoint per thread, without id and parent.
         has_id = "checkpoint_id" in layout.primary
         key = ", ".join(layout.primary)
         own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
@@ -346,14 +346,14 @@ class PostgresRows(CheckedTables):
             is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
             flaws = {
                 "the checkpoint lacks its sealed part": was_bound and not is_bound,
-                "the row holds no checkpoint": not is_one,
-                "the row does not hold the checkpoint of its id": not is_own,
+                "the row does not contain a checkpoint": not is_one,
+                "the row contains the checkpoint of another id": not is_own,
             }
             flaw = next((flaw for flaw, is_so in flaws.items() if is_so), None)
             yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
+        """Yield the channels, types and counts of values that are readable in checkpoints."""
         found = Counter[tuple[str, str]]()
         for part in self._found.parts("checkpoints") if "checkpoints" in self._found.layouts else ():
             for channel, kind, rows in self.select(part, _INLINE, ()):
@@ -365,7 +365,7 @@ class PostgresRows(CheckedTables):
     def _scan(
         self, table: str, columns: str, key: str, rows: int, which: str = "true", *parameters: Any
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns``, which begin with ``key``, in the order of ``key`` of each part, in batches."""
+        """Yield ``columns``, which begin with ``key``, partition by partition, in the order of ``key``."""
         for part in self._found.parts(table):
             after: tuple[Any, ...] = ()
             found: list[tuple[Any, ...]] | None = None
@@ -416,13 +416,13 @@ class PostgresRows(CheckedTables):
         return deleted
 
     def cached(self) -> list[TagCount]:
-        """Return nothing: LangGraph has no cache on Postgres."""
+        """Return an empty list: LangGraph has no cache on Postgres."""
         return []
 
     def vectors(self) -> Vectors | None:
-        """Return how many embeddings there are. See `RowStore.vectors`.
+        """Count the embeddings. See `RowStore.vectors`.
 
-        In a session of its own, while this one keeps the items as they are.
+        Uses a separate session, while this session locks the table of items.
         """
         if ITEMS not in self.columns:
             return None
@@ -438,11 +438,11 @@ class PostgresRows(CheckedTables):
                 return Vectors(*tables.select(VECTORS, _VECTORS, ())[0])
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
-        """Return those of the values that are not there. See `RowStore.lost`."""
+        """Return the values of checkpoints that are missing in the database. See `RowStore.lost`."""
         values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
         there = self._present("checkpoint_blobs", values, "AND type <> 'empty'")
         lost = [need for need, value in zip(needs, values, strict=True) if value not in there]
-        # LangGraph deletes checkpoints first: the values of one that is still there were not deleted with it.
+        # LangGraph deletes checkpoints first, so values of an existing checkpoint were not deleted with it.
         checkpoints = self._present("checkpoints", [need.checkpoint for need in lost])
         return [need for need in lost if need.checkpoint in checkpoints]
 
@@ -462,8 +462,8 @@ class PostgresRows(CheckedTables):
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
-            hint = "restore the row from backup; the log of the server says where it is damaged"
-            what = "the database cannot read the value: its bytes are lost"
+            hint = "restore the row from a backup; the server's log shows the place of the damage"
+            what = "the server cannot read the value: its bytes are lost"
             return self._unread(column, key, SealedValueError(what, hint=hint))
 
     def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
@@ -483,23 +483,23 @@ class PostgresRows(CheckedTables):
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Change a batch of cells, except rows that other sessions have locked. See `RowStore.rewrite`.
+        """Change a batch of cells, except rows locked by other sessions. See `RowStore.rewrite`.
 
         Raises:
-            LockedError: At the end of a pass over all columns that changed nothing, if other sessions have
+            LockedError: At the end of a pass over all columns without a change, if other sessions have
                 locked the remaining values.
         """
         if after is None and column == self.columns[0]:
             self._pass = Pass()
         if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
-            # Only databases with sealed metadata need the right to change it.
+            # Without sealed metadata, the right to change metadata is not needed.
             return self._end_pass(column, selection)
         column, key = self._found.place(column, after)
         start = 0.0
 
         def work(bound: Bound) -> Rewritten:
             nonlocal start
-            start = perf_counter()  # no row is locked before this
+            start = perf_counter()  # rows are locked from here on
             if bound.is_oversized:
                 refused = [change(cell) for cell in self._unread(column, bound.key, oversized())]
                 return Rewritten(len(refused), last=bound.next)
@@ -508,9 +508,9 @@ class PostgresRows(CheckedTables):
         def alone(bound: Bound) -> Rewritten:
             for cell in self._alone(column, bound.key):
                 if isinstance(cell.value, SealpointError):
-                    change(cell)  # which cannot open it, and reports that
+                    change(cell)  # fails to open the cell, and reports it
                     return Rewritten(1, last=bound.next)
-            # A writer has replaced it meanwhile, or something else cannot be read.
+            # A writer has replaced the value meanwhile, or another column is unreadable.
             with self._locked(column, CHANGE):
                 return work(bound)
 
@@ -523,7 +523,7 @@ class PostgresRows(CheckedTables):
         return done._replace(lock_seconds=perf_counter() - start if done.seen else 0.0, last=last)
 
     def _end_pass(self, column: Column, selection: Selection) -> Rewritten:
-        """Return the last batch of a column; at the end of the pass no value may be left that was locked."""
+        """Return the last batch of a column; at the end of a pass, raise if only locked values are left."""
         if self._pass.is_stuck and column == self.columns[-1]:
             left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
             if left > 0:
@@ -547,7 +547,7 @@ class PostgresRows(CheckedTables):
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, last=bound.next)
 
     def _bound(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Bound | None:
-        """Find the end of the batch by the sizes, without sending values to the client.
+        """Find the end of the batch from the sizes of values, without sending values to the client.
 
         Runs in the open transaction, before `_cells`.
         """

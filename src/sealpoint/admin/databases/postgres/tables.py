@@ -1,26 +1,26 @@
-"""The tables of a saver and a Store, and transactions over them, protected from changes by their owner.
+"""The tables of a saver and a Store, and transactions on them that are safe against the tables' owner.
 
-The owner of a table decides what runs when it is read or changed: triggers, rules, a view in its place,
-expressions of indexes and of statistics. So each transaction locks its table by name, checks the table of
-that name, and uses ``ONLY``, which ignores tables that inherit from it. With each of these modes agents can
-read and write:
+The owner of a table can make code run when the table is read or changed: by triggers, rules, a view of the
+same name, expressions of indexes and of statistics. So each transaction locks its table by name, checks the
+table, and uses ``ONLY``, which ignores inheriting tables. In each of these lock modes agents can read and
+write:
 
     ACCESS SHARE             available with SELECT. Excludes another name, another schema,
                              DROP, a view, rules, policies, column types.
-    ROW EXCLUSIVE            to change rows. Excludes triggers, foreign keys and CREATE INDEX too.
-    SHARE UPDATE EXCLUSIVE   excludes CREATE INDEX CONCURRENTLY, CREATE STATISTICS and INHERIT too:
-                             all the rest.
+    ROW EXCLUSIVE            to change rows. Also excludes triggers, foreign keys and CREATE INDEX.
+    SHARE UPDATE EXCLUSIVE   also excludes CREATE INDEX CONCURRENTLY, CREATE STATISTICS, INHERIT:
+                             all remaining changes.
 
-The last mode conflicts with itself, and with VACUUM. It is taken for a superuser, with whose rights
-an expression would run: by a second session, the guard, until the first one's last SELECT is planned,
-and for an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains
-nothing.
+The last mode conflicts with itself and with VACUUM. It is used only for a superuser, with whose rights an
+expression would run: a second session, the guard, holds it until the last SELECT of the first session is
+planned, and for an UPDATE. Other roles should have no rights beyond the tables, so that an expression
+gains no rights.
 
-A partition is worked on like a table, by its own name. Which ones a table has is compared with what they were
-when the database was opened, and they cannot be locked with the table: in between one could be exchanged.
+A partition is read and changed like a table, by its own name. The list of partitions is compared with the
+list at opening, because partitions cannot be locked together with their table, and might be exchanged before.
 """
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+# ruff: noqa: S608 -- statements are built from constants and placeholders only
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 SAVER: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 NAMES: Final = (*SAVER, ITEMS.table)
-# In SQL, whether a table may be LangGraph's: others too have a table ``store``, such as our thread store.
+# SQL condition: a table may be LangGraph's. Others also have a table ``store``, such as our thread store.
 IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribute
     WHERE attrelid = c.oid AND attname IN ('prefix', 'key', 'value') AND NOT attisdropped) = 3)"""
 
@@ -58,9 +58,9 @@ IS_THEIRS: Final = """(c.relname <> 'store' OR (SELECT count(*) FROM pg_attribut
 def grants(
     schema: str, tables: Collection[str] = (), parts: Collection[Table] = (), *, rebinds: bool = False
 ) -> str:
-    """Return the statements for a role of maintenance, as docs/postgres.md has them.
+    """Return the SQL statements that create a maintenance role, as in docs/postgres.md.
 
-    It has the ``tables`` that there are, or those of a saver if there are none yet, and their partitions.
+    The role gets rights to ``tables`` and their partitions; if there are no tables yet, to those of a saver.
     """
     quoted = schema if schema == "public" else _quoted(schema)
     start = "" if schema == "public" else f"{quoted}."
@@ -103,18 +103,18 @@ _ELSEWHERE: Final = f"""
     AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
     AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
 
-_SAY_WHICH: Final = "say in the URL which is meant: ?options=-csearch_path%3DNAME"
-_AGAIN: Final = "if that was you, run the same command again when it has ended"
+_SAY_WHICH: Final = "name the schema in the URL: ?options=-csearch_path%3DNAME"
+_AGAIN: Final = "if you made the change, run the same command again when the change has ended"
 _VERSION: Final = "SELECT xmin::text FROM pg_namespace WHERE oid = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tables of one saver, of a Store, or of both in one schema, by their names."""
+    """The tables of a saver, a Store, or both in one schema, by name."""
 
     schema: str
     schema_oid: int
-    tables: dict[str, Row]  # and their partitions
+    tables: dict[str, Row]  # including partitions
     layouts: dict[str, Layout]
     columns: dict[str, tuple[str, ...]]
 
@@ -123,16 +123,16 @@ class Found:
         return [name for name, row in self.tables.items() if row.root == table]
 
     def parts(self, table: str) -> list[str]:
-        """Return what holds the rows of a table: its partitions, or itself if it has none."""
+        """Return the tables that contain the rows of a table: its partitions, or the table itself."""
         return [name for name in self.tree(table) if not self.tables[name].is_partitioned] or [table]
 
     def place(self, column: Column, after: Any) -> tuple[Column, Any]:
-        """Return the column in the part of its table in which a position is, and the primary key there."""
+        """Return the column in the partition of a position, and the primary key within the partition."""
         part, key = after or (self.parts(column.table)[0], None)
         return replace(column, part=part), key
 
     def position(self, column: Column, key: Any) -> Any:
-        """Return the position of a primary key in a part, or of the next part; ``None`` after the last."""
+        """Return the position of a primary key in a partition, or of the next one; ``None`` at the end."""
         if key is not None:
             return column.part, key
         parts = self.parts(column.table)
@@ -141,10 +141,10 @@ class Found:
 
 
 def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[str] = NAMES) -> Found:
-    """Find the tables of some names in the first schema of the path that has them, and check them.
+    """Find the named tables in the first schema of the path that has them, and check the tables.
 
-    If another schema has tables of these names, the path must be of the role itself: otherwise an account
-    that may create a schema could hide the real tables.
+    If another schema has tables of these names, the path must be set by or for the role itself: otherwise
+    an account that can create schemas could hide the real tables.
     """
     first: dict[str, Row] = {}
     with translate_errors():
@@ -153,14 +153,14 @@ def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[s
         for row in sorted(roots, key=lambda row: (names.index(row.name), path.schemas.index(row.schema))):
             first.setdefault(row.name, row)
         parts = [row for row in found if row.root_oid == first[row.root].oid]
-        for row in sorted(parts):  # before a partition in another schema hides one of the same name
+        for row in sorted(parts):  # first, so that a partition elsewhere cannot hide it
             require_plain(row)
         tables = first | {row.name: row for row in sorted(parts)}
         if not first.keys() - {"checkpoints"}:
             refuse = refuse_schema if first else TablesMissingError
             raise refuse(
-                "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes',"
-                " and no table 'store' of LangGraph"
+                "the database has none of LangGraph's tables 'checkpoint_blobs', 'checkpoint_writes'"
+                " and 'store'"
             )
         places = {(row.schema, row.schema_oid) for row in first.values()}
         if len(places) > 1:
@@ -170,7 +170,7 @@ def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[s
         wanted = (own, place[0])
         if not path.is_own and (other := connection.execute(_ELSEWHERE, wanted).fetchone()) is not None:
             raise SchemaError(
-                f"the schemas {excerpt(place[0])} and {excerpt(other[0])} both have tables of these names",
+                f"the schemas {excerpt(place[0])} and {excerpt(other[0])} both have LangGraph's tables",
                 hint=_SAY_WHICH,
             )
     return Found(
@@ -182,7 +182,7 @@ def find_tables(connection: Connection[Any], path: SearchPath, names: Sequence[s
 
 
 def check_tables(connection: Connection[Any], found: Found, *names: str) -> str:
-    """Check tables again after this session has locked them by name; return the version of the schema."""
+    """Check tables again after this session has locked them by name; return the schema's version."""
     before = [found.tables[name] for name in names]
     named = (found.schema, [*names], [row.root for row in before])
     rows = [Row(*row) for row in connection.execute(_SOME, named)]
@@ -190,7 +190,7 @@ def check_tables(connection: Connection[Any], found: Found, *names: str) -> str:
         require_plain(row)
     wanted = {row.name: (row.oid, row.root_oid, row.schema_oid, found.layouts[row.root]) for row in before}
     if {row.name: (row.oid, row.root_oid, row.schema_oid, layout_of(row)) for row in rows} != wanted:
-        raise refuse_schema("the tables are not what they were when the database was opened")
+        raise refuse_schema("the tables were changed after the database was opened")
     for row in rows:
         if row.tree != found.tables[row.name].tree:
             raise SchemaError(f"partitions of table {row.root!r} were attached or detached", hint=_AGAIN)
@@ -201,12 +201,12 @@ READ: Final = "ACCESS SHARE"
 CHANGE: Final = "ROW EXCLUSIVE"
 _EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
 _RETRY_SECONDS: Final = 10.0
-# A schema cannot be renamed while its row is locked. Only a superuser may lock it.
+# A schema cannot be renamed while its catalog row is locked. Only a superuser may lock this row.
 _KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {:d} FOR KEY SHARE"
 
 
 class CheckedTables:
-    """One session's transactions over the tables of a saver."""
+    """A session with transactions on the tables of a saver."""
 
     def __init__(self, url: str, *, writable: bool, names: Sequence[str] = NAMES) -> None:
         self._names = names
@@ -218,7 +218,7 @@ class CheckedTables:
             self.is_superuser = is_superuser(self.connection)
             self._found = find_tables(self.connection, path, names)
             if self.is_superuser:
-                self._guard, _ = connect(self._url, writable=True)  # a lock on a row is a write
+                self._guard, _ = connect(self._url, writable=True)  # locking a row is a write
                 with translate_errors():
                     self._guard.execute("SET ROLE NONE")
         except BaseException:
@@ -233,15 +233,15 @@ class CheckedTables:
 
     @contextmanager
     def transaction(self, table: str, mode: str, *more: str) -> Iterator[None]:
-        """Begin a transaction with a table locked in ``mode`` and checked; the first statement follows.
+        """Begin a transaction in which a table is locked in ``mode`` and checked before other statements.
 
-        Tables in ``more``, with their partitions, are locked and checked too, and until the end.
+        Tables in ``more``, with their partitions, are also checked, and locked until the end.
         """
         more = tuple(name for each in more for name in self._found.tree(each))
         with translate_errors(self._rights(mode, table, *more)):
             try:
                 if self._has_state:
-                    with self.connection.transaction():  # an error does not end that of `one_state`
+                    with self.connection.transaction():  # a savepoint: errors do not end `one_state`
                         self._is_open = True
                         yield
                     return
@@ -268,10 +268,10 @@ class CheckedTables:
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
-        """Let all reading transactions within the context see one state. See `RowStore.one_state`.
+        """Read one snapshot in all reading transactions within the context. See `RowStore.one_state`.
 
-        Agents can read and write meanwhile. For a superuser the guard is held until the end: VACUUM and
-        CREATE INDEX of these tables wait.
+        Agents can read and write meanwhile. For a superuser, the guard keeps its locks until the end: VACUUM
+        and CREATE INDEX on these tables wait.
         """
         with self._state():
             if self._guard is not None:
@@ -282,9 +282,9 @@ class CheckedTables:
 
     @contextmanager
     def _declared(self, cursors: Mapping[str, tuple[str, str]]) -> Iterator[None]:
-        """Declare cursors over one state of all tables; agents can read and write meanwhile.
+        """Declare cursors over one snapshot of all tables; agents can read and write meanwhile.
 
-        All statements are planned at its beginning: later changes of the tables do not matter to them.
+        All statements are planned at the beginning, so later changes of the tables do not affect them.
         """
         with self._state():
             for name, (table, statement) in cursors.items():
@@ -297,17 +297,17 @@ class CheckedTables:
     def select(
         self, table: str, statement: str, parameters: Sequence[Any], *, is_last: bool = True
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a SELECT, with ``{}`` for the table, in the open transaction or in its own.
+        """Return the rows of a SELECT, with ``{}`` for the table, in the open transaction or in a new one.
 
-        When the last SELECT of a transaction is planned, changes of the table are allowed again.
+        After the last SELECT of a transaction is planned, the guard allows changes of the table again.
         """
         if table not in self._found.parts(self._found.tables[table].root):
-            raise ValueError(f"the rows of {table} are in its partitions")
+            raise ValueError(f"read the partitions of {table}, not the table")
         is_open = nullcontext() if self._is_open else self.transaction(table, READ)
         with is_open, self.connection.cursor(binary=True) as cursor:
             if self._guard is None or not is_last or self._has_state:
                 return cursor.execute(_named(statement, self._found, table), parameters).fetchall()
-            # A plan does not change, so changes need not wait until all rows are fetched.
+            # A plan is fixed, so changes of the table need not wait until all rows are fetched.
             declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"
             cursor.execute(_named(declared, self._found, table), parameters)
             _roll_back(self._guard)
@@ -316,11 +316,11 @@ class CheckedTables:
     def execute(self, table: str, statement: str, rows: Sequence[tuple[Any, ...]] = ()) -> Cursor[Any]:
         """Execute a statement that changes a table in the open transaction; ``{}`` is the table.
 
-        Its parameters are arrays: the columns of ``rows``.
+        The parameters are arrays, one for each column of ``rows``.
         """
         routing = [name for name in self._found.tree(table) if self._found.tables[name].is_partitioned]
-        if self._guard is not None or routing:  # to no partition that is attached meanwhile
-            # A session that waits for this session's first lock does not delay its second lock.
+        if self._guard is not None or routing:  # no partition is attached meanwhile
+            # Sessions that wait for the first lock of this session do not delay its second lock.
             locking = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE"
             self.connection.execute(_named(locking, self._found, *(routing or [table])))
             if self._guard is not None:
@@ -330,7 +330,7 @@ class CheckedTables:
         return self.connection.execute(_named(statement, self._found, table), arrays)
 
     def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
-        """Lock and check. With a guard this session never waits: others would go first."""
+        """Lock and check tables. With a guard, this session never waits: queued sessions would go first."""
         from psycopg.errors import LockNotAvailable
 
         end = monotonic() + _RETRY_SECONDS
@@ -341,7 +341,7 @@ class CheckedTables:
                 nowait = "" if self._guard is None else "NOWAIT"
                 locking = f"BEGIN {kind}; LOCK TABLE ONLY {{}} IN {mode} MODE {nowait}"
                 self.connection.execute(_named(locking, self._found, *tables), prepare=False)
-                if more:  # a guard would exclude this session too, which is to change them
+                if more:  # a guard would also exclude this session, which changes the tables
                     own = mode if self._guard is None else _EXCLUDE
                     locking = f"LOCK TABLE ONLY {{}} IN {own} MODE {nowait}"
                     self.connection.execute(_named(locking, self._found, *more))
@@ -353,7 +353,7 @@ class CheckedTables:
         self._schema_version = check_tables(self.connection, self._found, *more, *tables)
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
-        """Let the guard exclude changes of the schema's name, and of the tables after current changes."""
+        """Make the guard wait for current changes, then exclude changes of tables and the schema's name."""
         lock = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;" if tables else ""
         statements = f"BEGIN; {lock} {_KEEP_NAME.format(self._found.schema_oid)}"
         # Several statements in one string cannot be prepared.
@@ -372,10 +372,10 @@ class CheckedTables:
         _roll_back(self._guard)
 
     def _require_same_name(self, *, in_snapshot: bool = False) -> None:
-        """Check that the schema was not renamed: statements name it, and locks on tables do not prevent that.
+        """Check that the schema was not renamed, because locks on tables do not prevent renaming the schema.
 
-        A guard has locked the name during the lookup. In a snapshot another session looks: this one cannot
-        see a later change.
+        A guard has locked the name during the check. In a snapshot, another session checks, because this
+        session cannot see later changes.
         """
         if self._guard is not None:
             return
@@ -385,13 +385,13 @@ class CheckedTables:
                 connection = stack.enter_context(closing(connect(self._url, writable=False)[0]))
             version = connection.execute(_VERSION, (self._found.schema_oid,)).fetchone()
         if version != (self._schema_version,):
-            raise refuse_schema("the schema was changed while its tables were read")
+            raise refuse_schema("the schema was changed while its tables were being read")
 
 
 def _named(statement: str, found: Found, *tables: str, only: str = "ONLY ", role: str = "") -> Composed:
-    """Return a statement with tables for ``ONLY {}``: without those that inherit from them.
+    """Insert tables into a statement for ``ONLY {}``, which excludes inheriting tables.
 
-    Other tables, which are only read, stand for themselves or for all of their partitions.
+    Named placeholders, for tables that are only read, become the table or all of its partitions.
     """
     from psycopg.sql import SQL, Identifier
 
@@ -405,7 +405,7 @@ def _named(statement: str, found: Found, *tables: str, only: str = "ONLY ", role
 
 
 def _roll_back(connection: Connection[Any] | None) -> None:
-    """Roll back the open transaction, if any; a closed session has none."""
+    """Roll back the open transaction, if any; do nothing for a closed session."""
     psycopg = require_psycopg()
     status = psycopg.pq.TransactionStatus
     if connection is not None and connection.info.transaction_status in (status.INTRANS, status.INERROR):

@@ -1,11 +1,10 @@
 """PostgresWholeRows: the rows of a Postgres saver with all their columns.
 
-A checkpoint and the sentinel of its thread and namespace are written in one transaction. The sentinels come
-first: a saver inserts its sentinel and then locks its checkpoint, so in another order both could wait for
-each other.
+A checkpoint and the sentinel of its thread and namespace are written in one transaction. Sentinels are
+written first: a saver also inserts its sentinel before it locks its checkpoint, so the two cannot deadlock.
 """
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+# ruff: noqa: S608 -- statements are built from constants and placeholders only
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION
 _KEY: Final = ", ".join(CHECKPOINTS.key)
 _VERSIONS: Final = """jsonb_each_text(CASE jsonb_typeof(checkpoint -> 'channel_versions')
         WHEN 'object' THEN checkpoint -> 'channel_versions' ELSE '{{}}' END) AS each"""
-# The limit has each value looked up by its key. A join reads all values of a thread for each checkpoint.
+# LIMIT makes Postgres look up each value by key. A plain join reads all values of a thread per checkpoint.
 _CHANNELS: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, array_agg(bl.channel)
     FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted(thread_id, checkpoint_ns, checkpoint_id)
@@ -58,7 +57,7 @@ _REMOVE_SENTINELS: Final = f"""
     WHERE old.thread_id = gone.thread_id AND old.checkpoint_ns = gone.checkpoint_ns
     AND old.channel = '{SENTINEL}' AND old.version = '{SENTINEL_VERSION}'"""
 _IS_SENTINEL: Final = f"channel = '{SENTINEL}' AND version = '{SENTINEL_VERSION}'"
-# The parameter without a name is a condition for the thread.
+# The placeholder without a name is for a condition on the thread.
 _SOME_SENTINEL: Final = f"SELECT FROM ONLY {{{{}}}} WHERE {{}} AND {_IS_SENTINEL} LIMIT 1"
 _REMOVE_UNNAMED: Final = f"""
     DELETE FROM ONLY {{{{}}}} AS old
@@ -67,12 +66,12 @@ _REMOVE_UNNAMED: Final = f"""
         WHERE c.thread_id = old.thread_id AND c.checkpoint_ns = old.checkpoint_ns
         AND jsonb_exists(c.checkpoint -> 'channel_versions', '{SENTINEL}'))"""
 
-# Returns tag and bytes of the sentinel of a thread and namespace.
+# Returns tag and bytes of the sentinel for a thread and namespace.
 Sentinel = Callable[[str, str], tuple[str, bytes]]
 
 
 class PostgresWholeRows(PostgresRows):
-    """A store of whole rows over one schema of a Postgres database. For one thread. See `PostgresRows`."""
+    """A store of whole rows over one schema of a Postgres database. Not thread-safe. See `PostgresRows`."""
 
     def __init__(
         self,
@@ -87,7 +86,7 @@ class PostgresWholeRows(PostgresRows):
         if not set(self.columns) <= {BLOBS, WRITES, METADATA, ITEMS}:
             self.close()
             raise SchemaError(
-                "the tables of a shallow saver have no checkpoint ids, so their rows cannot be bound",
+                "the tables of a shallow saver have no checkpoint ids, so rows cannot be bound",
                 hint="use PostgresSaver or AsyncPostgresSaver",
             )
         items = [ITEMS] if thread_id is None and ITEMS in self.columns else []
@@ -120,7 +119,7 @@ class PostgresWholeRows(PostgresRows):
             return changed
 
         done = super()._change(column, after, bound, noting, selection)
-        if unused := sorted(added - used):  # its rows were refused, or are locked or deleted
+        if unused := sorted(added - used):  # the rows were refused, locked or deleted
             for part in self._found.parts(BLOBS.table):
                 self.execute(part, _REMOVE_SENTINELS, unused)
         return done
@@ -128,7 +127,7 @@ class PostgresWholeRows(PostgresRows):
     def _add_sentinels(
         self, sentinel: Sentinel, column: Column, after: Any, bound: Bound, selection: Selection
     ) -> set[tuple[Any, ...]]:
-        """Add the sentinels that the rows of a batch need; return for which thread and namespace."""
+        """Add the sentinels for the rows of a batch; return the threads and namespaces of new sentinels."""
         where, parameters = condition(self._access(column), _KEY, after, selection)
         statement = f"""
             SELECT DISTINCT thread_id, checkpoint_ns FROM ONLY {{}}
@@ -141,7 +140,7 @@ class PostgresWholeRows(PostgresRows):
         if column != CHECKPOINTS:
             return super()._fetch(column, statement, parameters)
         cells = [*self._access(column).cells(self.select(column.part, statement, parameters, is_last=False))]
-        # By a statement of its own: it sees what was committed before the rows were locked.
+        # A separate statement sees all values committed before the rows were locked.
         keys = [list(part) for part in zip(*(cell.where.key for cell in cells), strict=True)] or [[], [], []]
         stored = {tuple(key): names for *key, names in self.select(column.part, _CHANNELS, keys)}
         return [
@@ -151,13 +150,13 @@ class PostgresWholeRows(PostgresRows):
         ]
 
     def remove_sentinels(self) -> int:
-        """Remove the sentinels of threads and namespaces in which no checkpoint names one."""
-        if BLOBS.table not in self._found.layouts:  # a database with a Store alone
+        """Remove the sentinels of threads and namespaces whose checkpoints do not name a sentinel."""
+        if BLOBS.table not in self._found.layouts:  # only a Store
             return 0
         removed = 0
         for part in self._found.parts(BLOBS.table):
             with self.transaction(part, CHANGE, CHECKPOINTS.table):
-                # It takes the right to delete only where something is to be deleted.
+                # Without sentinels to delete, the right to delete is not needed.
                 if self.select(part, _SOME_SENTINEL.format(self._of_thread), ()):
                     removed += self.execute(part, _REMOVE_UNNAMED.format(self._of_thread)).rowcount
         return removed

@@ -1,4 +1,4 @@
-"""A connection to a SQLite file with checked tables: cursors, transactions and queries."""
+"""A connection to a SQLite file whose tables are checked: cursors, transactions and queries."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ from sealpoint.guards.limits import Budget, capacity_bytes
 from sealpoint.seal import places as coordinates
 from sealpoint.seal.tag import BOUND_MARK, SEALED_MARK
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+# ruff: noqa: S608 -- statements are built from constants and placeholders only
 
-# Cache size for a batch: its pages are read once for reading, comparing and changing.
+# Cache size for a batch, so that each page is read once for reading, comparing and changing.
 CACHE_KIB: Final = 32 * 1024
 
 _ELSEWHERE: Final = (
-    "let this account open the file and write beside it; to only read it, copy it with the files beside it"
+    "let this account open the file and create files next to it; or read a copy of the file and its log"
 )
 _STOPS: Final[dict[int, tuple[type[StoppedError], str, str | None]]] = {
-    # Temporary: the disk is full, or another process has the file.
+    # Temporary conditions.
     sqlite3.SQLITE_FULL: (StoppedError, "the disk is full", None),
-    sqlite3.SQLITE_IOERR: (StoppedError, "the file cannot be written or read", None),
+    sqlite3.SQLITE_IOERR: (StoppedError, "the file cannot be read or written", None),
     sqlite3.SQLITE_BUSY: (
         StoppedError,
         f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
         None,
     ),
-    sqlite3.SQLITE_READONLY: (AccessError, "the file, or its log beside it, may not be written", _ELSEWHERE),
-    sqlite3.SQLITE_CANTOPEN: (AccessError, "the file, or its log beside it, cannot be opened", _ELSEWHERE),
+    sqlite3.SQLITE_READONLY: (AccessError, "the file, or its log, is read-only for this account", _ELSEWHERE),
+    sqlite3.SQLITE_CANTOPEN: (AccessError, "the file, or its log, cannot be opened", _ELSEWHERE),
     sqlite3.SQLITE_READONLY_ROLLBACK: (
         AccessError,
         "an interrupted change must be rolled back, which needs write access",
-        "start an agent on it, or: sqlite3 DB .schema; then run the same command again",
+        "start an agent on the file, or: sqlite3 DB .schema; then run the same command again",
     ),
 }
 
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
-    """Open an existing file: with a busy timeout, an untrusted schema and explicit transactions."""
-    path = path.resolve()  # SQLite looks for the log next to the file itself
+    """Open an existing file with a busy timeout, ``trusted_schema`` off, and explicit transactions."""
+    path = path.resolve()  # SQLite expects the log next to the file, not the link
     with translate_errors():
         if writable:
             return _connect(path, "mode=rw")
@@ -72,8 +72,8 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             has_log = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-journal"))
             if has_log or code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
-        # With immutable=1 SQLite ignores a log and the transactions in it: only used without a log.
-        return _connect(path, "mode=ro&immutable=1")  # a read-only medium
+        # With immutable=1 SQLite ignores transactions in a log, so this is used only without a log.
+        return _connect(path, "mode=ro&immutable=1")  # read-only medium
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -81,11 +81,11 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     try:
         file = prepare(connection)
         with statements.guarding(connection):
-            # A batch that is lost in a power failure is repeated by the next run.
+            # If a power failure loses a batch, the next run repeats it.
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA wal_autocheckpoint = 0")  # done after each commit
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint follows each commit
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            # The first statement that reads.
+            # The first statement that reads the file.
             connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()
             with closing(connection.cursor()) as cursor:
                 require_whole(cursor, file)
@@ -97,7 +97,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 def _stopped(error: Exception) -> StoppedError | None:
     if isinstance(error, MemoryError):
-        return StoppedError("no memory for what the file contains")
+        return StoppedError("not enough memory for the contents of the file")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     for known in (code, code & 0xFF):
         if known in _STOPS:
@@ -116,15 +116,15 @@ WRITES: Final = Column("writes", "value", (*_CHECKPOINT_KEY, "task_id", "idx", "
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the cells of a column are found, read and replaced."""
+    """SQL to find, read and replace the cells of a column."""
 
     column: Column
-    read: str  # after SELECT: the key, the columns beside, the tag, the value, the row id
+    read: str  # after SELECT: key, other columns, tag, value, row id
     replace: str  # after UPDATE, with the parameters of `replacement`
-    beside: tuple[str, ...]  # names of the columns beside
+    beside: tuple[str, ...]  # names of the other columns
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
+        """Yield rows of a result as cells."""
         end = len(self.column.key)
         for row in rows:
             *others, tag, value, row_id = row[end:]
@@ -132,16 +132,16 @@ class Access:
             yield Cell(value, tag, Where(self.column, row[:end], row_id, beside))
 
     def replacement(self, cell: Cell, tag: str, value: bytes, *more: Any) -> tuple[Any, ...]:
-        """Return the parameters that replace a cell, or a row, if it is unchanged since it was read."""
+        """Return the parameters to replace a cell, or a row, if it is unchanged since it was read."""
         new, where = more[:2] if self.column is CHECKPOINTS else (), cell.where
         return tag, value, *new, where.locator, cell.tag, cell.value, *where.key, *where.beside.values()
 
 
 @cache
 def access_to(column: Column, task_path: str | None = None) -> Access:
-    """Return how the cells of a column are found, read and replaced.
+    """Return the SQL to find, read and replace the cells of a column.
 
-    With ``task_path``, in SQL the column or what stands for it, they are those of whole rows.
+    With ``task_path``, SQL for this column or its substitute, the cells are those of whole rows.
     """
     beside, new = dict(zip(column.beside, column.beside, strict=True)), ""
     if task_path is not None:
@@ -149,7 +149,7 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
         if column is CHECKPOINTS:
             beside = {"parent": "parent_checkpoint_id", "metadata": "metadata"}
             new = ", parent_checkpoint_id = ?, metadata = ?"
-    # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
+    # Compares the key, too: SQLite may reuse the row id of a deleted row. IS also compares NULL.
     same = "".join(f" AND {name} IS ?" for name in (*column.key, *beside.values()))
     return Access(
         column,
@@ -160,7 +160,7 @@ def access_to(column: Column, task_path: str | None = None) -> Access:
     )
 
 
-# Columns with names, which are never sealed, by table.
+# Columns with ids and names, which are never sealed, by table.
 NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
@@ -172,13 +172,13 @@ _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
-    """Refuse row ids that do not rise: a damaged file would be read endlessly."""
+    """Refuse row ids that do not increase: a damaged file could be read endlessly."""
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
 def _require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
-    """Refuse row ids, the last first, that are not in order, or that the search with each does not find."""
+    """Refuse row ids that do not decrease, or that a search by row id does not find."""
     last = 2**63
     for row_id, found in cursor:
         if row_id >= last or found is None:
@@ -187,7 +187,7 @@ def _require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
 
 
 def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
-    """Return tags with the number of their rows and the bytes of their values."""
+    """Return each tag with the number of its rows and the bytes of their values."""
     found = cursor.fetchall()
     if sum(size for _, _, size in found) > most_bytes:
         raise EndlessTreeError("the values of a table have more bytes than the file")
@@ -195,11 +195,11 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
 
 
 class UndecodedText(bytes):
-    """The bytes of a text that is not UTF-8, which no saver writes. Such a value is refused."""
+    """The bytes of a text that is not UTF-8. Savers do not write such text, and the value is refused."""
 
 
 def text_or_bytes(text: bytes) -> str | UndecodedText:
-    """Decode a text, or return its bytes as `UndecodedText`: savers do not read them as a BLOB."""
+    """Decode a text; if it is not UTF-8, return `UndecodedText`, which is not accepted as a BLOB."""
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -207,9 +207,9 @@ def text_or_bytes(text: bytes) -> str | UndecodedText:
 
 
 def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+    """Return the condition after WHERE, with parameters: `Selection.takes` in SQL.
 
-    Ends are compared as bytes, because GLOB, LIKE and ``substr`` of a text take a NUL for the end.
+    The end of a text is compared as bytes, because GLOB, LIKE and ``substr`` stop at a NUL.
     """
     text = "coalesce(type, '')"
     mark = f"instr({text}, '{SEALED_MARK}')"
@@ -227,24 +227,24 @@ Result = TypeVar("Result")
 
 
 _IN_LOG: Final = (
-    "if it is a copy, they may be in {}-wal beside the original, which was not copied with it: copy by"
+    "if the file is a copy, its tables may be in the original's log {}-wal, which was not copied: copy by"
     ' SQLite\'s backup, `sqlite3 ORIGINAL ".backup COPY"`; otherwise, '
 )
-# Of a column: SQLite counts the rows alone by pages, where no progress handler ends it.
+# Counts a column: for count(*), SQLite counts by pages, without calling the progress handler.
 _COUNT_OLD: Final = "SELECT count(thread_ts) FROM main.{} NOT INDEXED"
 
 
 class CheckedFile:
-    """An open file, whose schema is checked again in each transaction if it has changed.
+    """An open file. In each transaction, a changed schema is checked again.
 
-    For one thread at a time.
+    Use it in one thread at a time.
 
     Attributes:
-        path: The file.
-        connection: To the file.
-        encoding: Of its texts.
-        has_task_path: Whether ``writes`` has the column, which older databases lack.
-        store_columns: The columns of ``store``, of which older databases lack those of expiry.
+        path: Path of the file.
+        connection: Connection to the file.
+        encoding: Encoding of texts in the file.
+        has_task_path: Whether ``writes`` has the column ``task_path``, which older databases lack.
+        store_columns: Columns of ``store``; older databases lack the columns of expiry.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
@@ -267,7 +267,7 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor with guarded statements after the last commit, and raise our own errors."""
+        """Wait for the last commit; provide a cursor with guarded statements, and translate its errors."""
         self.settle()
         guarded = statements.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
@@ -275,7 +275,7 @@ class CheckedFile:
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
-        """Read one state of the database within the context; it is checked that SQLite kept it.
+        """Read one snapshot of the database within the context; raises if SQLite did not keep it.
 
         See `RowStore.one_state`.
         """
@@ -284,14 +284,14 @@ class CheckedFile:
                 cursor.execute("BEGIN")
                 self._require_checked(cursor)
             yield
-            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
-                raise StoppedError("SQLite ended the transaction in which the file was read")
+            if not self.connection.in_transaction:  # some errors end a transaction
+                raise StoppedError("SQLite ended the read transaction too early")
         finally:
             self._roll_back()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:
-        """Provide a cursor in a read transaction, or in that of `one_state`."""
+        """Provide a cursor in a read transaction, or in the transaction of `one_state`."""
         with self.cursor() as cursor:
             is_ours = not self.connection.in_transaction
             if is_ours:
@@ -304,10 +304,10 @@ class CheckedFile:
                     self._roll_back()
 
     def change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Change rows, and return how many have changed. The commit runs in another thread, see `settle`."""
+        """Change rows; return the number of changed rows. The commit runs in another thread, see `settle`."""
         with self.cursor() as cursor:
-            # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
-            # another connection has written since. IMMEDIATE waits for the write lock.
+            # In WAL mode, a transaction that begins with a read fails with SQLITE_BUSY, without waiting, if
+            # another connection has written since. BEGIN IMMEDIATE waits for the write lock.
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 self._require_checked(cursor)
@@ -328,17 +328,17 @@ class CheckedFile:
                 self._roll_back()
                 raise
             self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
-            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
+            # Automatic checkpoints are off, so the log would grow with the run. PASSIVE never waits.
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
 
     def settle(self) -> None:
-        """Wait until the last commit is done, and raise its error."""
+        """Wait until the last commit is done; raise its error, if any."""
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.result()
 
     def settle_and_time(self) -> float:
-        """Settle, and return the longest time that the write lock was held since the last call."""
+        """Wait for the last commit; return the longest time in the write lock since the last call."""
         self.settle()
         seconds, self._lock_seconds = self._lock_seconds, 0.0
         return seconds
@@ -356,19 +356,19 @@ class CheckedFile:
             self.connection.execute("ROLLBACK")
 
     def _require_checked(self, cursor: sqlite3.Cursor) -> None:
-        """Check the tables again if they were changed, inside the transaction that relies on it."""
+        """Check the tables again if the schema has changed, within the transaction that uses them."""
         (version,) = cursor.execute("PRAGMA main.schema_version").fetchone()
         if version == self._version:
             return
-        self._version = None  # a refused schema is refused again
+        self._version = None  # so that a refused schema is checked again
         statements.allow(self.size_bytes(cursor))
         try:
             self._present = tables.require_tables(cursor, (*tables.SAVER, *tables.store_names(cursor)))
         except OldTablesError:
             old = [name for name in tables.SAVER if "thread_ts" in tables.columns_of(cursor, name)]
             counts = (f"{cursor.execute(_COUNT_OLD.format(name)).fetchone()[0]} of {name!r}" for name in old)
-            raise OldTablesError(f"rows that are not sealed: {' and '.join(counts)}") from None
-        with suppress(SchemaError):  # a table of this name may be another program's: it is not read
+            raise OldTablesError(f"unsealed rows: {' and '.join(counts)}") from None
+        with suppress(SchemaError):  # another program's table of this name is not read
             self._present |= tables.require_tables(cursor, (CACHE,))
         self.has_task_path = tables.has_task_path(cursor)
         self.store_columns = tables.columns_of(cursor, "store")
@@ -382,21 +382,21 @@ class CheckedFile:
         self._version = version
 
     def size_bytes(self, cursor: sqlite3.Cursor) -> int:
-        """Return the capacity of the file and its log."""
+        """Return the size of the file and its log in bytes."""
         return capacity_bytes(cursor, self._file)
 
     def page(
         self, statement: str, parameters: tuple[Any, ...], batch: Batch
     ) -> tuple[list[tuple[Any, ...]], bool]:
-        """Return as many rows of a query as fit, and whether there are more."""
+        """Return as many rows of a query as fit into a batch, and whether there are more."""
         budget = Budget(batch.rows, batch.size_bytes)
         return self.query(statement, parameters, budget.take), budget.spent
 
     def require_order(self, table: str) -> None:
-        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
+        """Check once that a scan returns no row twice, and that a search by row id finds each row."""
         if table in self._in_order:
             return
-        # From the end: SQLite would step, and not search, to a row after the last one found.
+        # In descending order: in ascending order, SQLite would step to the next row instead of searching.
         statement = f"""
             SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
             LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
@@ -411,9 +411,9 @@ class CheckedFile:
         take: Callable[[sqlite3.Cursor, int], Result],
         subqueries: Collection[str] = (),
     ) -> Result:
-        """Return the result of ``take`` for the rows of a query and the size of the file.
+        """Call ``take`` with the rows of a query and the size of the file; return its result.
 
-        Text that is not UTF-8 is read as bytes; then ``take`` is called again.
+        If text is not UTF-8, ``take`` is called again, with bytes in place of such text.
         """
 
         def run() -> Result:

@@ -1,7 +1,7 @@
-"""Items of LangGraph's Store in a SQLite file: values and tags in JSON, which is parsed here and not in SQL.
+"""Items of LangGraph's Store in a SQLite file: values and tags are in JSON, which is not parsed by SQL.
 
-Of a key that occurs twice, SQLite's functions return the first value; they accept JSON5 and JSONB, and differ
-between releases. Counts, selections and reads all use one parser, which refuses what can be read in two ways.
+SQLite's JSON functions return the first value of a duplicate key, accept JSON5 and JSONB, and differ between
+releases. So counts, selections and reads all use one parser, which refuses ambiguous JSON.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from sealpoint.errors import RowError
 from sealpoint.seal.places import KEY, make_frame
 from sealpoint.serde.jsontext import parse_item
 
-_FIELDS: Final = "fields"  # of `Where.beside`, which is no column
+_FIELDS: Final = "fields"  # name in `Where.beside`, not a column
 
 
 @dataclass(frozen=True, slots=True)
 class ItemAccess:
-    """How items are found, read and replaced; the locator of a cell has the row id and what is stored."""
+    """SQL to find, read and replace items; the locator of a cell is the row id and the stored JSON."""
 
     column: Column
     is_whole: bool = False  # whether the cells are whole rows
 
-    # Includes the key: SQLite may reuse the row id of a deleted row.
+    # Compares the key, too: SQLite may reuse the row id of a deleted row.
     replace = (
         "main.store NOT INDEXED SET value = ? WHERE rowid = ? AND value IS ? AND prefix IS ? AND key IS ?"
     )
@@ -37,11 +37,11 @@ class ItemAccess:
 
     @property
     def read(self) -> str:
-        """After SELECT: the key, the columns beside, the value, the row id."""
+        """Columns after SELECT: key, other columns, value, row id."""
         return ", ".join((*self.column.key, *self._beside, self.column.name, "rowid"))
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read."""
+        """Yield rows of a result as cells."""
         for prefix, key, *others, stored, row_id in rows:
             beside = dict(zip(self._beside, others, strict=True))
             tag, value, fields = unframe(stored)
@@ -52,17 +52,17 @@ class ItemAccess:
             yield Cell(value, tag, Where(self.column, (prefix, key), (row_id, stored), beside))
 
     def replacement(self, cell: Cell, tag: str, value: bytes, *more: Any) -> tuple[Any, ...]:
-        """Return the parameters that replace an item if it is unchanged since it was read.
+        """Return the parameters to replace an item if it is unchanged since it was read.
 
-        It keeps the storage class: LangGraph stores a BLOB in this column of text.
+        The storage class is kept: LangGraph stores a BLOB in this TEXT column.
         """
         row_id, stored = cell.where.locator
         if self.is_whole:
             *_, document = more
         else:
             found = parse_item(stored)
-            if KEY not in found:  # its fields would stay readable beside the frame
-                raise RowError("an item that is not sealed is replaced as a whole row only")
+            if KEY not in found:  # its fields would stay readable next to the frame
+                raise RowError("cannot replace one column of an unsealed item; write the whole row")
             document = _to_json({**found, KEY: make_frame(tag, value)})
         return document if isinstance(stored, str) else document.encode(), row_id, stored, *cell.where.key
 

@@ -1,4 +1,4 @@
-"""SqliteRows: the values of a SQLite file, in the order of its row ids."""
+"""SqliteRows: the values of a SQLite file, in the order of row ids."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from sealpoint.guards.files import BUSY_TIMEOUT_MS
 from sealpoint.keys.sources import run_command
 from sealpoint.seal.tag import SEALED_MARK
 
-# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+# ruff: noqa: S608 -- statements are built from constants and placeholders only
 
 
 LOWEST: Final = -(2**63)
-_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
+_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # large, as each batch of names scans the whole table
 
 
-# Tables with rows of threads and namespaces: key, tag or what it is read from, what is read beside, parent.
+# Tables with rows of threads and namespaces: key, source of the tag, ``beside``, parent.
 _OWNED: Final = {
     "writes": (WRITES.key[:-1], "type", "NULL", "NULL"),
     "checkpoints": (CHECKPOINTS.key, "type", "NULL", "parent_checkpoint_id"),
@@ -64,23 +64,23 @@ _OWNED: Final = {
     ITEMS.table: (ITEMS.key, "value", "updated_at", "NULL"),
 }
 
-_SLACK: Final = str(Path(__file__).with_name("slack.py"))  # a program of its own
+_SLACK: Final = str(Path(__file__).with_name("slack.py"))  # runs as a separate program
 _LEAST_SECONDS: Final = 5.0
-_BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
+_BYTES_PER_SECOND: Final = 1_000_000  # valid files are 50 times faster
 
 
 Find = Callable[[bytes], Iterable[tuple[bytes, int]]]
-"""Returns what it finds in bytes, and where."""
+"""Returns hits in bytes, with their positions."""
 
-# How long to wait for readers before the log is emptied.
+# Milliseconds to wait for readers before the log is emptied.
 READERS_TIMEOUT_MS: Final = 5_000
 
 
 class SqliteRows(CheckedFile):
-    """A `RowStore` over one SQLite file. For one thread.
+    """A `RowStore` over one SQLite file. Not thread-safe.
 
-    Values are found by row id, and changed only if their key, tag and bytes are unchanged since they were
-    read. Indexes are not read: in a hostile file they may contain other rows than the table.
+    Values are found by row id, and changed only if key, tag and bytes are unchanged since they were read.
+    Indexes are not used: in a hostile file, an index may contain other rows than its table.
 
     Attributes:
         kind: ``sqlite``.
@@ -90,17 +90,17 @@ class SqliteRows(CheckedFile):
     kind = "sqlite"
 
     def __init__(self, path: str | PathLike[str], *, writable: bool = False, deletes: bool = False) -> None:
-        """Open an existing file, and check its tables as the saver does. Nothing is changed.
+        """Open an existing file, and check its tables as the saver does. The file is not changed.
 
         Args:
-            path: The file.
+            path: Path of the file.
             writable: Whether `rewrite` or `delete` will be called.
-            deletes: Whether what is deleted is overwritten with zeros.
+            deletes: Whether to overwrite deleted content with zeros.
 
         Raises:
-            DatabaseMissingError: If there is no such file, or it is not a regular one.
-            SchemaError: If it has none of the tables with values, or they are altered.
-            DatabaseCorruptError: If it is damaged, or is not a database.
+            DatabaseMissingError: If there is no such file, or it is not a regular file.
+            SchemaError: If the file has none of the tables with values, or their schema is altered.
+            DatabaseCorruptError: If the file is damaged, or is not a database.
         """
         _require_file(path)
         super().__init__(Path(path), writable=writable)
@@ -108,18 +108,18 @@ class SqliteRows(CheckedFile):
         if deletes:
             self.connection.execute("PRAGMA secure_delete = ON")
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
-        self._holds = "1"  # in SQL, which rows the store has
+        self._holds = "1"  # SQL condition for the rows of this store
         self._columns: tuple[Column, ...] = CHECKPOINTS, WRITES, ITEMS
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The whole path, and the numbers of the device and the file: a copy has another one."""
+        """The absolute path, and the device and inode numbers: a copy has another inode."""
         found = self.path.stat()
         return {"path": str(self.path.resolve()), "device": found.st_dev, "inode": found.st_ino}
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Which of the two tables of a saver the file lacks; a file of a Store alone lacks none."""
+        """Missing tables of a saver, if the file has one of them; empty for a file with a Store only."""
         found = self._present.intersection(tables.SAVER)
         return tuple(sorted(set(tables.SAVER) - found)) if found else ()
 
@@ -132,8 +132,8 @@ class SqliteRows(CheckedFile):
         return [Table(name, name.lower() in read, name.lower() != "store") for name in names]
 
     def residue(self) -> Residue:
-        """Return how much of the file no statement reads."""
-        path = self.path.resolve()  # SQLite looks for the log next to the file itself
+        """Return the numbers of bytes in the file that no statement reads."""
+        path = self.path.resolve()  # SQLite expects the log next to the file, not the link
         with self.reading() as cursor:
             (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
@@ -142,7 +142,7 @@ class SqliteRows(CheckedFile):
                 with suppress(FileNotFoundError):
                     sizes[suffix] = path.with_name(path.name + suffix).stat().st_size
             seconds = _LEAST_SECONDS + self.size_bytes(cursor) / _BYTES_PER_SECOND
-            slack_bytes: int | None = None  # unless the file can be parsed in the time for its size
+            slack_bytes: int | None = None  # if the file cannot be parsed in the time for its size
             with suppress(SourceError, ValueError):
                 slack_bytes = int(run_command((sys.executable, "-IS", _SLACK, str(path)), seconds))
             return Residue(free * page_bytes, sizes["-wal"], sizes["-journal"], slack_bytes)
@@ -155,15 +155,15 @@ class SqliteRows(CheckedFile):
     def _access(self, column: Column) -> Access | ItemAccess:
         if column.in_json:
             return ItemAccess(column)
-        has_path = column == WRITES and self.has_task_path  # by which savers sort the writes
+        has_path = column == WRITES and self.has_task_path  # savers sort writes by it
         return access_to(column, "task_path" if has_path else None)
 
     def hold(self) -> Any:
-        """Exclude other runs, by a lock on a file next to the database that ends with this process."""
+        """Exclude other runs by a lock on a file next to the database; the lock ends with this process."""
         return holding(self.path)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
+        """Count the values by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
             counts += self._count_items(column) if column.in_json else self._tally(column.table, column.name)
@@ -171,7 +171,7 @@ class SqliteRows(CheckedFile):
 
     def _tally(self, table: str, value: str, tag: str = "type") -> list[TagCount]:
         self.require_order(table)
-        # Lengths first: a sort by tag would move whole values.
+        # Compute lengths first: sorting by tag would move whole values.
         statement = f"""
             WITH found(tag, size) AS (
                 SELECT {tag}, length({value}) FROM main.{table} NOT INDEXED WHERE {self._holds}),
@@ -180,7 +180,7 @@ class SqliteRows(CheckedFile):
         return tag_counts(table, self.query(statement, (), tally, _SUBQUERIES))
 
     def _count_items(self, column: Column) -> list[TagCount]:
-        # Refuses rows that share pages: each query below reads fewer bytes than the file has.
+        # Refuse rows that share pages, so that each query below reads fewer bytes than the file has.
         self._tally(column.table, column.name, "NULL")
         cells = (cell for page in pages(self, column) for cell in page.cells)
         found = ((tag, 1, len(value) if isinstance(value, bytes) else 0) for value, tag, _ in cells)
@@ -209,7 +209,7 @@ class SqliteRows(CheckedFile):
         return Page(list(cells), found[-1][-1] if more else None)
 
     def key_texts(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `RowStore.key_texts`."""
+        """Yield the readable texts of key columns. See `RowStore.key_texts`."""
         for table in sorted(self._present & NAMED.keys()):
             for column in NAMED[table]:
                 if (column != "task_path" or self.has_task_path) and only in (None, column):
@@ -228,7 +228,7 @@ class SqliteRows(CheckedFile):
                 last, operator = text if isinstance(text, bytes) else text.encode(self.encoding), ">"
 
     def records(self) -> Iterator[Record]:
-        """Yield what stands next to the value of each checkpoint. See `RowStore.records`."""
+        """Yield the other columns of each checkpoint. See `RowStore.records`."""
         statement = f"""
             SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
@@ -238,7 +238,7 @@ class SqliteRows(CheckedFile):
     def _walk(
         self, table: str, statement: str, parameters: tuple[Any, ...] = ()
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query in the order of their ids, of which the lowest is its first parameter."""
+        """Yield the rows of a query in the order of row ids; its first parameter is the lowest row id."""
         first, more = LOWEST, table in self._present
         while more:
             found, more = self.page(statement, (first, *parameters), BATCH)
@@ -249,7 +249,7 @@ class SqliteRows(CheckedFile):
                 first = found[-1][-1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield nothing: in SQLite all channel values are in the checkpoint."""
+        """Yield nothing: on SQLite, all channel values are inside the checkpoint's value."""
         yield from ()
 
     @property
@@ -262,7 +262,7 @@ class SqliteRows(CheckedFile):
         (owner, *_), tag, beside, parent = key, *_ = _OWNED[table]
         which = f"{owner} IN ({', '.join('?' * len(names))})"
         parameters: tuple[Any, ...] = (*names,)
-        if owner == "prefix":  # as bytes: functions take a NUL for the end of a text
+        if owner == "prefix":  # compared as bytes: functions on text stop at a NUL
             prefixes = [f"{name}.".encode(self.encoding) for name in names]
             each = "substr(CAST(prefix || '.' AS BLOB), 1, ?) = ?"
             which = " OR ".join([each] * len(names))
@@ -276,7 +276,7 @@ class SqliteRows(CheckedFile):
 
     def delete(self, table: str, rows: Sequence[OwnedRow]) -> int:
         """Delete rows. See `RowStore.delete`."""
-        # Includes the key: SQLite may reuse the row id of a deleted row.
+        # Compares the key, too: SQLite may reuse the row id of a deleted row.
         same = "".join(f" AND {name} IS ?" for name in _OWNED[table][0])
         statement = f"DELETE FROM main.{table} NOT INDEXED WHERE rowid = ?{same}"
         deleted = self.change(statement, [(row.locator, *row.key) for row in rows])
@@ -284,14 +284,14 @@ class SqliteRows(CheckedFile):
         return deleted
 
     def cached(self) -> list[TagCount]:
-        """Return how many cached values have which tag. See `RowStore.cached`."""
+        """Count the cached values by tag. See `RowStore.cached`."""
         return self._tally(CACHE, "val", "encoding") if CACHE in self._present else []
 
     def vectors(self) -> Vectors | None:
-        """Return how many embeddings there are. See `RowStore.vectors`."""
+        """Count the embeddings. See `RowStore.vectors`."""
         if VECTORS not in self._present:
             return None
-        # Of texts: in a forged file the columns may contain NULL, which is in no list.
+        # Compare quoted texts: an attacker's file may contain NULL, which NOT IN never matches.
         item, items = "quote(prefix) || ' ' || quote(key)", "main.store NOT INDEXED"
         is_left = f"{item} NOT IN (SELECT {item} FROM {items})" if "store" in self._present else "1"
         statement = f"SELECT count(*), coalesce(sum({is_left}), 0) FROM main.{VECTORS} NOT INDEXED"
@@ -299,7 +299,7 @@ class SqliteRows(CheckedFile):
         return Vectors(rows, left)
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
-        """Return all: no value has a row of its own. See `RowStore.lost`."""
+        """Return all needs, because on SQLite no value has a row of its own. See `RowStore.lost`."""
         return needs
 
     def rewrite(
@@ -325,20 +325,20 @@ class SqliteRows(CheckedFile):
             access.replacement(cell, *changed) for cell in page.cells if (changed := change(cell)) is not None
         ]
         lock_seconds = self.settle_and_time()
-        if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
+        if page.last is not None:  # before the write lock, which is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
         changed_rows = self.change(f"UPDATE {access.replace}", updates) if updates else 0
-        if page.last is None:  # no next batch during which the commit could run
+        if page.last is None:  # there is no next batch during which to commit
             lock_seconds = max(lock_seconds, self.settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
     def search(self, find: Find) -> Iterator[tuple[bytes, str, bool | None]]:
-        """Yield what is found in the cells of all tables; one row is in memory, and no view or function runs.
+        """Yield hits in the cells of all tables. One row is in memory at a time; no view or function runs.
 
-        With it ``table.column``, and whether the cell is readable by design, as names, metadata and fields
-        of sealed items are; ``None`` if the table is not LangGraph's.
+        Each hit has ``table.column``, and whether the cell is readable by design, such as names, metadata and
+        fields of sealed items; ``None`` if the table is not LangGraph's.
         """
         with self.reading() as cursor:
             real = "SELECT name FROM main.sqlite_master WHERE type = 'table' AND rootpage > 0"  # not virtual
@@ -355,13 +355,13 @@ class SqliteRows(CheckedFile):
                 yield needle, f"{table}.{name}", is_readable if is_ours else None
 
     def vacuum(self) -> bool:
-        """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
+        """Rewrite the file without deleted contents, empty its log, and remove a persistent journal.
 
         Returns:
-            Whether the log is empty: a reader may prevent it.
+            Whether the log is empty; a reader may prevent that.
 
         Raises:
-            StoppedError: If there is no room for a second copy, the file is still locked, or the journal
+            StoppedError: If the disk has no space for a second copy, the file is still locked, or the journal
                 cannot be removed.
         """
         with self.cursor() as cursor:
@@ -374,8 +374,8 @@ class SqliteRows(CheckedFile):
             self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             (mode,) = self.connection.execute("PRAGMA main.journal_mode").fetchone()
         if mode == "wal":
-            # From journal_mode=PERSIST. No process uses it: while this connection is open, none can leave
-            # WAL mode, and in another mode this connection has removed it at the end of VACUUM.
+            # Left by journal_mode=PERSIST, and unused: while this connection is open, no process can leave
+            # WAL mode, and in other modes this connection has removed the journal at the end of VACUUM.
             journal = Path(f"{self.path.resolve()}-journal")
             try:
                 journal.unlink(missing_ok=True)
@@ -387,16 +387,16 @@ class SqliteRows(CheckedFile):
 def _found_in(
     names: Sequence[str], find: Find, cursor: Iterable[Any], _most_bytes: int
 ) -> set[tuple[bytes, str, bool]]:
-    """Return what is found in a query, the name of its column, and whether there is a frame in the cell."""
+    """Return the hits in a query, with the column's name, and whether the cell contains a frame."""
     cells = ((name, cell) for row in cursor for name, cell in zip(names, row, strict=True) if cell)
     return {(needle, name, has_frame(cell)) for name, cell in cells for needle, _ in find(cell)}
 
 
 def _require_file(path: str | PathLike[str]) -> None:
-    if not fspath(path):  # `Path("")` is the current folder
+    if not fspath(path):  # `Path("")` would be the current folder
         raise DatabaseMissingError(
             "the path of a database is empty",
-            hint="name a SQLite file or a postgresql:// URL; a shell variable in its place may be unset",
+            hint="name a SQLite file or a postgresql:// URL; perhaps a shell variable is unset",
         )
     try:
         mode = Path(path).stat().st_mode
@@ -408,14 +408,14 @@ def _require_file(path: str | PathLike[str]) -> None:
         raise DatabaseMissingError(f"{path} is not a regular file")
 
 
-# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
+# Shortens a text too long for a tag; keeps the marks of a sealed value and the key id.
 _SHORT_TAG: Final = f"""iif(length(tag) <= 100 OR tag IS NULL, tag,
     substr(tag, 1, 49) || iif(instr(tag, '{SEALED_MARK}'), '{SEALED_MARK}', ' ') || substr(tag, -50))"""
 _SUBQUERIES: Final = frozenset({"found", "sizes"})
 
 
 class SqliteWholeRows(SqliteRows):
-    """A store of whole rows over one SQLite file. For one thread."""
+    """A store of whole rows over one SQLite file. Not thread-safe."""
 
     def __init__(
         self,
@@ -425,7 +425,7 @@ class SqliteWholeRows(SqliteRows):
         thread_id: str | None = None,
         sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`; no checkpoint needs a sentinel."""
+        """Open an existing file, see `SqliteRows`. On SQLite, checkpoints need no sentinels."""
         super().__init__(path, writable=writable)
         self._columns = WRITES, CHECKPOINTS, ITEMS
         if thread_id is not None:
@@ -434,7 +434,7 @@ class SqliteWholeRows(SqliteRows):
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     def remove_sentinels(self) -> int:
-        """Do nothing: in SQLite no checkpoint needs one."""
+        """Do nothing: on SQLite, checkpoints need no sentinels."""
         return 0
 
     def _access(self, column: Column) -> Access | ItemAccess:

@@ -1,25 +1,25 @@
-"""Slack of a SQLite file: bytes that no statement reads, and in which deleted content may still be.
+"""Slack of a SQLite file: bytes that no statement reads, and that may contain deleted content.
 
     python -IS slack.py FILE
 
-A program, which `rows` starts: a process loses its POSIX locks on a file, and SQLite has such locks, as soon
-as it closes any descriptor of that file. No other module of sealpoint is imported: that would take longer
-than to read most files.
+A separate program, started by `rows`: if a process closes any descriptor of a file, it loses its POSIX locks
+on the file, and SQLite needs these locks. Imports no other module of sealpoint, because importing would take
+longer than reading most files.
 
-Standard output is a number of bytes that are not zero, and are no header, pointer or part of a cell. They are
-in
+Prints the number of bytes that are not zero, and do not belong to a header, pointer or cell. Such bytes may
+be in
 
 - b-tree pages: the unallocated space, the free blocks and the fragments;
-- overflow pages: what follows the end of the payload;
-- the reserved space of pages, and the space of the header that is reserved for expansion;
-- pages to which nothing refers, and what follows the last page.
+- overflow pages: bytes after the end of the payload;
+- the reserved space of pages, and the space in the header that is reserved for expansion;
+- unreferenced pages, and bytes after the last page.
 
-Pages of the free list are counted elsewhere, and so is the log. SQLite leaves remains of its own structures,
-also in a new file: pointers to cells that were moved, headers of free blocks, numbers of pages and rows. So
-bytes count from `LEAST_BYTES` together on, and pointers after the last one of a page do not.
+Free pages and the log are counted elsewhere. Even in a new file, SQLite leaves remains of its own structures:
+pointers to moved cells, headers of free blocks, numbers of pages and rows. So only runs of at least
+`LEAST_BYTES` are counted, and stale pointers after a page's last pointer are not.
 
-Each page is visited once, so that a cycle of pages ends the walk: the exit code is `DAMAGED` if the file is
-not as the format says.
+Each page may be visited once, so that a cycle of pages ends the walk. If the file violates the format, the
+exit code is `DAMAGED`.
 
 Source: https://www.sqlite.org/fileformat2.html, sections 1.2 to 1.8 and 2.6
 """
@@ -34,21 +34,21 @@ from typing import Final
 # The exit code if the file cannot be parsed.
 DAMAGED: Final = 3
 
-# How many bytes that are not zero count as content, if no two bytes between them are zero (as in UTF-16).
+# Least length of a run of bytes that counts as content; a run may contain single zero bytes, as in UTF-16.
 LEAST_BYTES: Final = 8
 
 _INDEX_INTERIOR, _TABLE_INTERIOR, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
 _HEADER_BYTES: Final = 100
 _LOCK_BYTE: Final = 1 << 30
-_SCHEMA_BYTES: Final = 1 << 16  # more than the type and the names of any table, which precede its root
+_SCHEMA_BYTES: Final = 1 << 16  # longer than the type and names of any table, which precede its root page
 _UTF16BE: Final = 3
 _HOLES_BYTES: Final = 64 * 1024 * 1024
-# Below it the first byte of a number is a control character, and no text.
+# In numbers below this limit, the first byte is a control character, so not text.
 _STALE_LIMIT: Final = 0x2000
 
 
 class Walk:
-    """A walk over all pages of an open database file that is not empty."""
+    """A walk over all pages of an open, non-empty database file."""
 
     def __init__(self, descriptor: int) -> None:
         self.slack = 0
@@ -62,7 +62,7 @@ class Walk:
         self._trunk, self._free, self._has_maps = (_number(header, at) for at in (32, 36, 52))
         status = os.fstat(descriptor)
         self._pages = status.st_size // self._page_bytes
-        # A file with holes may claim any number of pages, each of which takes a bit of memory.
+        # A sparse file may claim any number of pages, and each page takes a bit of memory.
         _require(status.st_size <= _HOLES_BYTES + 16 * 512 * status.st_blocks)
         self._encoding = _number(header, 56)
         self._visited = bytearray(self._pages // 8 + 1)
@@ -70,12 +70,12 @@ class Walk:
 
     def run(self) -> None:
         """Visit all pages."""
-        if self._has_maps:  # of auto-vacuum, at fixed places; they have no content
+        if self._has_maps:  # pointer maps of auto-vacuum, on fixed pages, without content
             for page in range(2, self._pages + 1, self._usable // 5 + 1):
                 self._visit(page + (page == _LOCK_BYTE // self._page_bytes + 1))
         self._walk_free()
         while self._ahead:
-            _require(len(self._ahead) <= self._pages)  # in a valid file they are all different
+            _require(len(self._ahead) <= self._pages)  # all different in a valid file
             self._walk_tree(*self._ahead.pop())
         for page in range(1, self._pages + 1):
             if not self._is_visited(page):
@@ -143,12 +143,12 @@ class Walk:
             _require(left <= right)
             if left < right:
                 gap = data[left:right]
-                is_text = self._encoding == _UTF16BE  # in which letters look like pointers
+                is_text = self._encoding == _UTF16BE  # letters would look like pointers
                 stale = 0 if is_text or left != end else _stale_bytes(gap, end, self._usable)
                 self._count(gap[stale:])
 
     def _walk_cell(self, data: bytes, at: int, kind: int, is_schema: bool) -> int:
-        """Visit the overflow pages of a cell, and return where the cell ends."""
+        """Visit the overflow pages of a cell; return the offset of the cell's end."""
         is_table = kind in (_TABLE_INTERIOR, _TABLE_LEAF)
         size = 0
         if kind in (_INDEX_INTERIOR, _TABLE_INTERIOR):
@@ -174,7 +174,7 @@ class Walk:
         return at
 
     def _walk_chain(self, page: int, left: int, is_schema: bool) -> bytes:
-        """Visit the overflow pages with ``left`` bytes, and return the first of these bytes of a schema."""
+        """Visit the overflow pages of ``left`` bytes; if they are of the schema, return the first bytes."""
         content = b""
         while left > 0:
             data = self._read(page)
@@ -189,7 +189,7 @@ class Walk:
 
 
 def _stale_bytes(gap: bytes, start: int, end: int) -> int:
-    """Return how many bytes at the start of unallocated space are zero, or stale pointers to cells."""
+    """Return the number of bytes at the start of unallocated space that are zero or stale cell pointers."""
     content = gap.rstrip(b"\0")
     limit = min(end, _STALE_LIMIT)
     for place in range(0, len(content) - 1, 2):
@@ -200,7 +200,7 @@ def _stale_bytes(gap: bytes, start: int, end: int) -> int:
 
 
 def _root_of(record: bytes) -> int:
-    """Return ``rootpage``, the fourth column, of a record of the schema; 0 if it has none."""
+    """Return ``rootpage``, the fourth column of a schema record; 0 if it has none."""
     size, at = _varint(record, 0)
     place, width, serial = size, 0, 0
     for _ in range(4):
@@ -228,19 +228,19 @@ def _number(data: bytes, at: int, width: int = 4) -> int:
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise ValueError("the file is not as the format says")
+        raise ValueError("the file violates the SQLite file format")
 
 
 def main() -> int:
-    """Print the number for the file that is named."""
+    """Print the number of slack bytes of the file in the argument."""
     descriptor = os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)
-    if os.fstat(descriptor).st_size == 0:  # all of the database is in the log
+    if os.fstat(descriptor).st_size == 0:  # the whole database is in the log
         sys.stdout.write("0")
         return 0
     try:
         walk = Walk(descriptor)
         walk.run()
-    except (ValueError, IndexError):  # IndexError: a varint that goes past the end
+    except (ValueError, IndexError):  # IndexError: a varint past the end
         return DAMAGED
     sys.stdout.write(str(walk.slack))
     return 0

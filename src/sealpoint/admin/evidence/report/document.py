@@ -1,10 +1,10 @@
-"""The report: one JSON object, and the page that is made from it alone.
+"""The report: one JSON object, and an HTML page made only from this object.
 
-The page is one HTML file that loads nothing and runs nothing.
+The page is one file, without scripts, which loads no other file.
 
-Text from databases and rings is escaped by Jinja2. What does not print, such as a mark that reverses the
-direction of text, is shown as its code, and long texts are shortened. The object stands at the end of the
-page, byte for byte, so the page alone is enough to check its digest.
+Jinja2 escapes text from databases and rings. Unprintable characters, such as marks that reverse the direction
+of text, are shown as codes, and long texts are shortened. The page contains the object byte for byte at its
+end, so the digest of the object can be checked from the page.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What an assessor asks."""
+    """A question of an assessor."""
 
     id: str
     label: str
-    # Shown means yes.
+    # The question as text; the verdict "shown" means yes.
     text: str
     basis: str
 
@@ -68,15 +68,15 @@ QUESTIONS: Final = (
     Question(
         "opens",
         "Values open",
-        "Does every value open under the key that its row names, in a row that a saver accepts?",
+        "Does every value open under the key named in its row, and would a saver accept every row?",
         "opening every value",
     ),
     Question(
         "sealed",
         "Values are sealed",
-        "Does every value have the tag of a sealed value, and is there no table of LangGraph that nothing"
-        " seals?",
-        "tags and names of tables, believed",
+        "Does every value have the tag of a sealed value, and are there no tables of LangGraph that sealpoint"
+        " cannot seal?",
+        "type tags and names of tables, not verified",
     ),
     Question(
         "active-key",
@@ -87,43 +87,43 @@ QUESTIONS: Final = (
     Question(
         "bound",
         "Bound to their rows",
-        "Is every value bound to its row, so that it does not open in another?",
+        "Is every value bound to its row, so that it does not open in another row?",
         "opening every value",
     ),
     Question(
         "beside",
         "Nothing else is readable",
-        "Is nothing readable except sealed values, ids and what LangGraph writes in every checkpoint?",
+        "Are only ids readable, and the metadata that LangGraph writes to every checkpoint?",
         "metadata, names and inline values, read without a key",
     ),
     Question(
         "remembered",
-        "As remembered",
-        "Is every checkpoint there, as the thread store remembers it, and none that was deleted?",
+        "As in the thread store",
+        "Is every checkpoint of the thread store in the database, unchanged, and no deleted one?",
         "comparing every checkpoint with the thread store",
     ),
     Question(
         "pinned",
         "Thread store continues",
-        "Does the thread store continue the log that was pinned?",
+        "Does the thread store continue the log of the pin?",
         "the root over the log of the thread store",
     ),
     Question(
         "keys",
         "Keys are in date",
-        "Is the active key within its period, and is no value under a key that is compromised or destroyed?",
+        "Has the active key not expired, and is no value under a compromised or destroyed key?",
         "the ring file, and tags",
     ),
     Question(
         "destroyed-keys",
         "Keys were destroyed",
-        "Was each destroyed key destroyed after databases were examined, and was its key file removed?",
+        "Were databases examined before each key was destroyed, and was its key file removed?",
         "the ring file",
     ),
     Question(
         "changes",
         "Changes are recorded",
-        "Is there a ledger of what commands did that verifies, and does it end with this ring?",
+        "Is there a valid ledger of what commands did, and does its last entry have this ring?",
         "the ledger",
     ),
 )
@@ -137,7 +137,7 @@ class Verdict:
     """The answer to a question."""
 
     question: Question
-    # With the names of the databases that they are about.
+    # Reasons, each with the names of the databases concerned.
     reasons: Reasons
 
     @property
@@ -146,7 +146,7 @@ class Verdict:
         return WORDS[answer(self.reasons)]
 
     def object(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the verdict as JSON members."""
         reasons = [
             {"reason": reason.value, "sentence": sentence_of(reason), "databases": [*self.reasons[reason]]}
             for reason in ORDER
@@ -178,7 +178,7 @@ def verdicts(report: Report) -> list[Verdict]:
 
 
 def _of_parts(parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]]) -> Reasons:
-    """Ask of each database; a reason has the names of those that it is about."""
+    """Call ``ask`` for each database; return each reason with the names of the databases concerned."""
     reasons: dict[AnyReason, dict[str, None]] = {} if parts else {Reason.NO_DATABASE: {}}
     for part in parts:
         for reason in ask(part):
@@ -187,7 +187,7 @@ def _of_parts(parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]])
 
 
 def _whole(part: Part) -> list[AnyReason]:
-    """Return why a database was not examined to its end, or has nothing to examine."""
+    """Return the reasons why a database was not fully examined, or had no values to examine."""
     return applying(
         {
             Reason.DAMAGED: part.damage,
@@ -198,7 +198,7 @@ def _whole(part: Part) -> list[AnyReason]:
 
 
 def _read(part: Part) -> list[AnyReason]:
-    """Return why not all values were opened."""
+    """Return the reasons why not all values were opened."""
     if part.opening is None:
         return [*_whole(part), Reason.NOT_OPENED]
     early = applying({Reason.ENDED_EARLY: not part.opening.complete})
@@ -266,7 +266,7 @@ def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
 
 
 def key_objects(report: Report) -> Iterator[dict[str, Any]]:
-    """Yield the keys as JSON, in the order of the ring."""
+    """Yield the keys as JSON members, in the order of the ring."""
     openings = [part.opening for part in report.parts if part.opening is not None]
     for entry in report.entries or ():
         name = LEGACY if entry.suite == LEGACY else entry.id
@@ -277,7 +277,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
             "id": entry.id,
             "state": entry.state.value,
             "algorithms": _algorithms(entry, shares),
-            # The material of LANGGRAPH_AES_KEY is checked by LangGraph, and may be shorter.
+            # LangGraph checks the material of LANGGRAPH_AES_KEY, which may be shorter.
             "bits": None if name == LEGACY else KEY_BYTES * 8,
             **{name: text and text[:MAX_NAME_CHARS] for name, text in lines.items()},
             "source": entry.source,
@@ -295,7 +295,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
-    """Return the algorithms of the suites that were found; without values, what all suites have."""
+    """Return the algorithms of the suites in use; without values, the algorithms common to all suites."""
     if entry.suite == LEGACY:
         from sealpoint.seal.legacy import LegacyAes  # as in `make_suite`
 
@@ -305,56 +305,56 @@ def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
 
 
 _ALWAYS: Final = (
-    "The clock, the host and the account are those that this program was given. None is authenticated.",
-    "Nothing here is signed. The SHA-256 of the report shows that it is unchanged only if it is kept where"
-    " the operators of the agents cannot write.",
-    "It describes one moment of the databases that are named under Scope, and only the tables that were read."
+    "Clock, host and account are as reported by the operating system. They are not authenticated.",
+    "The report is not signed. Its SHA-256 proves that it is unchanged only if the SHA-256 is kept where the"
+    " operators of the agents cannot write.",
+    "The report describes the databases under Scope at one moment, and only the tables that were read."
     " Embeddings and caches that were not read are readable.",
-    "Any holder of the keys can make values that open. A value that opens was made with the key, not by a"
-    " particular account.",
-    "Reading is not logged: that no value was read before is not shown.",
-    "Backups, replicas, archives and memory of processes are not examined, and neither are copies of keys.",
-    "A destroyed key is one that the ring no longer uses. Copies of its material are not searched for.",
-    "The times of keys are those of the ring file. An account that can write the file can change them.",
+    "Any holder of the keys can make values that open. That a value opens shows which key sealed it, but not"
+    " which account.",
+    "Reading is not logged: the report does not show whether values were read before.",
+    "Backups, replicas, archives, memory of processes and copies of keys are not examined.",
+    "The ring no longer uses a destroyed key. Copies of its material may exist, and are not searched for.",
+    "The times of keys are from the ring file. An account that can write to the file can change them.",
 )
 
 
 def limits(report: Report) -> Iterator[str]:
-    """Yield what a report does not prove."""
+    """Yield sentences about the limits of a report's proof."""
     if report.no_heads is not None:
         yield (
-            "That no checkpoint was deleted, or replaced by an earlier state of itself: only a thread store"
-            " remembers them, and none was compared."
+            "No thread store was compared: checkpoints that were deleted, or restored to an earlier state,"
+            " are not detected."
         )
     elif report.pin_reason is Why.NO_PIN:
         yield (
-            "That the thread store and the database were not put back together to an earlier state: only a"
-            " pin that is kept elsewhere shows that, and none was given."
+            "No pin of the thread store was given: it is not detected if thread store and database were both"
+            " restored to an earlier state."
         )
     if report.changes is None:
         yield (
-            "What happened to keys and databases before this moment: no ledger is configured, so only the"
-            " ring's own dates are shown."
+            "No ledger is configured: earlier changes to keys and databases are not shown, except for the"
+            " dates in the ring."
         )
     else:
-        yield "What was done without the commands of sealpoint: the ledger records these alone."
+        yield "The ledger records only commands of sealpoint, no changes by other means."
     yield from _ALWAYS
 
 
 def exceptions(report: Report) -> Iterator[tuple[str, str | None, str]]:
-    """Yield each check that was waived, and each option and state that weakens what is shown.
+    """Yield the waived checks, and the options and states that weaken the report.
 
-    Each is a name, a key or ``None``, and a sentence.
+    Yields tuples of a name, a key id or ``None``, and a sentence.
     """
     accepted = sum(part.opening.run.accepted for part in report.parts if part.opening)
     options = report.result.options
     if options["allow_plaintext"]:
-        yield "allow-plaintext", None, f"values that no key authenticates were accepted: {accepted}"
+        yield "allow-plaintext", None, f"unauthenticated values were accepted: {accepted}"
     elif accepted:
-        what = "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted"
+        what = "values under LANGGRAPH_AES_KEY, whose types are not authenticated, were accepted"
         yield "legacy-accepted", None, f"{what}: {accepted}"
     if options["allow_store"] is not None:
-        what = "what LangGraph's Store and caches show is accepted"
+        what = "unsealed values of LangGraph's Store and caches were accepted"
         yield "allow-store", None, f"{what}: {options['allow_store']}"
     for entry in report.entries or ():
         for name, sentence in _of_key(entry):
@@ -372,15 +372,15 @@ def _of_key(entry: RingEntry) -> Iterator[tuple[str, str]]:
             yield RELATION_CHECK, "a database without values under any key of the ring was accepted"
         if entry.material != MATERIAL_REMOVED:
             is_gone = entry.material == MATERIAL_GONE
-            gone = "it was gone before" if is_gone else "it must be removed at its source"
+            gone = "it was already gone" if is_gone else "it must be removed at its source"
             yield "material-not-removed", f"no run removed the key's material: {gone}"
     if entry.is_compromised:
         yield "compromised", "the key was marked as compromised"
     if entry.state is KeyState.STAGED:
-        what = "the key is staged and opens values; in NIST SP 800-57 no key is used before its activation"
+        what = "the key is staged but opens values; by NIST SP 800-57 a key is not used before its activation"
         yield "staged-opens", what
     if entry.source == "inline":
-        yield "inline-material", "the material stands in the ring file"
+        yield "inline-material", "the key material is in the ring file"
 
 
 SCHEMA: Final = "urn:sealpoint:report:1"
@@ -388,21 +388,21 @@ SCHEMA: Final = "urn:sealpoint:report:1"
 
 @dataclass(slots=True)
 class Report:
-    """One run: what was asked and found.
+    """The questions and findings of one run.
 
     Attributes:
-        result: What is known of every run, with its options: whether values that are not sealed were
-            accepted, and why readable parts of LangGraph's Store and caches are, if they are.
-        period: The period; ``None`` for all time.
-        parts: The databases.
-        entries: The entries of the ring; ``None`` without one.
-        keys_problem: Class of the error for which the keys are not available.
-        changes: What the ledger says; ``None`` without one.
-        threads: The identity of the thread store that was compared.
-        pin: The pin that was given.
-        pin_reason: Why the thread store is not shown to continue it.
-        no_heads: Why no thread store was compared; ``None`` if one was.
-        command: The command line, without what depends on the shell.
+        result: Facts and options of the run: whether unsealed values were accepted, and the reason for
+            accepting readable parts of LangGraph's Store and caches, if any.
+        period: Period of the listed changes; ``None`` for all time.
+        parts: Databases.
+        entries: Key entries of the ring; ``None`` without a ring.
+        keys_problem: Class of the error that made the keys unavailable.
+        changes: Changes from the ledger; ``None`` without a ledger.
+        threads: Identity of the thread store that was compared.
+        pin: Pin given by the reader.
+        pin_reason: Reason why the thread store is not shown to continue the log of the pin.
+        no_heads: Reason why no thread store was compared; ``None`` if one was compared.
+        command: Command line that makes the report again.
     """
 
     result: Result
@@ -418,7 +418,7 @@ class Report:
     command: str = "sealpoint report"
 
     def document(self) -> dict[str, Any]:
-        """Return the object: see ``schemas/report-1.json``."""
+        """Return the report as a JSON object, see ``schemas/report-1.json``."""
         answers = verdicts(self)
         found = {reason for verdict in answers for reason in verdict.reasons}
         reasons = [reason for reason in ORDER if reason in found]
@@ -462,7 +462,7 @@ class Report:
 
 
 def text_of(document: dict[str, Any]) -> str:
-    """Return an object as it is written to files: ASCII, so that its bytes are the same everywhere."""
+    """Return the text of an object for files, in ASCII, so that its bytes do not depend on an encoding."""
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -472,7 +472,7 @@ _DASH: Final = "\N{EN DASH}"
 
 
 def render_page(document: dict[str, Any]) -> str:
-    """Return the page of a report.
+    """Return the HTML page of a report.
 
     Raises:
         MissingExtraError: If Jinja2 is not installed.
@@ -513,7 +513,7 @@ def load_template() -> Template:
 
 
 def _plain(text: object) -> str:
-    """Return a text without characters that do not print, and not too long."""
+    """Return a text with unprintable characters shown as codes, shortened."""
     whole = str(text)
     return _visible(whole if len(whole) <= _SHOWN_CHARS else f"{whole[: _SHOWN_CHARS - 1]}…")
 

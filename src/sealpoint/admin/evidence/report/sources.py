@@ -1,8 +1,8 @@
-"""The sources of a report: each database, and the ledger. Of values only shapes and counts are kept.
+"""The sources of a report: each database, and the ledger. Only shapes and counts of values are kept.
 
-All of a database is read from one state of it. The thread store is another database and goes on with the
-agents: a state that is kept would lack what agents store meanwhile, so the comparison with it reads the
-checkpoints once more, as they are then.
+A database is read in one snapshot. The thread store is a separate database to which agents continue to
+write. A snapshot would lack their new checkpoints, so the comparison with the thread store reads the
+checkpoints once more, as they are at that time.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 
 class Why(AnyReason):
-    """Reasons of a report alone."""
+    """Reasons that only a report has."""
 
     KEY_EXPIRED = "key-expired", "the active key has expired", True
-    COMPROMISED_IN_USE = "compromised-in-use", "values are under a key that is compromised", True
-    DESTROYED_IN_USE = "destroyed-in-use", "values name a key that was destroyed", True
+    COMPROMISED_IN_USE = "compromised-in-use", "values are under a compromised key", True
+    DESTROYED_IN_USE = "destroyed-in-use", "values are under a destroyed key", True
     RING_DIFFERS = (
         "ring-differs",
-        "the ring is not that of the last entry of the ledger: it was changed by hand",
+        "the ring differs from the ring in the last entry of the ledger: it was changed by hand",
         True,
     )
     NO_RING = "no-ring", "no ring file was found"
-    NO_DUE_DATE = "no-due-date", "the ring records no due date of the active key"
+    NO_DUE_DATE = "no-due-date", "the active key has no expiry date in the ring"
     NO_THREAD_STORE = "no-thread-store", "no thread store was named"
-    SEVERAL_DATABASES = "several-databases", "a thread store is compared only in a report of one database"
+    SEVERAL_DATABASES = "several-databases", "only a report of one database is compared with a thread store"
     NO_PIN = "no-pin", "no pin of the thread store was given"
     NO_LEDGER = "no-ledger", "no ledger is configured"
     PERIOD_BEFORE_LEDGER = "period-before-ledger", "the period begins before the ledger does"
@@ -60,10 +60,10 @@ class Why(AnyReason):
 
 
 _ALL: Final[tuple[AnyReason, ...]] = (*Why, *Reason)
-# All reasons: those that refute come first.
+# All reasons; refuting reasons come first.
 ORDER: Final = (*(each for each in _ALL if each.refutes), *(each for each in _ALL if not each.refutes))
 
-# Of reasons that say something else about a whole report than about one run.
+# Sentences of reasons whose meaning in a report differs from that in another run.
 _SENTENCES: Final[dict[AnyReason, str]] = {
     Reason.DATABASE_CHECK_WAIVED: "no database was examined before a key was destroyed",
     Reason.MATERIAL_NOT_REMOVED: "the material of a destroyed key was not removed by a run of sealpoint",
@@ -71,45 +71,45 @@ _SENTENCES: Final[dict[AnyReason, str]] = {
 
 
 def sentence_of(reason: AnyReason) -> str:
-    """Return a reason for people."""
+    """Return the sentence of a reason."""
     return _SENTENCES.get(reason, reason.sentence)
 
 
 def key_of(share: Share) -> str | None:
-    """Return the key that values name: ``aes`` for LANGGRAPH_AES_KEY, ``None`` if they name none."""
+    """Return the key id of values: ``aes`` for LANGGRAPH_AES_KEY, ``None`` without a key."""
     return LEGACY if share.kind is Kind.LEGACY else share.key_id
 
 
-# How many threads with a failure are named, by their HMAC.
+# Number of threads with a failure that are listed, by HMAC.
 MAX_THREADS: Final = 20
 
-# Maximum length of a name from a database.
+# Longest name from a database.
 MAX_NAME_CHARS: Final = 200
 
-# Shows progress: how many values are done, and of how many.
+# Shows progress: values done, and values in total.
 Move = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
 class Opening:
-    """Result of opening every value."""
+    """The result of opening every value."""
 
     run: Verification
     failures: Failures
     rows: int = 0
-    # By column and class of the error.
+    # Number of failures, by column and class of the error.
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    # HMACs, at most `MAX_THREADS`.
+    # HMACs of threads with a failure, at most `MAX_THREADS`.
     threads: dict[str, None] = field(default_factory=dict)
     complete: bool = False
 
     @property
     def opened(self) -> int:
-        """How many sealed values opened."""
+        """Number of sealed values that opened."""
         return sum(self.run.covered.values())
 
     def object(self) -> dict[str, Any]:
-        """Return it as JSON, without ids."""
+        """Return the result as JSON members, without ids."""
         counts = self.run.counts()
         return {
             "rows": self.rows,
@@ -126,29 +126,29 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """What the comparison with a thread store has shown."""
+    """The result of the comparison with a thread store."""
 
     check: HeadCheck
     failures: Failures
     at: str
 
     def object(self) -> dict[str, Any]:
-        """Return it as JSON, without ids."""
+        """Return the result as JSON members, without ids."""
         return {"at": self.at, "failed": self.failures.count, **self.check.counts()}
 
 
 @dataclass(slots=True)
 class Part:
-    """What was found in one database."""
+    """The findings about one database."""
 
     place: dict[str, Any]
-    # Whether a table is missing that every saver makes.
+    # Whether a table that every saver creates is missing.
     missing: bool
-    # When the state was taken that everything but `heads` is read from.
+    # Time of the snapshot from which everything except `heads` is read.
     began: str = ""
     ended: str = ""
     shares: list[Share] = field(default_factory=list)
-    # Classes of the errors for which a part could not be read.
+    # Errors of parts of the database that could not be read.
     damage: list[str] = field(default_factory=list)
     audit: Audit | None = None
     opening: Opening | None = None
@@ -156,16 +156,16 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The name of the database."""
+        """Name of the database."""
         return str(self.place["database"]["name"])
 
     @property
     def rows(self) -> int:
-        """How many values there are, by their tags."""
+        """Number of values, by their tags."""
         return sum(share.rows for share in self.shares)
 
     def object(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return this part as JSON members."""
         covered = None if self.opening is None else self.opening.run.covered
         found = None if self.audit is None else audit_object(self.audit)
         readable = found and {name: found[name] for name in found if name not in ("rows", "shares")}
@@ -182,7 +182,7 @@ class Part:
 
 
 def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | None) -> list[dict[str, Any]]:
-    """Return the rows of the table, largest first within each column."""
+    """Return the table of values by key and protection, largest groups first within each column."""
     groups = dict[tuple[str, str, str | None], list[Share]]()
     for share in shares:
         groups.setdefault((share.table, share.kind.value, key_of(share)), []).append(share)
@@ -191,7 +191,7 @@ def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | No
             "table": table,
             "kind": kind,
             "key": key_id,
-            # `status` counts keys beyond its limit together.
+            # `status` sums up keys beyond its limit.
             "other_keys": kind == Kind.SEALED.value and key_id is None,
             "state": members[0].state,
             "suites": sorted(
@@ -199,7 +199,7 @@ def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | No
             ),
             "rows": sum(share.rows for share in members),
             "size_bytes": sum(share.size_bytes for share in members),
-            # Values under LANGGRAPH_AES_KEY do not authenticate their types, and are not counted as opened.
+            # Values under LANGGRAPH_AES_KEY have unauthenticated types, and are not counted as opened.
             "opened": None if opened is None or key_id == LEGACY else opened.get((table, key_id or ""), 0),
         }
         for (table, kind, key_id), members in groups.items()
@@ -216,7 +216,7 @@ def read_part(
     allow_plaintext: bool,
     move: Move,
 ) -> Part:
-    """Read a database, all of it from one state."""
+    """Read all of a database in one snapshot."""
     known = None if entries is None else [*entries]
     with store.one_state():
         began = now()
@@ -227,7 +227,7 @@ def read_part(
         with _noted(damage):
             part.audit = audit(store, (), known)
         if cipher is not None:
-            own = RingCipher(cipher.ring, follow=False)  # which counts what opens in this database
+            own = RingCipher(cipher.ring, follow=False)  # counts values that open in this database
             opening = Verification(store, own, allow_plaintext=allow_plaintext)
             part.opening = Opening(opening, Failures(cipher=own))
             with _noted(damage):
@@ -238,7 +238,7 @@ def read_part(
 
 
 def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
-    """Compare the checkpoints of a database, as they are now, with a thread store."""
+    """Compare the present checkpoints of a database with a thread store."""
     rows, cipher = CheckpointRows(store, cipher), RingCipher(cipher.ring, follow=False)
     heads = Heads(HeadCheck(rows, known), Failures(cipher=cipher), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
@@ -251,7 +251,7 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
 
 
 def _open(opening: Opening, cipher: RingCipher, move: Move) -> None:
-    key = None  # without an index key no thread is named
+    key = None  # without an index key, no thread is listed
     with suppress(KeyRingError):
         key = cipher.ring.index_key("report")
     for event in opening.run.events():
@@ -267,7 +267,7 @@ def _open(opening: Opening, cipher: RingCipher, move: Move) -> None:
 
 
 def _mark(key: bytes, failed: Failure) -> str:
-    """Return the HMAC of a thread: an id may be the name of a person."""
+    """Return the HMAC of a thread id, because an id may be the name of a person."""
     thread_id: Any = owner_of(failed.place)
     data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
     return KeyedHash(key)(data).hex()[:32]
@@ -275,7 +275,7 @@ def _mark(key: bytes, failed: Failure) -> str:
 
 @contextmanager
 def _noted(damage: list[SealpointError]) -> Iterator[None]:
-    """End a block that reads a damaged part, and add the error to ``damage``."""
+    """Suppress the error of a block that reads a damaged part, and add the error to ``damage``."""
     try:
         yield
     except (DatabaseCorruptError, RowError) as error:
@@ -300,18 +300,18 @@ class Period(NamedTuple):
     end: datetime
 
     def object(self) -> dict[str, str]:
-        """Return it as JSON."""
+        """Return this part as JSON members."""
         return {"from": format_utc(self.start), "until": format_utc(self.end)}
 
     def has(self, moment: datetime) -> bool:
-        """Whether a moment is in it. A time without a zone is in UTC."""
+        """Whether a time is within the period. A time without a zone is in UTC."""
         return self.start <= as_utc(moment) < self.end
 
 
 def parse_period(text: str) -> Period:
-    """Read a period: two dates, or times of ISO 8601, with ``..`` between them.
+    """Parse a period: two dates or ISO 8601 times, separated by ``..``.
 
-    The second date is part of the period. A time without a zone is in UTC.
+    The second date is included. A time without a zone is in UTC.
     """
     first, separator, last = text.partition("..")
     if not separator:
@@ -323,7 +323,7 @@ def parse_period(text: str) -> Period:
 
 
 def _parse_moment(text: str, more: timedelta) -> datetime:
-    """Return a time; of a date the first moment, and ``more``."""
+    """Parse a time; for a date, return its first moment plus ``more``."""
     try:
         if len(text) == len("2026-01-31"):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + more
@@ -332,7 +332,7 @@ def _parse_moment(text: str, more: timedelta) -> datetime:
         raise ValueError(f"{text!r} is out of range") from None
 
 
-# How many entries of a period are listed: the last ones.
+# Number of the last entries of a period that are listed.
 MAX_ENTRIES: Final = 1_000
 
 _SHOWN: Final = ("seq", "at", "run", "event", "outcome", "exit", "actor", "waived", "documents")
@@ -342,10 +342,10 @@ _SUBJECT: Final = ("database", "key", "out")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The entries of a ledger."""
+    """The entries of a ledger in a period."""
 
     entries: Sequence[dict[str, Any]]
-    # How many more the period has.
+    # Number of further entries in the period.
     others: int
     head: str | None
     reasons: frozenset[AnyReason]
@@ -353,15 +353,15 @@ class Changes:
 
     @property
     def verified(self) -> bool | None:
-        """Whether the ledger is whole and up to date; ``None`` if that was not shown."""
+        """Whether the ledger is valid, complete and up to date; ``None`` if this is not proven."""
         return answer(self.reasons - {Why.PERIOD_BEFORE_LEDGER})
 
     def erasures(self, entries: Sequence[RingEntry]) -> list[dict[str, Any]]:
-        """Return the erasures of all time as JSON."""
+        """Return all erasures, of any time, as JSON members."""
         return [each.object() for each in self.history.erasures(self.verified, entries)]
 
     def object(self) -> dict[str, Any]:
-        """Return them as JSON."""
+        """Return the changes as JSON members."""
         return {
             "entries": [*self.entries],
             "others": self.others,
@@ -377,7 +377,7 @@ def find_changes(
     key: VerifierKey | None = None,
     pins: Sequence[bytes] = (),
 ) -> Changes:
-    """Return what a ledger says about a period, or about all time; its last entry must have this ring."""
+    """Return the changes in a period, or of all time. The ledger's last entry must have this ring."""
     from sealpoint.admin.evidence.erasure import History
     from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 
@@ -401,11 +401,11 @@ def find_changes(
 
 
 class _Listed:
-    """Which entries a period has. Their order is signed, and their times are those of the hosts' clocks.
+    """Selects the entries of a period. The order of entries is signed; their times are from hosts' clocks.
 
-    An entry with an earlier time than one before it is also listed for the time between the two, and one with
-    a time in the future, or without a valid one, is always listed: a wrong clock leaves out no entry of the
-    period.
+    An entry whose time is earlier than the time of the entry before it is listed for all times between the
+    two. An entry with a time in the future, or with an invalid time, is always listed. So a wrong clock
+    cannot hide an entry of the period.
     """
 
     def __init__(self, period: Period) -> None:
