@@ -18,7 +18,7 @@ RELEASE_VENV := .venv-release
 UV := uv
 SECONDS := 600
 BASE := HEAD~1
-CORE_TESTS := $(patsubst %,tests/unit/%,base crypto keys sealed serde sqlite threads) tests/vectors
+CORE_TESTS := $(patsubst %,tests/unit/%,base crypto keys sealed serde sqlite threads) tests/seal tests/vectors
 PIP := -m pip --disable-pip-version-check --quiet install
 
 # Which of the promised Pythons an environment is made with: the newest, if nothing else is said.
