@@ -59,7 +59,7 @@ def require_named(events: list[Event]) -> None:
     for failed in failures:
         assert isinstance(failed.error, SealedValueError)
         assert "its bytes are lost" in str(failed.error)
-        assert "restore the row from backup" in failed.error.hint
+        assert "restore the row from a backup" in failed.error.hint
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)

@@ -113,7 +113,7 @@ def test_a_superuser_is_warned_in_one_line(
         assert run(command) == Exit.DONE
         told = capsys.readouterr()
         (line,) = [line for line in told.err.splitlines() if "superuser" in line]
-        assert line.startswith("warning: connected as a superuser: a role that may only SELECT")
+        assert line.startswith("warning: connected as a superuser: a role with SELECT and UPDATE")
         assert line.endswith("(docs/postgres.md#a-role-for-maintenance)")
         assert "superuser" not in told.out
 

@@ -265,7 +265,7 @@ def test_a_forged_namespace_is_not_listed_under_the_name_of_another() -> None:
     store.put(("a", "x"), "k", VALUE)
     assert store.list_namespaces() == [("a", "x")]
     bare.put(("%",), "k", {})
-    with pytest.raises(RowError, match="the item of another"):
+    with pytest.raises(RowError, match="an item of another"):
         store.list_namespaces()
 
 

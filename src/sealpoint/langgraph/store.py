@@ -50,7 +50,7 @@ from sealpoint.seal.items import ItemName, Items, require_unframed
 from sealpoint.seal.places import require_unicode
 from sealpoint.seal.tokens import Tokens
 from sealpoint.sealed.conditions import Conditions, divide
-from sealpoint.sealed.drivers import decoding_late
+from sealpoint.sealed.drivers import decoding_late, item_row
 from sealpoint.sealed.layout import require_instance, require_ring
 from sealpoint.sealed.saver import UnboundPolicy, logger
 from sealpoint.sealed.steps import LARGE_BYTES, Call, Do, R, Steps, watch
@@ -215,7 +215,7 @@ class SealedStore(Wrapping, BaseStore):
         self._refuses_nul = any(name.startswith(_NO_NUL) for name in modules)
         super().__init__()
         self.inner = decoding_late(store)
-        watch(self.inner)
+        watch(self.inner, item_row)
 
     def _require_reads_plain(self) -> None:
         if not self._items.allow_unbound or self._items.has_pseudonyms:

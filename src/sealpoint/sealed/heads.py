@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sealpoint.base.place import Place
 from sealpoint.errors import (
@@ -22,7 +22,6 @@ from sealpoint.errors import (
     ThreadStoreError,
     located,
 )
-from sealpoint.seal.entry import Entry
 from sealpoint.seal.heads import (
     UNBOUND_DIGEST,
     Head,
@@ -40,6 +39,9 @@ from sealpoint.seal.places import Spot
 from sealpoint.seal.tokens import cached
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import Answer, ThreadStore
+
+if TYPE_CHECKING:
+    from sealpoint.seal.entry import Entry
 
 _RANDOM_BYTES: Final = 12
 Policy = Literal["require", "warn"]

@@ -195,7 +195,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
         )
         self.inner = decoding_late(saver)
         self.inner.serde = rows.carrier()
-        watch(self.inner, notes=compared is not None, rows=saver_row)
+        watch(self.inner, saver_row, notes=compared is not None)
 
     @property
     def serde(self) -> SerializerProtocol:

@@ -24,7 +24,6 @@ from sealpoint.crypto.zstd import Postponed, decompressing_at_most
 from sealpoint.errors import ConfigError
 from sealpoint.locks import holding
 from sealpoint.seal.places import Spot
-from sealpoint.sealed.drivers import item_row
 from sealpoint.threadpool import is_on, shared
 
 R = TypeVar("R")
@@ -295,7 +294,7 @@ def _watching(kind: Any) -> Any:
     return WatchedAsync
 
 
-def watch(saver: Any, *, notes: bool = False, rows: Any = item_row) -> None:
+def watch(saver: Any, rows: Any, *, notes: bool = False) -> None:
     """Wrap the SQLite connection of a copied saver or Store, if it has one; ``rows`` converts its rows.
 
     With ``notes`` the wrapper records transactions.
