@@ -1,0 +1,69 @@
+"""Layouts alone, without a saver: what is refused before any value is shown."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.errors import PlaintextError, RowError, WritesLostError
+from sealpoint.seal.calls import Claims, new_call
+from sealpoint.seal.carrier import Sealed
+from sealpoint.seal.layouts import Inline, Rows, Values, Whole
+from sealpoint.seal.places import Spot
+from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION
+from sealpoint.seal.tokens import Tokens
+from sealpoint.sealed.layout import CODEC
+from sealpoint.serde import EncryptedSerializer
+
+RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)])
+SPOT: Final = Spot("t", "", "1")
+PLAIN: Final[dict[str, Any]] = {"v": 4, "id": "1", "channel_values": {"n": 1}, "channel_versions": {"n": "1"}}
+
+
+def rows(layout: type[Rows], *, allow_unbound: bool = False, **options: Any) -> Rows:
+    serde = EncryptedSerializer(RingCipher(RING), plaintext="allow")
+    empty: Any = {"plain": frozenset(), "indexed": frozenset(), "tokens": Tokens(lambda: RING)}
+    return layout(serde, **CODEC, **empty, allow_unbound=allow_unbound, **options)
+
+
+def stored(**parts: Any) -> Any:
+    """Return a row as a saver read it: of a checkpoint whose metadata has no sealed part."""
+    return SimpleNamespace(checkpoint=PLAIN | parts, metadata={"step": 1})
+
+
+@pytest.mark.parametrize("layout", [Inline, Values])
+def test_a_row_without_a_sealed_part_is_plaintext(layout: type[Rows]) -> None:
+    """Even if none of its values was ever passed to a serializer, and so none is refused by itself."""
+    with pytest.raises(PlaintextError, match="as a whole"):
+        rows(layout).open_header(stored(), SPOT)
+    assert rows(layout, allow_unbound=True).open_header(stored(), SPOT) is None
+
+
+@pytest.mark.parametrize("part", ["channel_values", "channel_versions"])
+@pytest.mark.parametrize("layout", [Inline, Values])
+def test_a_row_that_names_the_sentinel_has_lost_its_sealed_part(layout: type[Rows], part: str) -> None:
+    """Its sealed part was removed: it is never taken for a row from before sealing."""
+    found = stored(**{part: PLAIN[part] | {SENTINEL: SENTINEL_VERSION}})
+    with pytest.raises(RowError, match="lacks its sealed part"):
+        rows(layout, allow_unbound=True).open_header(found, SPOT)
+
+
+@pytest.mark.parametrize("document", [PLAIN | {"id": "2"}, {"id": "1"}, [], None])
+def test_values_are_those_of_the_checkpoint_of_the_row(document: Any) -> None:
+    """Also if only values are asked for, as for the history of a channel."""
+    with pytest.raises(RowError, match="'1'"):
+        rows(Whole).values(document, None, stored(), SPOT, ["n"])
+
+
+def test_a_part_of_a_call_is_read_only_if_that_is_asked_for() -> None:
+    rule = rows(Whole)
+    call = new_call([("a", 1), ("a", 2)])
+    [(channel, sealable)] = rule.seal_writes(SPOT, [(Claims("", 0, call), "task", "a", 1)])
+    found = [("task", channel, Sealed(*sealable.dump()))]
+    with pytest.raises(WritesLostError):
+        rule.open_writes(SPOT, found)
+    [write] = rows(Whole, allow_partial=True).open_writes(SPOT, found)
+    assert write.claims == Claims("", 0, call)
