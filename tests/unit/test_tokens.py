@@ -12,7 +12,7 @@ import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState
 from sealpoint.errors import KeyRingError, UnknownKeyError
-from sealpoint.seal.tokens import MAX_CACHED_CHARS, PSEUDONYM, Tokens, cached
+from sealpoint.seal.tokens import PSEUDONYM, Tokens
 
 INDEX = bytes(range(32))
 RING = KeyRing([Key("k1", bytes(32), KeyState.ACTIVE)], index=INDEX)
@@ -66,17 +66,3 @@ def test_derived_keys_are_never_pickled_or_shown() -> None:
     assert "secret" not in repr(TOKENS)
     with pytest.raises(KeyRingError):
         pickle.dumps(TOKENS)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_what_is_made_of_long_texts_is_not_remembered(more: int) -> None:
-    """Tenants choose names, also of a megabyte: thousands of them would fill the memory."""
-    made = list[str]()
-
-    def make(key: str, text: str) -> str:
-        made.append(key + text)
-        return key + text
-
-    function, texts = cached(2, make), ("key", "x" * (MAX_CACHED_CHARS - 3 + more))
-    assert [function(*texts) for _ in range(3)] == ["".join(texts)] * 3
-    assert len(made) == (3 if more else 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.crypto.zstd import require_zstd
 from sealpoint.errors import DecodeError, IntegrityError, LimitError, MissingExtraError, SealpointError
 from sealpoint.seal import compression
+from sealpoint.seal.cipher import PreparedRing
 from sealpoint.seal.compression import MAX_BYTES, MIN_BYTES, compress, decompress
 
 MIB = 2**20
@@ -54,6 +56,13 @@ def test_a_value_returns_as_it_was(data: bytes, times: int, bound: bool) -> None
 def test_only_what_becomes_smaller_is_compressed(data: bytes, is_compressed: bool) -> None:
     tag, _ = cipher.seal("bytes", data, row=ROW, compress=True)
     assert tag == f"bytes+cobblestone256{'.zst' * is_compressed}.row@k1"
+
+
+def test_nothing_is_compressed_that_is_not_to_be() -> None:
+    """Then the module for zstd is not even asked for."""
+    prepared = PreparedRing(cipher.ring, "cobblestone256", lambda kind, key_id: count(), pytest.fail)
+    tag, blob = prepared.seal("bytes", bytes(10_000), ROW)
+    assert (tag, len(blob)) == ("bytes+cobblestone256.row@k1", 10_000 + 72)
 
 
 def test_a_value_over_the_limit_is_sealed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
-from sealpoint.seal.heads import Kind, mac_of
+from sealpoint.seal.heads import UNBOUND_DIGEST, Kind, mac_of
 from sealpoint.seal.keys import KeyedHash
 from sealpoint.seal.places import Spot
 from sealpoint.threads.sqlite import MemoryThreadStore
@@ -288,3 +288,4 @@ def test_the_mac_names_row_and_content(spot: Spot) -> None:
     names = [part.encode("utf-8", "surrogatepass") for part in spot]
     packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
     assert mac_of(KeyedHash(key), spot, digest) == hmac.digest(key, packed + digest, "sha256")[:16]
+    assert bytes(32) == UNBOUND_DIGEST  # of a row that was adopted unbound

@@ -8,14 +8,14 @@ from typing import Any, Final
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import PlaintextError, RowError, WritesLostError
+from sealpoint.errors import ConfigError, PlaintextError, RowError, SealingError, WritesLostError
 from sealpoint.seal.calls import Claims, new_call
 from sealpoint.seal.carrier import Sealed
 from sealpoint.seal.layouts import Inline, Rows, Values, Whole
 from sealpoint.seal.places import Spot
 from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION
 from sealpoint.seal.tokens import Tokens
-from sealpoint.sealed.layout import CODEC
+from sealpoint.sealed.layout import CODEC, layout_of
 from sealpoint.serde import EncryptedSerializer
 
 RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)])
@@ -32,6 +32,23 @@ def rows(layout: type[Rows], *, allow_unbound: bool = False, **options: Any) -> 
 def stored(**parts: Any) -> Any:
     """Return a row as a saver read it: of a checkpoint whose metadata has no sealed part."""
     return SimpleNamespace(checkpoint=PLAIN | parts, metadata={"step": 1})
+
+
+@pytest.mark.parametrize("layout", [Whole, Inline, Values])
+def test_a_layout_is_chosen_by_its_name(layout: type[Rows]) -> None:
+    """Callers pass it for a saver whose class is not known."""
+    name = {Whole: "whole", Inline: "inline", Values: "values"}[layout]
+    unknown = SimpleNamespace(get_tuple=None)
+    assert layout_of(unknown, name, EncryptedSerializer(RingCipher(RING))) is layout
+    with pytest.raises(ConfigError, match=r"not one of auto, whole, inline, values$"):
+        layout_of(unknown, name.upper(), EncryptedSerializer(RingCipher(RING)))
+
+
+@pytest.mark.parametrize("checkpoint", [PLAIN, None, "text", ("msgpack", b"")])
+def test_a_checkpoint_that_went_around_the_serializer_is_refused(checkpoint: Any) -> None:
+    """Whatever is allowed: nothing has authenticated it."""
+    with pytest.raises(SealingError, match="did not give"):
+        rows(Whole, allow_unbound=True).open_header(SimpleNamespace(checkpoint=checkpoint), SPOT)
 
 
 @pytest.mark.parametrize("layout", [Inline, Values])
