@@ -58,6 +58,14 @@ def test_only_what_becomes_smaller_is_compressed(data: bytes, is_compressed: boo
     assert tag == f"bytes+cobblestone256{'.zst' * is_compressed}.row@k1"
 
 
+def test_the_shortest_value_is_that_of_each_release() -> None:
+    """A release refuses frames of shorter ones, so no other may write them."""
+    assert decompress(frame(bytes(512)), require_zstd) == bytes(512)
+    with pytest.raises(DecodeError):
+        decompress(frame(bytes(511)), require_zstd)
+    assert compress(bytes(511), require_zstd) is None
+
+
 def test_nothing_is_compressed_that_is_not_to_be() -> None:
     """Then the module for zstd is not even asked for."""
     prepared = PreparedRing(cipher.ring, "cobblestone256", lambda kind, key_id: count(), pytest.fail)

@@ -10,9 +10,9 @@ import pytest
 
 from sealpoint.errors import SealpointError
 from sealpoint.seal.carrier import Sealable, Sealed
-from sealpoint.seal.entry import Entry
+from sealpoint.seal.entry import Entry, stored_bytes
 from sealpoint.seal.layouts import Inline, Rows, Whole
-from sealpoint.seal.places import Spot
+from sealpoint.seal.places import KEY, Spot
 from sealpoint.seal.rows import Header
 from tests.unit.sealed.test_layouts import rows
 
@@ -75,3 +75,22 @@ def test_a_missing_value_is_refused_by_the_name_of_its_row(read: str) -> None:
     place = caught.value.table, caught.value.thread_id, caught.value.channel, caught.value.version
     assert place == ("values", OWN, "n", "1")
     assert caught.value.place["thread_id"] == SPOT.thread_id
+
+
+@pytest.mark.parametrize(
+    ("metadata", "size"),
+    [
+        ({KEY: {"value": "12345"}}, 5),
+        ({KEY: {"value": 1}}, 0),
+        ({KEY: "12"}, 0),
+        ({}, 0),
+        (None, 0),
+        ("text", 0),
+    ],
+)
+def test_the_bytes_of_a_row_are_counted_before_it_is_opened(metadata: Any, size: int) -> None:
+    """Whatever its columns hold: what is no value is refused later."""
+    values = {"a": Sealed("t", b"123"), "b": Sealed("t", None), "c": "readable"}
+    writes = [("task", "a", Sealed("t", b"1")), ("task", "b", None)]
+    found = SimpleNamespace(checkpoint={"channel_values": values}, metadata=metadata, pending_writes=writes)
+    assert stored_bytes(found) == 3 + 1 + size

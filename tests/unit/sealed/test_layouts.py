@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -11,9 +13,10 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import ConfigError, PlaintextError, RowError, SealingError, WritesLostError
 from sealpoint.seal.calls import Claims, new_call
 from sealpoint.seal.carrier import Sealed
+from sealpoint.seal.jsontext import has_strict_form
 from sealpoint.seal.layouts import Inline, Rows, Values, Whole
 from sealpoint.seal.places import Spot
-from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION
+from sealpoint.seal.rows import SENTINEL, SENTINEL_VERSION, Header
 from sealpoint.seal.tokens import Tokens
 from sealpoint.sealed.layout import CODEC, layout_of
 from sealpoint.serde import EncryptedSerializer
@@ -26,7 +29,7 @@ PLAIN: Final[dict[str, Any]] = {"v": 4, "id": "1", "channel_values": {"n": 1}, "
 def rows(layout: type[Rows], *, allow_unbound: bool = False, **options: Any) -> Rows:
     serde = EncryptedSerializer(RingCipher(RING), plaintext="allow")
     empty: Any = {"plain": frozenset(), "indexed": frozenset(), "tokens": Tokens(lambda: RING)}
-    return layout(serde, **CODEC, **empty, allow_unbound=allow_unbound, **options)
+    return layout(serde, **CODEC, **{**empty, **options}, allow_unbound=allow_unbound)
 
 
 def stored(**parts: Any) -> Any:
@@ -84,3 +87,45 @@ def test_a_part_of_a_call_is_read_only_if_that_is_asked_for() -> None:
         rule.open_writes(SPOT, found)
     [write] = rows(Whole, allow_partial=True).open_writes(SPOT, found)
     assert write.claims == Claims("", 0, call)
+
+
+def test_metadata_is_sealed_once() -> None:
+    """With the document, where that keeps types that JSON does not have."""
+    header: Header = {"metadata": {"step": 1}, "parent": None}
+    rule = rows(Values)
+    rule.seal_checkpoint(SPOT, header, PLAIN, {})
+    assert header == {"metadata": {}, "parent": None, "channels": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_readable"),
+    [
+        *((each, True) for each in (1.5, "nan", None, [1, {"a": 0.5}], {"a": (1,)})),
+        *(
+            (each, False)
+            for each in (math.nan, [math.inf], {"a": -math.inf}, (math.nan,), [({"a": math.nan},)])
+        ),
+    ],
+    ids=str,
+)
+def test_what_json_lacks_is_only_sealed(value: Any, is_readable: bool) -> None:
+    """Deep inside as well, and in tuples: JSON has them as arrays."""
+    assert has_strict_form(value) is is_readable
+    assert has_strict_form(value, otherwise=True)
+    assert rows(Whole, plain=frozenset("a")).readable({"a": value, "b": 1}) == (
+        {"a": value} if is_readable else {}
+    )
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: (value,), lambda value: {"a": value}])
+def test_readable_metadata_has_at_most_64_levels(wrap: Callable[[Any], Any]) -> None:
+    value: Any = 1
+    for _ in range(63):
+        value = wrap(value)
+    assert has_strict_form(value)
+    assert not has_strict_form(wrap(value))
+
+
+def test_where_the_database_refuses_what_json_lacks_it_is_not_taken_away() -> None:
+    """As with a bare saver, which raises."""
+    assert rows(Inline, plain=frozenset("a")).readable({"a": math.inf}) == {"a": math.inf}
