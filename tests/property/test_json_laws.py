@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import SealpointError
+from sealpoint.seal.jsontext import prepared_encoder
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
 from tests.support.runs.costs import lines_of, peak_of
@@ -90,3 +91,30 @@ def test_a_value_is_what_langgraph_reads_and_all_readers_agree(text: str) -> Non
         assert found is None or repr(found) == wanted
         # A value of these pieces is within the limits, but for its depth.
         assert found is not None or wanted is None or text.count("[") > 60
+
+
+in_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(value=in_json, in_ascii=st.booleans(), is_tight=st.booleans())
+def test_a_prepared_encoder_writes_what_the_encoder_writes(
+    value: Any, in_ascii: bool, is_tight: bool
+) -> None:
+    encoder = json.JSONEncoder(
+        ensure_ascii=in_ascii,
+        separators=(",", ":") if is_tight else None,
+        allow_nan=False,
+        check_circular=False,
+    )
+    assert "".join(prepared_encoder(encoder)(value, False)) == encoder.encode(value)
+
+
+@pytest.mark.parametrize("value", [{("a",): 1}, {b"a": 1}, {1, 2}, float("nan")])
+def test_a_prepared_encoder_leaves_nothing_out(value: Any) -> None:
+    encode = prepared_encoder(json.JSONEncoder(allow_nan=False, check_circular=False))
+    with pytest.raises((TypeError, ValueError)):
+        "".join(encode([value], False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from sealpoint.crypto import zstd as zstd_module
 from sealpoint.crypto.zstd import compress, require_zstd, zstd_for
 from sealpoint.errors import DecodeError, IntegrityError, LimitError, MissingExtraError, SealpointError
 from sealpoint.seal import compression
+from sealpoint.seal.cipher import PreparedRing
 from sealpoint.seal.compression import MAX_BYTES, MIN_BYTES, decompress
 
 MIB = 2**20
@@ -55,6 +57,21 @@ def test_a_value_returns_as_it_was(data: bytes, times: int, bound: bool) -> None
 def test_only_what_becomes_smaller_is_compressed(data: bytes, is_compressed: bool) -> None:
     tag, _ = cipher.seal("bytes", data, row=ROW, compress=True)
     assert tag == f"bytes+cobblestone256{'.zst' * is_compressed}.row@k1"
+
+
+def test_the_shortest_value_is_that_of_each_release() -> None:
+    """A release refuses frames of shorter ones, so no other may write them."""
+    assert decompress(frame(bytes(512)), zstd_for) == bytes(512)
+    with pytest.raises(DecodeError):
+        decompress(frame(bytes(511)), zstd_for)
+    assert compress(bytes(511)) is None
+
+
+def test_nothing_is_compressed_that_is_not_to_be() -> None:
+    """Without a frame the value is sealed as it is."""
+    prepared = PreparedRing(cipher.ring, "cobblestone256", lambda kind, key_id: count(), zstd_for)
+    tag, blob = prepared.seal("bytes", bytes(10_000), ROW)
+    assert (tag, len(blob)) == ("bytes+cobblestone256.row@k1", 10_000 + 72)
 
 
 def test_a_value_over_the_limit_is_sealed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from sealpoint.errors import (
     KeyMaterialError,
     KeyRingError,
     KeyTransitionError,
+    NoActiveKeyError,
     RingFileError,
     SealpointError,
     UnknownKeyError,
@@ -123,3 +124,13 @@ def test_index_key_does_not_rotate_with_the_others() -> None:
 def test_nothing_with_material_is_pickled_or_copied(holder: object, take: Callable[[object], object]) -> None:
     with pytest.raises(KeyRingError, match="never pickled"):
         take(holder)
+
+
+@pytest.mark.parametrize(("ring", "held"), [(KeyRing([]), "none"), (KeyRing([Key("k1", OLD, STAGED)]), "k1")])
+def test_an_error_names_the_keys_that_are_held(ring: KeyRing, held: str) -> None:
+    with pytest.raises(NoActiveKeyError) as none_active:
+        ring.require_active()
+    with pytest.raises(UnknownKeyError) as unknown:
+        ring.require_key("k2")
+    assert str(none_active.value) == f"no key of the ring is active (held: {held})"
+    assert str(unknown.value) == f"no key 'k2' in the ring (held: {held})"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealpoint.errors import DecodeError, MetadataError, UnsupportedTypeError
@@ -101,6 +101,7 @@ def test_a_value_without_a_form_in_json_is_refused(header: Any, error: type[Exce
         packed_header(header)
 
 
+@example(path="\ud800", idx=0, writes=None, rest=b"")
 @given(path=texts, idx=st.integers(-(2**31), 2**31 - 1), writes=st.none() | calls, rest=st.binary())
 def test_claims_read_back(path: str, idx: int, writes: Any, rest: bytes) -> None:
     claims = Claims(path, idx, b"" if writes is None else new_call(writes))

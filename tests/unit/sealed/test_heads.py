@@ -20,7 +20,7 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
-from sealpoint.seal.heads import Kind, mac_of
+from sealpoint.seal.heads import UNBOUND_DIGEST, Kind, Special, contradiction, mac_of, standing_calls
 from sealpoint.seal.keys import KeyedHash
 from sealpoint.seal.places import Spot
 from sealpoint.threads.sqlite import MemoryThreadStore
@@ -288,3 +288,23 @@ def test_the_mac_names_row_and_content(spot: Spot) -> None:
     names = [part.encode("utf-8", "surrogatepass") for part in spot]
     packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
     assert mac_of(KeyedHash(key), spot, digest) == hmac.digest(key, packed + digest, "sha256")[:16]
+    assert bytes(32) == UNBOUND_DIGEST  # of a row that was adopted unbound
+
+
+def test_a_call_that_was_recorded_late_does_not_bring_back_what_another_has_replaced() -> None:
+    """It began before the other one: each replaces the events up to its own beginning."""
+    events = [
+        Special(4, "task", -4, b"replaced", 0),
+        Special(6, "task", -4, b"later", 5),
+        Special(7, "task", -4, b"late", 3),
+        Special(8, "other", -4, b"another", -1),
+    ]
+    assert standing_calls(events) == {("task", -4): {b"later", b"late"}, ("other", -4): {b"another"}}
+
+
+def test_a_write_that_is_not_the_last_one_is_named_by_its_task() -> None:
+    events = [Special(1, "task", -4, b"first", -1), Special(2, "task", -4, b"second", 1)]
+    assert contradiction(events, {("task", -4): b"second"}) is None
+    assert contradiction(events, {("task", -4): b"newer"}) is None
+    assert contradiction(events, {("task", -4): b"first"}) == ("task", False)
+    assert contradiction(events, {}) == ("task", True)

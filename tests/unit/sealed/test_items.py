@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from base64 import b64encode
 from collections.abc import Callable
@@ -25,8 +26,9 @@ from sealpoint.errors import (
     UnboundValueError,
     UnsupportedTypeError,
 )
-from sealpoint.seal.items import ItemName, Items, pack_item, row_of
+from sealpoint.seal.items import ItemName, Items, pack_item, row_of, split_item
 from sealpoint.seal.places import KEY
+from sealpoint.seal.rows import with_length
 from sealpoint.seal.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 
@@ -145,6 +147,16 @@ def test_a_sealed_value_that_is_no_dict_is_refused() -> None:
     frame = {"type": tag, "value": b64encode(blob).decode()}
     with pytest.raises(DecodeError):
         items().open(NAME, {KEY: frame})
+
+
+@pytest.mark.parametrize(
+    "name", [1, "users", [], [[], 1], [["users"]], [["users", 1], "k"], [["users"], "k", 1]]
+)
+def test_a_header_that_names_an_item_in_another_form_is_refused(name: Any) -> None:
+    header = with_length(json.dumps({"name": name}).encode())
+    with pytest.raises(DecodeError):
+        split_item(header + b"value")
+    assert split_item(with_length(b'{"later": 1}') + b"value") == (None, b"value")
 
 
 def test_a_store_with_pseudonyms_and_one_without_refuse_the_items_of_the_other() -> None:
