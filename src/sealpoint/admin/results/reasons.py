@@ -14,14 +14,14 @@ class AnyReason(StrEnum):
     refutes: bool
 
     def __new__(cls, name: str, sentence: str, refutes: bool = False) -> Self:
-        """Make a member whose value is only its name."""
+        """Make a member whose value is ``name``; the sentence and ``refutes`` are attributes."""
         made = str.__new__(cls, name)
         made._value_, made.sentence, made.refutes = name, sentence, refutes
         return made
 
 
 def answer(reasons: Collection[AnyReason]) -> bool | None:
-    """Return the answer: true without reasons, false if a reason refutes, otherwise ``None`` (not proven)."""
+    """Return ``ok``: true without reasons, false if a reason refutes, otherwise ``None`` (not proven)."""
     return False if any(reason.refutes for reason in reasons) else None if reasons else True
 
 
@@ -68,7 +68,7 @@ class Reason(AnyReason):
         "deletions-interrupted",
         "deletions began but did not complete: delete again, or `sealpoint heads adopt`",
     )
-    PIN_TRIMMED = "pin-trimmed", "`sealpoint heads trim` has removed events of the pin"
+    PIN_TRIMMED = "pin-trimmed", "`sealpoint heads trim` has removed events that the pin covers"
     PIN_EMPTY = "pin-empty", "the thread store had no events when the pin was made"
     PLAINTEXT_ALLOWED = "plaintext-allowed", "unsealed values were accepted"
     STORE_ALLOWED = "store-allowed", "unsealed values of LangGraph's Store and caches were accepted"
