@@ -161,7 +161,7 @@ class UnknownKeyError(KeyRingError, LookupError):
 class KeyDisabledError(KeyRingError, PermissionError):
     """A value is sealed under a disabled key."""
 
-    hint = "to read its values again, enable the key: sealpoint keys enable ID"
+    hint = "to read these values again, enable the key: sealpoint keys enable ID"
 
 
 class KeyDestroyedError(KeyRingError, LookupError):
@@ -178,7 +178,7 @@ class KeyTransitionError(KeyRingError, ValueError):
 
 
 class KeyInUseError(KeyTransitionError):
-    """A key cannot change its state: a database still has rows under this key or an older one."""
+    """A key cannot change its state: a database still has rows under this key or an older key."""
 
     category: Category = "found"
     hint = "reseal the rows first: sealpoint rotate DB --apply"

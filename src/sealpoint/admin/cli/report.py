@@ -150,7 +150,7 @@ def _period(text: str | None) -> Period | None:
 
 
 def _find_keys(run: Run, made: Report) -> RingCipher | None:
-    """Read the ring, and load its key material if available; without material, no value is opened."""
+    """Read the ring, and load its key material if available; without key material, no value is opened."""
     made.entries = find_entries(run)
     if made.entries is None:
         say("no ring file was found: values are not opened")
@@ -191,7 +191,7 @@ def _compare(
 ) -> None:
     if name is None:
         if pin is not None:
-            raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
+            raise typer.BadParameter("name the thread store that the pin belongs to", param_hint="--threads")
         return
     with opened_threads(name) as known:
         made.threads, made.pin = known.identity, pin
