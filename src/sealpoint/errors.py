@@ -336,7 +336,7 @@ class UnknownTypeError(SerdeError, NotImplementedError):
 
 
 class DecodeError(SerdeError, ValueError):
-    """Bytes do not have the format that their type names."""
+    """The bytes of a value do not have the format that its serialization type names."""
 
     hint = "find the program that wrote the row, or compare the row with a backup: see docs/untrusted.md"
 
@@ -356,7 +356,7 @@ class LimitError(DecodeError):
 
 
 class BlockedTypeError(SerdeError, TypeError):
-    """Bytes name type `name` of `module`, which is not on the allowlist. Nothing was imported."""
+    """A value names type `name` of `module`, which is not on the allowlist. Nothing was imported."""
 
     _advice: str = "{argument}"
 
@@ -374,7 +374,7 @@ class BlockedTypeError(SerdeError, TypeError):
 
 
 class UnauthenticatedTypeError(BlockedTypeError):
-    """Bytes that no key has authenticated name a type that is not on the allowlist."""
+    """A value that no key has authenticated names a type that is not on the allowlist."""
 
     _advice = (
         "serde = serde.with_msgpack_allowlist({allowlist});"
@@ -666,7 +666,7 @@ class LedgerSignerError(SealpointError):
 
 
 class NoteError(SealpointError, ValueError):
-    """Text that should be a signed note, checkpoint, pin, proof or verifier key of a ledger is not valid."""
+    """A signed note, checkpoint, pin, proof or verifier key of a ledger is not in its format."""
 
     category: Category = "usage"
     hint = "copy the file as a whole, with its last newline"
@@ -683,7 +683,7 @@ class SignatureError(NoteError):
 
 
 class MaintenanceError(SealpointError):
-    """Maintenance of a database cannot start or continue, or has an unusable argument."""
+    """Maintenance of a database cannot start or continue, or was given an invalid argument."""
 
     category: Category = "usage"
 
@@ -715,7 +715,7 @@ class OutputError(MaintenanceError, FileExistsError):
 
 
 class StoppedError(MaintenanceError, OSError):
-    """A run ended early; each change that it made is complete, and a second run continues."""
+    """A run ended early; every change it made is complete, and a second run continues where it stopped."""
 
     category: Category = "stopped"
     hint = (

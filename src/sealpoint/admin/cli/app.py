@@ -114,7 +114,7 @@ TABLE: Final[Mapping[str, Command]] = {
         "Show the values of one thread, or items, as plain data. No type is imported; long values are cut.",
         ("inspect",),
     ),
-    "heads": Command("verify:GROUP", "Maintain the thread store, a log of the checkpoints that must exist."),
+    "heads": Command("verify:GROUP", "Maintain the thread store, a log of checkpoints that must exist."),
     "heads adopt": Command(
         "verify:adopt", "Record a database's checkpoints in the thread store as correct.", ("heads.adopt",)
     ),

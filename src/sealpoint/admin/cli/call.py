@@ -45,7 +45,7 @@ _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATI
 
 
 def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that typer calls, with the command's own and the common options as parameters."""
+    """Return the function that typer calls: its parameters are the options of this and of all commands."""
     signature = inspect.signature(callback, eval_str=True)
     first, *others = signature.parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in others if is_dataclass(each.annotation)}

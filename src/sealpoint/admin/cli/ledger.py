@@ -203,7 +203,7 @@ def _require_table(ring: RingFile) -> LedgerTable:
     if ring.ledger is None:
         raise LedgerMissingError(
             f"{ring.origin.path} names no ledger",
-            hint="name one in the ring file as [ledger] dir and origin, then create it:"
+            hint="add [ledger] with dir and origin to the ring file, then create the ledger:"
             " sealpoint ledger init",
         )
     return ring.ledger

@@ -355,7 +355,7 @@ def find_ring(run: Run) -> Path | None:
 
 
 def open_store(database: str, run: Run | None = None, **options: Any) -> RowStore:
-    """Open a database whose name `all_databases` has accepted; warn if the role is a superuser."""
+    """Open a database by a path or URL that `all_databases` has accepted; warn if the role is a superuser."""
     if run is not None and run.shard is not None:
         require_whole(run, kind_of(database).is_file, "SQLite allows one writer at a time: leave out --run")
         options["shard"] = run.shard

@@ -145,7 +145,7 @@ def _period(text: str | None) -> Period | None:
             "give two dates, as 2026-01-01..2026-03-31, the earlier one first", param_hint="--period"
         ) from None
     if period.start > datetime.now(UTC):
-        raise typer.BadParameter("the period has not begun", param_hint="--period")
+        raise typer.BadParameter("the period begins in the future", param_hint="--period")
     return period
 
 

@@ -141,7 +141,7 @@ def _report_all(
 ) -> None:
     """Run a verification, and print each failure at once: all of them may not fit into memory.
 
-    As text, only the first `MAX_SHOWN` are printed while no value opens. ``end`` is called when the run ends
+    As text, only `MAX_SHOWN` failures are printed until a value opens. ``end`` is called when the run ends
     or stops early: it takes the number of refused values and rows, adds reasons and returns JSON members.
     """
     refused, differing = Failures(cipher=cipher), Failures()  # differing: from the thread store
@@ -216,7 +216,7 @@ _LINES: Final = {
 _TRIMMED: Final = ": if you ran `heads trim` since, replace the pin with --allow-unproven"
 
 GROUP: Final = {
-    "help": "Maintain the thread store, a log of the checkpoints that must exist.",
+    "help": "Maintain the thread store, a log of checkpoints that must exist.",
     "epilog": "`sealpoint verify` compares a database with its thread store; see docs/threads.md. Without"
     " --threads or STORE, commands use the thread store of [threads] in the ring file.",
 }
@@ -272,7 +272,7 @@ def adopt(
         body = {**adoption.counts(known), "identity": known.identity}
         if not failures.count:
             lost = len(adoption.deleted) - adoption.unfinished
-            what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
+            what = f"{lost} checkpoints that the database lacks are recorded as deleted"
             if lost and not yes:
                 run.confirm(what)
             adoption.carry_out(known, reason)

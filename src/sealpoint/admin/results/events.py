@@ -120,7 +120,7 @@ def failure_reasons(failures: Failures) -> list[Reason]:
 
 
 class Progress(NamedTuple):
-    """Progress of a run after a batch.
+    """Progress of a run, which it reports after each batch.
 
     Attributes:
         table: Name of the table that the batch was read from.

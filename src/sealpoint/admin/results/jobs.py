@@ -42,7 +42,7 @@ class Check(StrEnum):
 
 
 class Compress(StrEnum):
-    """Whether resealed values are compressed."""
+    """How a job compresses the values that it reseals: with zstd, or not at all."""
 
     ZSTD = "zstd"
     NONE = "none"

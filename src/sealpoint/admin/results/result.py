@@ -28,7 +28,7 @@ _DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
 
 
 class Database(Protocol):
-    """What a result needs of a database, in order to describe the database.
+    """The attributes by which a result describes a database.
 
     Attributes:
         name: Name in messages: a path, or a URL without a password.
@@ -121,7 +121,7 @@ class Result:
         }
 
     def end(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the last members of the JSON object: ``body``, which the command found, and `tail`."""
+        """Return the last members of the JSON object: the command's own members, ``body``, and `tail`."""
         self.counts |= {name: found for name, found in (body or {}).items() if type(found) is int}
         self.has_ended = True
         return {**(body or {}), **self.tail()}
