@@ -4,8 +4,8 @@
     saver = SqliteSaver(connection, serde=EncryptedSerializer.from_key_file("keys.toml"))
 
 Pass `EncryptedSerializer` as ``serde=`` to LangGraph's savers or to `sealpoint.sqlite.SqliteSaver`.
-The class exported here needs no LangGraph. For graphs use the one of `sealpoint.langgraph`, which is a
-subclass of LangGraph's base class, too.
+`sealpoint.EncryptedSerializer` needs no LangGraph. For graphs, import `EncryptedSerializer` from
+`sealpoint.langgraph`: that class is also a subclass of LangGraph's serializer class.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line without its script: ``python -m sealpoint``."""
+"""Runs the command `sealpoint` as ``python -m sealpoint``, for environments without its script."""
 
 from __future__ import annotations
 

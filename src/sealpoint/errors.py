@@ -45,12 +45,12 @@ class SealpointError(Exception):
 
     Attributes:
         hint: What to do, in one sentence; empty if there is no advice.
-        category: Name of the exit code of a command that ends with this error.
-        is_counted: Whether a cipher has counted this error as a refusal.
-        place: Names that identify the row, value or item, as stored in the database; the message shows them.
-        table: ``checkpoints``, ``values``, ``writes``, ``store`` or ``cache``. This and the following are
-            ``None`` if unknown. Where the database stores pseudonyms, they are the real names, if the caller
-            gave these or a value contained them. Only an item or a cache has ``namespace`` and ``key``.
+        category: Name, in lower case, of the exit code with which a command ends after this error.
+        is_counted: Whether a `RingCipher` has counted this error in its statistics of refused values.
+        place: Names of the row, value or item, as the database stores these names; shown in the message.
+        table: ``checkpoints``, ``values``, ``writes``, ``store`` or ``cache``. This and the names below
+            are ``None`` if unknown. If the database stores pseudonyms, the names below are the real
+            names, if these are known. Only items and cached values have ``namespace`` and ``key``.
         thread_id, checkpoint_ns, checkpoint_id, channel, version, task_id, namespace, key: See ``table``.
     """
 
@@ -89,10 +89,10 @@ E = TypeVar("E", bound=SealpointError)
 def located(
     error: E, table: str, spot: Sequence[Any] = (), own: Mapping[str, Any] | None = None, **names: Any
 ) -> E:
-    """Add the names of a row to an error, and return the error. A name that the error has is not replaced.
+    """Add the names of a row to an error, and return the error. Names that the error already has are kept.
 
     ``spot`` holds the thread, namespace and id of a checkpoint, or only the first of these. ``own`` holds the
-    real names behind pseudonyms: attributes get them, the message does not.
+    real names behind pseudonyms: the error's attributes get the real names, its message the pseudonyms.
     """
     names |= {"table": table, **dict(zip(_NAMES[1:], spot, strict=False))}
     new = {name: part for name, part in names.items() if part is not None and getattr(error, name) is None}
@@ -108,7 +108,7 @@ class OmittedAttributeError(SealpointError, AttributeError):
 class Omitted:
     """Stands for an attribute that only LangGraph's class has: reading it raises `OmittedAttributeError`.
 
-    ``hasattr`` returns False for it, and ``getattr`` returns its default.
+    ``hasattr`` returns False for such an attribute, and ``getattr`` returns the default that it was given.
     """
 
     def __init__(self, hint: str) -> None:
@@ -146,7 +146,7 @@ class NoActiveKeyError(KeyRingError, LookupError):
 
 
 class UnknownKeyError(KeyRingError, LookupError):
-    """A value was sealed under key `key_id`, which is not in the ring; `held` lists the ids of the ring."""
+    """A value was sealed under key `key_id`, which is not in the ring; `held` lists the key ids that are."""
 
     hint = "update the ring file and the key files of this host, or restore the key from its backup"
 
@@ -161,7 +161,7 @@ class UnknownKeyError(KeyRingError, LookupError):
 class KeyDisabledError(KeyRingError, PermissionError):
     """A value is sealed under a disabled key."""
 
-    hint = "to read its values again, enable the key: sealpoint keys enable ID"
+    hint = "to read these values again, enable the key: sealpoint keys enable ID"
 
 
 class KeyDestroyedError(KeyRingError, LookupError):
@@ -178,7 +178,7 @@ class KeyTransitionError(KeyRingError, ValueError):
 
 
 class KeyInUseError(KeyTransitionError):
-    """A key cannot change its state: a database still has rows under this key or an older one."""
+    """A key cannot change its state: a database still has rows under this key or an older key."""
 
     category: Category = "found"
     hint = "reseal the rows first: sealpoint rotate DB --apply"
@@ -206,7 +206,7 @@ class KeyMaterialError(KeyRingError, ValueError):
 
 
 class RingFileError(KeyRingError, ValueError):
-    """A ring is invalid: not TOML, a wrong field, more than one active key, or the public test keys."""
+    """A ring file is invalid: not TOML, a wrong field, more than one active key, or the public test keys."""
 
     category: Category = "usage"
     hint = "compare the file with keys.example"
@@ -223,13 +223,13 @@ class RingFileMissingError(RingFileError, FileNotFoundError):
 
 
 class FilePermissionsError(KeyRingError, PermissionError):
-    """Other accounts can read a key file, or write a key or ring file; or the file is not a regular file."""
+    """Other accounts can read a key file, or can write a key or ring file; or the path is no regular file."""
 
     hint = "run chmod 600 on the file; its owner must be the account of this process"
 
 
 class SourceError(KeyRingError, OSError):
-    """A source did not provide key material."""
+    """The file, command or variable that holds the material of a key did not provide this material."""
 
     hint = "check that the source exists and that the account of this process may read it"
 
@@ -257,8 +257,8 @@ class WrappedKeyError(KeyRingError, ValueError):
     """A wrapped key was made by another wrapper, for another ring or key, or is damaged."""
 
     hint = (
-        "if the ring's 'name' or the key's id was changed, change it back; otherwise restore the entry from a"
-        " copy of the ring file"
+        "if the ring's 'name' or the key's id was changed, change it back; otherwise restore the entry"
+        " of the key from a copy of the ring file"
     )
 
 
@@ -282,7 +282,7 @@ class PlaintextError(SealedValueError):
 
 
 class IntegrityError(SealedValueError):
-    """Authentication failed: bytes, tag, key or row differ from those that were sealed."""
+    """Authentication failed: a value's bytes, type tag, key or row differ from those when it was sealed."""
 
     hint = "the row was changed, moved or relabelled, or the ring holds another key under this id"
 
@@ -296,7 +296,7 @@ class ContextMissingError(SealedValueError):
 class UnboundValueError(SealedValueError):
     """A value is not bound to a row, but was opened as the value of a row."""
 
-    hint = "the value was sealed without its row or thread, and may belong to another: see docs/migration.md"
+    hint = "the value was sealed without its row, and may be of another row or thread: see docs/migration.md"
 
 
 # Errors of serialization.
@@ -307,7 +307,7 @@ class SerdeError(SealpointError):
 class UnsupportedTypeError(SerdeError, TypeError):
     """A value cannot be written: the serializer does not support its type."""
 
-    hint = "convert it to a supported type; see docs/serializer.md"
+    hint = "convert the value to a supported type; see docs/serializer.md"
 
 
 class NestingError(UnsupportedTypeError):
@@ -332,11 +332,11 @@ class UnreadableTypeError(_NamedTypeError, TypeError):
 
 
 class UnknownTypeError(SerdeError, NotImplementedError):
-    """Bytes have a serialization type that is unknown, not enabled, or not allowed for their key."""
+    """A value's serialization type is unknown, not enabled (``pickle``), or refused under the value's key."""
 
 
 class DecodeError(SerdeError, ValueError):
-    """Bytes do not have the format that their type names."""
+    """The bytes of a value do not have the format that its serialization type names."""
 
     hint = "find the program that wrote the row, or compare the row with a backup: see docs/untrusted.md"
 
@@ -348,7 +348,7 @@ class LimitError(DecodeError):
         limit: Name of the field of `sealpoint.serde.limits.Limits`; empty if the limit is fixed.
     """
 
-    hint = "this limit is fixed: if the value is yours, read it with LangGraph and put it again"
+    hint = "this limit is fixed: if the value is yours, read it with LangGraph and write the value again"
 
     def __init__(self, message: str, limit: str = "", *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -356,7 +356,7 @@ class LimitError(DecodeError):
 
 
 class BlockedTypeError(SerdeError, TypeError):
-    """Bytes name type `name` of `module`, which is not on the allowlist. Nothing was imported."""
+    """A value names type `name` of `module`, which is not on the allowlist. Nothing was imported."""
 
     _advice: str = "{argument}"
 
@@ -374,7 +374,7 @@ class BlockedTypeError(SerdeError, TypeError):
 
 
 class UnauthenticatedTypeError(BlockedTypeError):
-    """Bytes that no key has authenticated name a type that is not on the allowlist."""
+    """A value that no key has authenticated names a type that is not on the allowlist."""
 
     _advice = (
         "serde = serde.with_msgpack_allowlist({allowlist});"
@@ -431,7 +431,7 @@ class DatabaseCorruptError(SealpointError, OSError):
 
 
 class EndlessTreeError(DatabaseCorruptError):
-    """The pages of a file form a cycle or are shared: following them yields more rows than it can hold."""
+    """Pages of a SQLite file form a cycle or are shared: they yield more rows than the file can hold."""
 
 
 class RowError(SealpointError, ValueError):
@@ -484,7 +484,7 @@ class ForkedError(SealpointError, RuntimeError):
 
 
 class SealingError(SealpointError, TypeError):
-    """A saver or cipher cannot seal its values, and would store them readable. Nothing was stored."""
+    """A saver or cipher cannot seal its values, and would store them as plaintext. Nothing was stored."""
 
     hint = "docs/savers.md lists the savers that can be sealed"
 
@@ -534,7 +534,8 @@ class ConfigKeyError(ConfigError, KeyError):
 class RolledBackError(SealpointError, LookupError):
     """A database lacks a checkpoint that its thread store remembers, or has an earlier state of it.
 
-    In thread `thread_id`, the store remembers checkpoint `want`; the database has `have`, or ``None``.
+    In thread `thread_id`, the thread store remembers the checkpoint with the id `want`. The database has the
+    checkpoint with the id `have` in its place, or none if `have` is ``None``.
     """
 
     table = "checkpoints"
@@ -589,7 +590,7 @@ class ThreadStoreDownError(ThreadStoreError, ConnectionError):
 
 
 class ThreadStoreMissingError(ThreadStoreDownError):
-    """The path or server of a thread store can be reached, but has no thread store."""
+    """The path or server of a thread store can be reached, but no thread store was created there."""
 
     category: Category = "usage"
     hint = (
@@ -602,11 +603,11 @@ class ThreadStoreTimeoutError(ThreadStoreError, TimeoutError):
     """A thread store did not answer in time."""
 
     category: Category = "stopped"
-    hint = "find out what slows it down or locks it, or raise the time limit: timeout=SECONDS"
+    hint = "find out what slows down or locks the thread store, or raise the time limit: timeout=SECONDS"
 
 
 class SharedRoleError(ThreadStoreError, PermissionError):
-    """A saver's session has or can assume `role`, which can write the thread store because of `right`."""
+    """A saver's session has or can assume `role`, which may write the thread store; `right` says why."""
 
     def __init__(self, role: str, right: str, *, hint: str | None = None) -> None:
         super().__init__(role, right, hint=hint)
@@ -665,7 +666,7 @@ class LedgerSignerError(SealpointError):
 
 
 class NoteError(SealpointError, ValueError):
-    """Text is not a signed note, a checkpoint, a proof or a verifier key."""
+    """A signed note, checkpoint, pin, proof or verifier key of a ledger is not in its format."""
 
     category: Category = "usage"
     hint = "copy the file as a whole, with its last newline"
@@ -682,7 +683,7 @@ class SignatureError(NoteError):
 
 
 class MaintenanceError(SealpointError):
-    """Maintenance of a database cannot start or continue, or has an unusable argument."""
+    """Maintenance of a database cannot start or continue, or was given an invalid argument."""
 
     category: Category = "usage"
 
@@ -701,7 +702,7 @@ class UnreachableError(DatabaseMissingError):
 
 
 class HeldError(MaintenanceError, BlockingIOError):
-    """Another run holds the database."""
+    """Another command holds the lock on the database."""
 
     category: Category = "held"
     hint = "wait until the other run has ended, then run the command again; a lock ends with its process"
@@ -714,7 +715,7 @@ class OutputError(MaintenanceError, FileExistsError):
 
 
 class StoppedError(MaintenanceError, OSError):
-    """A run ended early; each change that it made is complete, and a second run continues."""
+    """A run ended early; every change it made is complete, and a second run continues where it stopped."""
 
     category: Category = "stopped"
     hint = (
@@ -741,7 +742,7 @@ def stopped_by(error: OSError, message: str, hint: str | None = None) -> Stopped
 
 @contextmanager
 def stopping(message: str, hint: str | None = None) -> Iterator[None]:
-    """Convert an ``OSError`` raised in the block by `stopped_by`; errors of sealpoint are not converted."""
+    """Replace an ``OSError`` of the ``with`` block by `stopped_by`, unless it is a `SealpointError`."""
     try:
         yield
     except OSError as error:
@@ -751,7 +752,7 @@ def stopping(message: str, hint: str | None = None) -> Iterator[None]:
 
 
 class HaltedError(StoppedError):
-    """A statement was interrupted because the run was stopped."""
+    """A SQL statement was interrupted because the run was stopped."""
 
     hint = "run the same command again: it continues where it stopped"
 
@@ -770,11 +771,11 @@ class ScrubError(MaintenanceError, BlockingIOError):
 
     category: Category = "stopped"
     lock_seconds: float = 0.0  # how long the attempt made writers wait
-    hint = "end the processes that read the database, or close it there, then scrub again"
+    hint = "end the processes that read the database, or close the database in them, then scrub again"
 
 
 class MissingExtraError(MaintenanceError, ImportError):
-    """A package of an extra is not installed."""
+    """A package that one of sealpoint's extras contains is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(package, extra, hint=f"pip install 'sealpoint[{extra}]'")

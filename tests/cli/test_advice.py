@@ -26,7 +26,7 @@ from tests.support.keys.rings import states_text
 pytestmark = pytest.mark.usefixtures("keys")
 
 PICKLES = "skipped: a pickle is never sealed unopened"
-WAY_OUT = "read them with LangGraph and put them again sealed, or delete those threads"
+WAY_OUT = "read them with LangGraph and write them again sealed, or delete those threads"
 
 
 class Odd:
@@ -157,7 +157,7 @@ def test_causes_are_summed_up_with_their_hints(
     ended = run(*(places.get(word, word) for word in words))
     lines = ended.err.splitlines()
     place = lines.index(f"{VALUES} values: key 'k1' is disabled")
-    assert lines[place + 1] == "hint: to read its values again, enable the key: sealpoint keys enable ID"
+    assert lines[place + 1] == "hint: to read these values again, enable the key: sealpoint keys enable ID"
     assert [line for line in lines if line.startswith("1 value: ")]
     assert len(hints(ended.err)) == 2
 

@@ -227,10 +227,10 @@ def test_a_file_of_threads(run: Run, agents: Agents, tmp_path: Path) -> None:
 FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda file: None, "No such file"),
     "a folder": (Path.mkdir, "Is a directory"),
-    "empty": (Path.touch, "line 1 is not a printed id"),
-    "an empty line": (lambda file: file.write_text("alice\n\nbob\n"), "line 2 is not a printed id"),
-    "a BOM": (lambda file: file.write_text("\ufeffalice\n", "utf-8"), "line 1 is not a printed id"),
-    "Latin-1": (lambda file: file.write_bytes(b"alice\n\xe9\n"), "line 2 is not a printed id"),
+    "empty": (Path.touch, "line 1 is not an id as printed"),
+    "an empty line": (lambda file: file.write_text("alice\n\nbob\n"), "line 2 is not an id as printed"),
+    "a BOM": (lambda file: file.write_text("\ufeffalice\n", "utf-8"), "line 1 is not an id as printed"),
+    "Latin-1": (lambda file: file.write_bytes(b"alice\n\xe9\n"), "line 2 is not an id as printed"),
     "a backslash": (lambda file: file.write_text("alice\na\\b\n"), "contains an invalid escape"),
 }
 

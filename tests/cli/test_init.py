@@ -276,7 +276,7 @@ def test_inserted_rows_do_not_weaken_what_is_shown(run: Run, keys: Path, tag: st
     assert (found["python"], found["steps"]) == (clean["python"], clean["steps"])
     assert "plaintext" not in str(found["python"]) + str(commands(found))
     is_same = (tag, beginning) == ("msgpack+aes", "legacy")
-    assert ("1 values are refused by this Python" in ended.err) is not is_same
+    assert ("1 values are refused by this Python code" in ended.err) is not is_same
 
 
 # --- types --------------------------------------------------------------------------------------

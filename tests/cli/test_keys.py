@@ -382,8 +382,7 @@ def test_disable_without_a_terminal_asks_for_the_databases(program: Run, run: Ru
     ended = program("keys", "disable", "k1")
     assert (ended.code, states(ring)["k1"]) == (Exit.USAGE, "decrypt-only")
     assert (
-        "hint: name its databases: --db DB or --db-env NAME; --yes disables the key without a search"
-        in ended.err
+        "hint: name databases: --db DB or --db-env NAME; --yes disables the key without a search" in ended.err
     )
 
 

@@ -241,7 +241,7 @@ def test_disable_asks_on_a_terminal(
     os.close(theirs)
     os.close(ours)
     assert (done.returncode, states(keys)["k1"]) == (code, state)
-    asked = "such values will not open. To confirm, type the id of the key:"
+    asked = "values under the key will not open. To confirm, type the id of the key:"
     assert f"{path} has 12 rows under 'k1': {asked}" in done.stderr
     assert str(current) not in done.stderr
 

@@ -462,7 +462,7 @@ def test_a_ledger_that_is_gone_is_not_to_be_named_again(ledger: Path, run: Run) 
     assert ended.code == Exit.USAGE
     hint = next(line for line in ended.err.splitlines() if line.startswith("hint: "))
     assert hint.startswith("hint: restore the folder of the ledger")
-    assert "name one in the ring file" not in ended.err
+    assert "add [ledger] with dir and origin" not in ended.err
 
 
 def test_show_has_the_roots_of_pins_and_no_objects(ledger: Path, run: Run, tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ def test_exit_codes(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
     assert run("report", make(tmp_path, "third"), "--allow-unproven").code == Exit.KEYS
     assert run("report").code == run("report", good, "--period", "x").code == Exit.USAGE
     ended = run("report", good, "--period", "2998-01-01..2999-01-01")
-    assert (ended.code, "the period has not begun" in ended.err) == (Exit.USAGE, True)
+    assert (ended.code, "the period begins in the future" in ended.err) == (Exit.USAGE, True)
 
 
 # --- the object ---------------------------------------------------------------------------------------

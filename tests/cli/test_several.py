@@ -154,7 +154,7 @@ def test_order_of_codes() -> None:
 def test_option_of_one_database_is_refused(run: Run, make: Callable[[str], Path], words: list[str]) -> None:
     ended = run(*words, make("one.db"), make("two.db"))
     assert (ended.code, ended.out) == (Exit.USAGE, "")
-    assert f"Invalid value for {words[1]}: it applies to one database, and there are 2" in ended.err
+    assert f"Invalid value for {words[1]}: this option applies to one database, and there are 2" in ended.err
 
 
 def test_thread_store_of_the_ring_is_of_one_database(
@@ -164,7 +164,7 @@ def test_thread_store_of_the_ring_is_of_one_database(
     keys.write_text(f"{keys.read_text()}\n[threads]\nstore = 'threads.db'\n")
     ended = run("verify", one, two)
     assert (ended.code, ended.out) == (Exit.USAGE, "")
-    assert "name that one, or add --no-threads" in ended.err
+    assert "name that database, or add --no-threads" in ended.err
     assert run("verify", one, two, "--no-threads").code == Exit.DONE
 
 

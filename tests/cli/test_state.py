@@ -296,7 +296,7 @@ def test_one_channel(run: Run, tmp_path: Path) -> None:
     document = run("inspect", path, "--thread", "t", "--last", "--channel", "number", "--json").document
     assert (values_of(document), document["writes"]) == ({"number": 7}, [])
     ended = run("inspect", path, "--thread", "t", "--last", "--channel", "missing")
-    assert (ended.code, ended.err) == (Exit.USAGE, "channel 'missing' has no value there\n")
+    assert (ended.code, ended.err) == (Exit.USAGE, "channel 'missing' has no value in this checkpoint\n")
 
 
 @pytest.mark.usefixtures("ring")
@@ -307,7 +307,10 @@ def test_a_channel_of_writes_cannot_be_shown(run: Run, tmp_path: Path) -> None:
     ended = run("inspect", path, "--thread", "t", "--last")
     assert "channel 'log'\n  not shown: built from writes since its last snapshot" in ended.out
     ended = run("inspect", path, "--thread", "t", "--last", "--channel", "log")
-    assert (ended.code, ended.err) == (Exit.USAGE, "channel 'log' is built from writes, so not shown\n")
+    assert (ended.code, ended.err) == (
+        Exit.USAGE,
+        "channel 'log' is built from writes, so not shown in this checkpoint\n",
+    )
 
 
 @pytest.mark.parametrize(

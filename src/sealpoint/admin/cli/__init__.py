@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the program on its arguments and return its exit code."""
+    """Run the command line of this process, and return the exit code."""
     # A core file would contain keys. The hard limit stays: a child process may be debugged on purpose.
     setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
     try:

@@ -39,7 +39,7 @@ TABLE: Final[Mapping[str, Command]] = {
     ),
     "keys enable": Command("keys:enable", "Let a disabled key open values again.", ("key.enable",)),
     "keys compromise": Command(
-        "keys:compromise", "Mark a key as compromised: it opens, but never seals again.", ("key.compromise",)
+        "keys:compromise", "Mark a key as compromised: it opens values, but seals none.", ("key.compromise",)
     ),
     "keys destroy": Command(
         "keys:destroy",
@@ -114,8 +114,10 @@ TABLE: Final[Mapping[str, Command]] = {
         "Show the values of one thread, or items, as plain data. No type is imported; long values are cut.",
         ("inspect",),
     ),
-    "heads": Command("verify:GROUP", "Maintain the thread store, a log of required checkpoints."),
-    "heads adopt": Command("verify:adopt", "Record a database's checkpoints as correct.", ("heads.adopt",)),
+    "heads": Command("verify:GROUP", "Maintain the thread store, a log of checkpoints that must exist."),
+    "heads adopt": Command(
+        "verify:adopt", "Record a database's checkpoints in the thread store as correct.", ("heads.adopt",)
+    ),
     "heads seal": Command(
         "verify:seal",
         "Print a pin: one hash over all events of a thread store.",
@@ -130,10 +132,8 @@ TABLE: Final[Mapping[str, Command]] = {
     ),
     "ledger": Command("ledger:GROUP", "Create, show and verify the ledger, a signed log of commands."),
     "ledger init": Command("ledger:init", "Create the ledger that [ledger] in the ring file configures."),
-    "ledger show": Command(
-        "ledger:show", "Show the last entries, unverified. See `sealpoint ledger verify`."
-    ),
-    "ledger verify": Command("ledger:verify", "Verify the signature, every entry, and each earlier head."),
+    "ledger show": Command("ledger:show", "Show the last entries of the ledger, without verifying them."),
+    "ledger verify": Command("ledger:verify", "Verify the ledger: signature, entries, and earlier heads."),
     "ledger prove": Command("ledger:prove", "Print the proof that an entry is in the ledger."),
 }
 GROUPS: Final = frozenset(name.partition(" ")[0] for name in TABLE if " " in name)
@@ -143,7 +143,7 @@ SEVERAL: Final = frozenset(name for name, row in TABLE.items() if row.takes_seve
 
 
 class _Built(UserDict[str, Any]):
-    """Maps the words of a group to its commands. Imports and builds a command when it is looked up."""
+    """Maps words of the command line to the commands of a group, which are built when they are looked up."""
 
     def __getitem__(self, word: str) -> Any:
         return _build(self.data[word])
@@ -151,7 +151,7 @@ class _Built(UserDict[str, Any]):
 
 @cache
 def _build(name: str) -> Any:
-    """Build one command or group. Building all of them would take longer than most commands run."""
+    """Build one click command or group. Building all of them would take longer than most commands run."""
     word, row = name.rpartition(" ")[2], TABLE[name]
     found = resolve_name(f"{__package__}.{row.function}")
     if name in GROUPS:
@@ -170,7 +170,7 @@ _PLAIN: Final[Mapping[str, Any]] = {"add_completion": False, "rich_markup_mode":
 
 
 class Commands(TyperGroup):
-    """A group that imports only the command that runs, and exits with 7 if nothing reads stdout."""
+    """A click group that imports only the command that runs; exits with 7 if stdout's reader is gone."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -185,7 +185,7 @@ class Commands(TyperGroup):
         return [*self._names]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command with its one-line help only, for the list of commands."""
+        """Return a command that has only its one-line help; the list of commands needs no more."""
         name = self._names.get(cmd_name)
         return name and TyperCommand(cmd_name, help=TABLE[name].line, rich_markup_mode=None)
 
@@ -242,7 +242,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command, print how it ended, and return the exit code.
 
     Args:
-        arguments: Command line without the program's name; default: that of the process.
+        arguments: The words of the command line after the program's name; default: those of this process.
     """
     prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)

@@ -1,10 +1,10 @@
-"""The start of a command: its options, the options of all commands, its databases, its ledger entry.
+"""How a command starts: its own options and those of all commands, its databases, its ledger entry.
 
 Every command has the options ``--keys`` and ``--json``. They stand last, unless the command declares ``keys``
 itself.
 
-If the ring file names a ledger, a command with events is recorded there: a begin entry is written before the
-command runs, and the exit code at the end. If the begin entry cannot be written, the command does not run.
+If the ring file names a ledger, a command with `Command.events` is recorded there: a begin entry is written
+before the command runs, and the exit code at the end. Without its begin entry, a command does not run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATI
 
 
 def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that typer calls: it has the command's options, the common ones and the context."""
+    """Return the function that typer calls: its parameters are the options of this and of all commands."""
     signature = inspect.signature(callback, eval_str=True)
     first, *others = signature.parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in others if is_dataclass(each.annotation)}
@@ -98,7 +98,7 @@ def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable
 
 
 def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return one parameter, or for a dataclass of options one parameter for each of its fields."""
+    """Return the parameter in a list, or if it is a dataclass of options, a parameter for each field."""
     if not is_dataclass(group.annotation):
         return [group]
     hints = get_type_hints(group.annotation, include_extras=True)
@@ -127,11 +127,11 @@ def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -
     for name in _FOR_ONE:
         if options.get(name):
             raise typer.BadParameter(
-                f"it applies to one database, and there are {len(places)}", param_hint=f"--{name}"
+                f"this option applies to one database, and there are {len(places)}", param_hint=f"--{name}"
             )
     if options.get("no_threads") is False and find_ring(run) and find_threads(None, run.keys):
         raise typer.BadParameter(
-            "the thread store of the ring file belongs to one database: name that one, or add --no-threads",
+            "the thread store of the ring file is of one database: name that database, or add --no-threads",
             param_hint="DB...",
         )
     until = monotonic() + (options.get("max_seconds") or 0)
@@ -145,7 +145,7 @@ def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -
 
 
 def _begin(run: Run, row: Command, options: Mapping[str, Any], documents: Sequence[bytes] = ()) -> None:
-    """Write the begin entry, and set the recorder for the end entry; without a ledger do nothing."""
+    """Write the begin entry of a run to the ledger, if there is a ledger, and prepare the end entry."""
     try:
         ring = RingFile(run.ring_file)
     except RingFileMissingError:
@@ -203,7 +203,7 @@ def _given(options: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def _waived(options: Mapping[str, Any]) -> list[str]:
-    """Return the checks that options waive, e.g. ``database-check`` for ``--no-database-check``."""
+    """Return names of the checks that options skip, e.g. ``database-check`` for ``--no-database-check``."""
     found = []
     for name, value in options.items():
         prefix, _, what = name.partition("_")

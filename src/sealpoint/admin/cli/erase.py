@@ -75,7 +75,7 @@ def _read_ids(file: typer.FileText | None) -> list[str]:
     lines = [] if file is None else file.read().removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if not line or not line.isprintable():
-            raise typer.BadParameter(f"line {number} is not a printed id", param_hint="--threads-file")
+            raise typer.BadParameter(f"line {number} is not an id as printed", param_hint="--threads-file")
     return _parse_each(lines)
 
 
@@ -126,7 +126,7 @@ def erase(
             metavar="DAYS",
             min=0,
             max=36_500,
-            help="Days until the keys must be destroyed, so that no copy opens; for `sealpoint erasures`.",
+            help="Days until all present keys must be destroyed; see `sealpoint erasures`.",
         ),
     ] = None,
     sealed_since: Annotated[
@@ -146,9 +146,9 @@ def erase(
 ) -> None:
     """Delete threads, and namespaces of LangGraph's Store.
 
-    Copies of the database still contain the data until the keys of today are destroyed: the ledger records
-    what was erased and under which keys, and `sealpoint erasures` shows which keys remain. The ids stay in
-    the thread store until `sealpoint heads trim`.
+    Copies of the database stay readable until the keys that the ring has now are destroyed: the ledger
+    records what was erased and under which keys, and `sealpoint erasures` shows which keys remain. The ids
+    stay in the thread store until `sealpoint heads trim`.
 
     Exits with 2 if an id or namespace has no rows, as it may be misspelt; with 7 if rows are still written.
     """
@@ -196,9 +196,9 @@ def erase(
 def _erasure(
     erasing: Erasing, file: RingFile, reason: str | None, due: int | None, sealed_since: datetime | None
 ) -> Erasure:
-    """Return the document for the ledger: what to erase, the keys of the ring, and declared dates."""
+    """Return the JSON document for the ledger: what to erase, the keys of the ring, and declared dates."""
     if due is not None and file.ledger is None:
-        raise typer.BadParameter("the ring file names no ledger to record it", param_hint="--due")
+        raise typer.BadParameter("the ring file names no ledger to record the erasure", param_hint="--due")
     hmac, (kind, identity) = hmac_of(file), (erasing.store.kind, erasing.store.identity)
     threads, namespaces = (
         tuple(Erased([*filter(None, map(hmac, one.stored))], one.last) for one in owners)
@@ -329,7 +329,7 @@ def _search(
 
 
 def show_erasures(document: Document) -> None:
-    """Print a table of erasures, then the reasons why erasures are incomplete although no keys remain."""
+    """Print a table of erasures, then why some are incomplete although all of their keys are destroyed."""
     found = document["erasures"]
     if not found:
         put("no erasure is recorded")
@@ -338,7 +338,7 @@ def show_erasures(document: Document) -> None:
         put(f"rows that came back, or may have: {search['found']}; erased again: {search['erased']}")
         count(search["newer"], "rows kept because they are newer than the erasure: {}")
         if search["applied"] and search["found"] > search["erased"]:
-            put("the others were kept, as they may be new: `sealpoint erase` deletes all rows of an id")
+            put("other rows were kept, as they may be new: `sealpoint erase` deletes all rows of an id")
     rows = list[tuple[object, ...]]()
     for one in found:
         late, ids = ", overdue" if one["is_overdue"] else "", one["threads"] + one["namespaces"]

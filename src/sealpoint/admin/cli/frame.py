@@ -1,7 +1,7 @@
 """The frame of every command: result, exit code, confirmation, errors and the end entry in the ledger.
 
-A command is a function of its `Run` and its options. It states its question with `Run.asks`, works, and ends
-with `Run.end`, which takes the members of its JSON object and a function that prints them as text.
+A command is a function of its `Run` and its options. It names the options that can weaken its answer with
+`Run.asks`, works, and ends with `Run.end`, which takes JSON members and a function that prints them as text.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Command(NamedTuple):
     Attributes:
         function: The command's function, as ``module:name`` in this package; for a group, its help texts.
         line: First line of the help, also shown in lists of commands.
-        events: Event names in the ledger, for begin and end; empty for a command that is not recorded.
+        events: Names of the begin and end entries in the ledger; empty for a command that is not recorded.
         takes_several: Whether the command line may name several databases; each has a run of its own.
         is_sharded: Whether the command can work on a range of threads.
         begins_later: Whether the command writes its begin entry itself, once it knows what it will do.
-        needs_no_ring: Whether the command is recorded if there is a ring, and also runs without one.
+        needs_no_ring: Whether the command also runs without a ring file; it is then not recorded in a ledger.
     """
 
     function: str
@@ -69,12 +69,12 @@ class Run:
 
     Attributes:
         command: Name of the command.
-        keys: Ring file given by ``--keys``.
+        keys: Path of the ring file, as given by ``--keys``.
         as_json: Whether ``--json`` was given.
-        result: The question, and the findings so far.
+        result: The `Result`: options, examined databases, and reasons found so far.
         code: Exit code.
-        recorder: Writes the end entry to the ledger.
-        begin: Writes the begin entry to the ledger; set only for commands that write it late, such as erase.
+        recorder: Object that writes the end entry to the ledger; ``None`` if the command is not recorded.
+        begin: Function that writes the begin entry to the ledger; for commands that do so late, as erase.
         is_stopping: Whether a signal has asked the run to end.
         shard: Range of threads to work on; ``None`` for the whole database.
         errors: Errors of databases that could not be examined, in a run over several.
@@ -106,23 +106,23 @@ class Run:
         return find_ring_file(self.keys)
 
     def asks(self, **options: Any) -> None:
-        """State the question of the run by the options that can weaken its answer, with their values."""
+        """Put into the result the options that can weaken its answer ``ok``, with their values."""
         if self.shard is not None:  # the document in the ledger names the range nowhere else
             options["run"] = self.shard.run
         run, self.result = self.result.run, Result(self.command, options)
         self.result.run = run
 
     def finds(self, reasons: Mapping[Reason, object]) -> None:
-        """Add the reasons whose conditions hold to the result; with a reason, ``ok`` is not true."""
+        """Add to the result those reasons whose conditions are true; with a reason, ``ok`` is not true."""
         self.result.add(*applying(reasons))
 
     def works_on(self, shard: Shard | None) -> None:
-        """Set the range of threads. The ledger has the object's digest; a salt prevents guessing of ids."""
+        """Set the range of threads. A random salt prevents guesses of ids by the digest in the ledger."""
         self.shard, salt = shard, secrets.token_hex(16)
         self._part = {} if shard is None else {"shard": {**shard._asdict(), "salt": salt}}
 
     def looks_at(self, store: Database) -> None:
-        """Record the one database of the command, for the beginning of its JSON object."""
+        """Note that the database is examined: the first members of the JSON object then describe it."""
         self._part = {**self._part, **self.result.looks_at(store)}
 
     def head(self) -> dict[str, Any]:
@@ -155,13 +155,13 @@ class Run:
         self.set_code(allow_unproven=allow_unproven)
 
     def set_code(self, *, allow_unproven: bool) -> None:
-        """Set the exit code by the reasons of the result."""
+        """Set the exit code that the reasons of the result lead to."""
         found = result_code(self.result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
         self.code = worst([found, *self._codes])
 
     @contextmanager
     def sparing(self, database: str) -> Iterator[None]:
-        """Report an error of one database, and continue with the others."""
+        """Print an error of the ``with`` block on one database, and let the run continue with the others."""
         try:
             yield
         except BrokenPipeError:  # of stdout
@@ -207,7 +207,7 @@ class Run:
         try:
             with self.sparing(name):
                 if self.is_stopping:
-                    raise StoppedError("not examined: a signal ended the run", hint="run it again")
+                    raise StoppedError("not examined: a signal ended the run", hint="run the command again")
                 command(part)
                 self._codes.append(part.code)
         finally:
@@ -244,8 +244,8 @@ class Run:
     def finish(self, code: int) -> int:
         """Write the end entry of a recorded command to the ledger, and print the new head of the ledger.
 
-        Returns the exit code. If the command succeeded but its end entry cannot be written, that is the code
-        of this error.
+        Returns the exit code of the command, or if the command succeeded but its end entry cannot be written,
+        the exit code of this error.
         """
         if self.recorder is None:
             return code

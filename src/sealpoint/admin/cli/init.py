@@ -1,7 +1,7 @@
 """`sealpoint init`: create a ring, examine a database, and print the Python and commands that seal it.
 
 The database is not changed, and no file is overwritten. Names of types in a database are untrusted: a type
-is put on the allowlist only if a person at a terminal confirms that it is their own.
+is put on the allowlist only if a person at a terminal confirms that the type is theirs.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def init(
 
 @dataclass(slots=True)
 class _Found:
-    """The findings about a database; those of a new database have no ``parts``."""
+    """What was found in a database; ``parts`` is empty if the database is new."""
 
     failures: ShownFailures
     is_file: bool = True
@@ -190,7 +190,7 @@ def _look(run: Run, found: _Found, database: str, ring: KeyRing | None) -> None:
         kind = next((kind for kind in _OLD if any(share.kind is kind for share in rows)), None)
         mine = [share for share in rows if share.kind is kind]
         if left := sum(share.rows for share in rows if share.kind is not kind):
-            say(f"{left} values are refused by this Python; see docs/migration.md before you allow any.")
+            say(f"{left} values are refused by this Python code; see docs/migration.md before you allow any.")
         found.kind = None if any("row" in share.flags for share in mine) else kind
         found.lacks_key = kind is Kind.LEGACY and mine[0].state == UNKNOWN_STATE
         found.schema = str(store.identity.get("schema", found.schema))
@@ -273,8 +273,8 @@ def _steps(
         yield "Add LANGGRAPH_AES_KEY to the ring, see docs/migration.md, and repeat", "sealpoint init DB"
     trial += " --allow-plaintext" if "--allow-plaintext" in option else ""
     yield "Copy the database, see docs/migration.md, and try every value", trial
-    yield "Deploy this Python process by process: it reads all rows, and writes as today", None
-    yield f"When all processes run it, deploy it without {' and '.join(later)}", None
+    yield "Deploy this Python code process by process: it reads all rows, and writes them as today", None
+    yield f"When all processes run this code, deploy it without {' and '.join(later)}", None
     yield "When all processes run this second version, seal and bind all rows", rebind
     yield "If this command ends with ok, deploy without unbound and plaintext", "sealpoint verify DB --bound"
 

@@ -67,7 +67,7 @@ AllowTypesOption = Annotated[
     typer.Option(
         "--allow",
         metavar="FILE|MODULE:NAME",
-        help="Allowed types: a file from `types --emit`, or one type. Can be repeated.",
+        help="Types to allow: a file that `types --emit` printed, or one type. Can be repeated.",
     ),
 ]
 
@@ -75,13 +75,13 @@ AllowTypesOption = Annotated[
 def inspect(
     run: Run,
     at: OneDatabase,
-    thread: Annotated[str | None, id_option("--thread", "ID", "The thread. Default: list ids.")] = None,
+    thread: Annotated[str | None, id_option("--thread", "ID", "Id of the thread. Default: list ids.")] = None,
     last: Annotated[
         bool, typer.Option("--last", help="Show the latest checkpoint of the thread, by channel.")
     ] = False,
     channel: Annotated[str | None, id_option("--channel", "NAME", "With --last: only this channel.")] = None,
     checkpoint: Annotated[
-        str | None, id_option("--checkpoint", "ID", "Like --last, for this checkpoint.")
+        str | None, id_option("--checkpoint", "ID", "Like --last, but show the checkpoint with this id.")
     ] = None,
     namespace: Annotated[
         str | None,
@@ -94,7 +94,7 @@ def inspect(
     key: Annotated[str | None, id_option("--key", "NAME", "With --items: only this key's item.")] = None,
     limit: Annotated[
         int,
-        typer.Option("--limit", min=1, max=100_000, help="Maximum values, messages or ids to show."),
+        typer.Option("--limit", min=1, max=100_000, help="Maximum number of values, messages or ids shown."),
     ] = 100,
     limits: LimitsOption = DEFAULT_LIMITS,
 ) -> None:
@@ -139,7 +139,7 @@ def inspect(
 
 
 def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) -> None:
-    """If a shown value does not open, try others under its key: the ring may hold the wrong key."""
+    """If a shown value did not open, open others under the same key: the ring may hold the wrong key."""
     failures.cipher = cipher
     if cipher is not None and failures.unopened:
         try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts values that open
@@ -238,8 +238,8 @@ def _end_state(
             " without --last and --checkpoint, the command lists all"
         )
     elif channel is not None and not names:
-        why = "is built from writes, so not shown" if channel in state.not_shown else "has no value there"
-        say(f"channel {quoted(channel)} {why}")
+        why = "is built from writes, so not shown" if channel in state.not_shown else "has no value"
+        say(f"channel {quoted(channel)} {why} in this checkpoint")
     if not names and (cell is None or channel is not None):
         run.code = Exit.USAGE
 

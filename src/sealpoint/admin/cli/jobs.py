@@ -77,7 +77,7 @@ class JobOptions:
     allow_legacy: Annotated[
         bool, typer.Option("--allow-legacy", help="Also reseal values that LANGGRAPH_AES_KEY encrypts.")
     ] = False
-    verify: Annotated[Check, typer.Option("--verify", help="Which values to open again at the end.")] = (
+    verify: Annotated[Check, typer.Option("--verify", help="Resealed values to open again at the end.")] = (
         Check.ALL
     )
     scrub: Annotated[
@@ -98,12 +98,15 @@ class JobOptions:
         ),
     ] = None
     max_lock_ms: Annotated[
-        float, number_option("--max-lock-ms", "MS", 1, "Shrink batches that lock rows for longer.", 3_600_000)
+        float,
+        number_option(
+            "--max-lock-ms", "MS", 1, "Make batches smaller if one locks rows for longer.", 3_600_000
+        ),
     ] = MAX_LOCK_SECONDS * 1000
     max_seconds: Annotated[float | None, number_option("--max-seconds", "S", 0, "Stop after this time.")] = (
         None
     )
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes to use (Postgres).")] = 1
     limits: Annotated[Limits, limits_option(OWN_LIMITS)] = OWN_LIMITS
     no_key_check: Annotated[
         bool,
@@ -139,7 +142,7 @@ class JobOptions:
 
 
 def require_database(run: Run, at: OneDatabase, job: JobOptions) -> str:
-    """Return the name of the database of a job.
+    """Return the path or URL of the database of a job.
 
     Refuses an unknown suite, several workers for a SQLite file, and ``--scrub`` for Postgres.
     """
@@ -195,7 +198,7 @@ class Change:
         return plan
 
     def show(self) -> None:
-        """Show the plan."""
+        """Print what the job would change; change nothing."""
         damage = list[SealpointError]()
         with watching(self.run.command), self._opened(writable=False) as (store, job):
             job.require_fitting()
@@ -241,7 +244,7 @@ class Change:
         }
 
     def apply(self) -> None:
-        """Carry the plan out."""
+        """Run the job, and print its outcome."""
         failures = ShownFailures(shown=not self.run.as_json)
         with self._opened(writable=True) as (store, job):
             self.run.looks_at(store)
@@ -281,7 +284,7 @@ class Change:
             self._say_what_stays(plan)
 
     def _say_what_stays(self, plan: list[Step]) -> None:
-        """Say that values already under the active key keep their compression."""
+        """Print how many values are already under the active key, and so keep their present compression."""
         wanted = self.options.compress
         done = [step.share for step in plan if step.action is Action.NONE]
         stay = sum(share.rows for share in done if ("zst" in share.flags) is not wanted)
@@ -313,7 +316,7 @@ class Change:
 _NO_VALUE: Final = (Kind.UNKNOWN, Action.ROTATE)
 _ENDS: Final = {
     End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
-    End.UNVERIFIED: "stopped early: the {done}; check them with `sealpoint verify DB`",
+    End.UNVERIFIED: "stopped before the final check: the {done}; check them with `sealpoint verify DB`",
     End.UNSCRUBBED: (
         "the {done}, but old bytes may still be in the file. Run the same command again when no process"
         " reads the file: it then searches for old tags, but not for old values"
@@ -330,7 +333,7 @@ def _sentence(line: str, number: int) -> str:
 
 
 def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
-    """Return the reasons why a scrub does not show that the file has no old values, with conditions."""
+    """Return reasons why old values may still be in a scrubbed file, each with whether it applies."""
     return {
         Reason.OLD_CONTENT_FOUND: scrubbed.found,
         Reason.OLD_TEXT_READABLE: scrubbed.readable,

@@ -79,7 +79,7 @@ DatabaseOption = Annotated[
     ),
 ]
 NoDatabaseCheckOption = Annotated[
-    bool, typer.Option("--no-database-check", help="Search only databases given by --db or --db-env.")
+    bool, typer.Option("--no-database-check", help="Search only the databases given by --db or --db-env.")
 ]
 NewKeyArgument = Annotated[
     str | None,
@@ -164,9 +164,9 @@ def list_keys(run: Run) -> None:
 def check(run: Run) -> None:
     """Compare all keys with their check values; test all wrappers.
 
-    Prints the problem of each key and wrapper. The test of a wrapper wraps and unwraps random bytes; one that
-    has just unwrapped a key passes without wrapping. Exits with 5 if a key that may open values is not
-    available, or if a wrapper fails or reports that it soon will. Disabled keys are not required.
+    Prints the problem of each key and wrapper. A wrapper is tested by wrapping and unwrapping random
+    bytes, unless it has just unwrapped a key. Exits with 5 if a key that may open values is not available, or
+    if a wrapper fails or reports that it will soon fail. Disabled keys are not required.
     """
     file = run.ring_file
     found, of_index = edit.check_ring(file)
@@ -265,7 +265,10 @@ def disable(
     no_database_check: NoDatabaseCheckOption = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Skip the confirmation prompt. Rows in a --db database still refuse."),
+        typer.Option(
+            "--yes",
+            help="Skip the confirmation prompt. Rows under the key in a --db database still forbid it.",
+        ),
     ] = False,
 ) -> None:
     """Disable a decrypt-only key: values under it are refused.
@@ -288,9 +291,9 @@ def disable(
         hint = UNASKED
         if not found.stores:
             under = ["no database is searched for values under the key"]
-            hint = "name its databases: --db DB or --db-env NAME; --yes disables the key without a search"
+            hint = "name databases: --db DB or --db-env NAME; --yes disables the key without a search"
         if under and not (yes or is_done):
-            run.confirm(f"{', '.join(under)}: such values will not open", key_id, hint=hint)
+            run.confirm(f"{', '.join(under)}: values under the key will not open", key_id, hint=hint)
         parts = [run.result.looks_at(store) for store in found.stores]
         unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
         transitions.disable_key(file, key_id, unused, listed=found.entries)
@@ -309,7 +312,7 @@ def enable(run: Run, key_id: KeyArgument) -> None:
 
 
 def compromise(run: Run, key_id: KeyArgument) -> None:
-    """Mark a key as compromised: it opens, but never seals again.
+    """Mark a key as compromised: it opens values, but seals none.
 
     Every command that reads the ring warns of the key. An active key is refused: promote another key first.
     """
@@ -439,7 +442,7 @@ def rewrap(
 ) -> None:
     """Unwrap keys and wrap them again. Rows do not change.
 
-    Use it after the KMS has rotated its own key, or to change to another wrapper. Running processes keep the
+    For use after the KMS has rotated its own key, or to change to another wrapper. Running processes keep the
     keys that they have loaded, and do not call the KMS again.
     """
     changed = wrapping.rewrap_keys(run.ring_file, key_ids, wrapper)

@@ -32,15 +32,15 @@ GROUP: Final = {
 }
 
 LedgerOption = Annotated[
-    Path | None, typer.Option("--ledger", metavar="DIR", help="Folder of a ledger; reads no ring file.")
+    Path | None, typer.Option("--ledger", metavar="DIR", help="Folder of the ledger; no ring file is read.")
 ]
 PinsOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--pin",
         metavar="FILE",
-        help="An earlier head, kept elsewhere: a copy of the ledger's file checkpoint, or the printed line."
-        " Can be repeated.",
+        help="An earlier head, kept elsewhere: a copy of the ledger's file `checkpoint`, or the line"
+        " that commands print. Can be repeated.",
     ),
 ]
 VkeyOption = Annotated[
@@ -59,7 +59,7 @@ def init(
     ] = None,
     previous: Annotated[
         Path | None,
-        typer.Option("--previous", metavar="DIR", help="An earlier ledger with another signer, to continue."),
+        typer.Option("--previous", metavar="DIR", help="Folder of the ledger that this one continues."),
     ] = None,
 ) -> None:
     """Create the ledger that [ledger] in the ring file configures.
@@ -90,7 +90,7 @@ def show(
     ] = 20,
     folder: LedgerOption = None,
 ) -> None:
-    """Show the last entries, unverified. See `sealpoint ledger verify`."""
+    """Show the last entries of the ledger, without verifying them."""
     files = Folder(find_folder(run, folder))
     run.result.add(Reason.NOT_ASKED)
     files.require()
@@ -132,7 +132,7 @@ def verify(
     allow_unproven: AllowUnprovenOption = False,
     folder: LedgerOption = None,
 ) -> None:
-    """Verify the signature, every entry, and each earlier head.
+    """Verify the ledger: signature, entries, and earlier heads.
 
     Without --vkey, the ledger could be from another signer; without --pin, its last entries could be missing:
     the result is then not proven. Exits with 3 if the result is not proven, or refuted.
@@ -159,7 +159,7 @@ def verify(
 
 
 def check_ledger(folder: Path, vkey: str | None, pins: Sequence[Path] | None) -> Verdict:
-    """Verify a ledger with the key of --vkey and the heads of --pin."""
+    """Verify a ledger with the verifier key of --vkey and the earlier heads of --pin."""
     key = None if vkey is None else read_key(vkey)
     return verify_ledger(folder, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
 
@@ -171,7 +171,7 @@ def complain_of(verdict: Verdict) -> None:
 
 
 def _show_verification(document: Document) -> None:
-    put(f"signed by: {document['vkey']}" if document["head"] else "no valid head")
+    put(f"signed by: {document['vkey']}" if document["head"] else "the ledger has no valid head")
     put(
         f"entries: {document['entries']}, matching pins: {document['pins']},"
         f" unchanged documents: {document['documents']}"
@@ -203,7 +203,7 @@ def _require_table(ring: RingFile) -> LedgerTable:
     if ring.ledger is None:
         raise LedgerMissingError(
             f"{ring.origin.path} names no ledger",
-            hint="name one in the ring file as [ledger] dir and origin, then create it:"
+            hint="add [ledger] with dir and origin to the ring file, then create the ledger:"
             " sealpoint ledger init",
         )
     return ring.ledger
@@ -231,7 +231,7 @@ def read_pin_file(file: Path, option: str) -> bytes:
 
 
 def read_file(file: Path, option: str) -> bytes:
-    """Read the first bytes of an option's file; an error refuses the option."""
+    """Read the file that an option names, up to a limit; if that fails, the option is invalid."""
     try:
         with file.open("rb") as stream:
             return stream.read(MAX_BYTES + 1)

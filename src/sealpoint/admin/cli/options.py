@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the databases, rings and stores that they name.
+"""Arguments and options that several commands share; the databases, rings and thread stores they name.
 
 The command line names databases, keys and thread stores; where it names none, the ring file does.
 """
@@ -76,7 +76,7 @@ VariablesOption = Annotated[
     typer.Option(
         "--db-env",
         metavar="NAME",
-        help="Like DB: an environment variable that holds a postgresql:// URL. Can be repeated.",
+        help="An environment variable with the postgresql:// URL of a DB. Can be repeated.",
     ),
 ]
 AllowUnprovenOption = Annotated[
@@ -140,7 +140,7 @@ LimitsOption = Annotated[Limits, limits_option(DEFAULT_LIMITS)]
 
 
 def require_number(number: float | None) -> float | None:
-    """Refuse NaN, which passes every comparison with a bound."""
+    """Refuse NaN: every comparison with NaN is false, so that no check of bounds would refuse it."""
     if number is not None and math.isnan(number):
         raise typer.BadParameter("NaN is not a number")
     return number
@@ -235,7 +235,7 @@ def shard_of(command: str, of_run: str | None, *bounds: str | None) -> Shard | N
 
 
 def require_whole(run: Run, when: object, why: str = "a range is of one database: name one") -> None:
-    """Refuse a range of threads if the condition ``when`` holds."""
+    """Refuse the options of a range of threads if ``when`` is true."""
     if run.shard is not None and when:
         raise typer.BadParameter(why, param_hint="--run")
 
@@ -253,7 +253,7 @@ def require_reason(reason: str | None) -> str | None:
 
 
 REASON: Final[Any] = typer.Option(
-    "--reason", metavar="TEXT", callback=require_reason, show_default=False, help="Reason, for the record."
+    "--reason", metavar="TEXT", callback=require_reason, show_default=False, help="Reason, which is recorded."
 )
 AllowStoreOption = Annotated[
     str | None,
@@ -310,7 +310,7 @@ class OneDatabase:
     variable: VariableOption = None
 
     def find(self, run: Run) -> str:
-        """Return the name of the database."""
+        """Return the path or URL of the database."""
         return one_database(run, self.database, self.variable)
 
     @contextmanager
@@ -355,7 +355,7 @@ def find_ring(run: Run) -> Path | None:
 
 
 def open_store(database: str, run: Run | None = None, **options: Any) -> RowStore:
-    """Open a database whose name `all_databases` has accepted; warn if the role is a superuser."""
+    """Open a database by a path or URL that `all_databases` has accepted; warn if the role is a superuser."""
     if run is not None and run.shard is not None:
         require_whole(run, kind_of(database).is_file, "SQLite allows one writer at a time: leave out --run")
         options["shard"] = run.shard
@@ -371,7 +371,7 @@ def open_store(database: str, run: Run | None = None, **options: Any) -> RowStor
 
 @contextmanager
 def naming_other_files(database: str) -> Iterator[None]:
-    """Refuse a file that is empty or not a SQLite database. SQLite would open an empty file as a database."""
+    """Explain errors of the ``with`` block whose cause is an empty file, or a file of another program."""
     is_file = kind_of(database).is_file
     try:
         yield
@@ -398,7 +398,7 @@ def warn_of_leftovers(*files: Path) -> None:
 
 
 def _has_header(file: Path) -> bool:
-    """Return whether a file has the SQLite header, or a log from which SQLite may recover it."""
+    """Return whether a file has the SQLite header, or a log from which SQLite may recover the header."""
     if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return True
     with file.open("rb") as stream:
@@ -411,8 +411,8 @@ def opened(
 ) -> Iterator[list[RowStore]]:
     """Open several databases, and close them at the end; ``more`` are options of `open_store`.
 
-    A database that has two names is opened once; ``others`` are open already. ``ring_file`` is the ring file
-    that lists the databases, for the hint of an error.
+    A database that has two names is opened once, and one that is already open, in ``others``, not again.
+    ``ring_file`` is the ring file that lists the databases, for the hint of an error.
     """
     warn_of_leftovers(*(Path(database) for database in databases if kind_of(database).is_file))
     with ExitStack() as stack:
@@ -439,7 +439,7 @@ def _place(store: RowStore) -> object:
 
 
 class Examined(NamedTuple):
-    """Open databases that are examined before a key changes its state, each once."""
+    """Open databases, each once, in which rows under a key are counted before the key changes its state."""
 
     named: list[RowStore]  # on the command line
     listed: list[RowStore]  # in the ring file only
@@ -447,13 +447,13 @@ class Examined(NamedTuple):
 
     @property
     def stores(self) -> list[RowStore]:
-        """All databases, named and listed."""
+        """All of these databases: ``named`` and ``listed``."""
         return [*self.named, *self.listed]
 
 
 @contextmanager
 def examined(file: Path, named: Sequence[str], *, with_listed: bool) -> Iterator[Examined]:
-    """Open the databases to examine before a key changes its state, and close them at the end."""
+    """Open the databases in which to count rows before a key changes its state; close them at the end."""
     entries = RingFile(file).databases if with_listed else None
     with (
         opened(named) as stores,
@@ -463,7 +463,7 @@ def examined(file: Path, named: Sequence[str], *, with_listed: bool) -> Iterator
 
 
 def open_ring(run: Run) -> KeyRing:
-    """Load the ring and its key material, warn of compromised or expired keys, and record the ring."""
+    """Load the ring with key material, warn of compromised or expired keys, add the ring to the result."""
     ring = KeyRing.load(run.keys).load_material()
     read_entries(run, find_ring_file(ring.path))
     if run.shard is not None and run.result.ring is not None and ring.active_id is not None:
@@ -473,7 +473,7 @@ def open_ring(run: Run) -> KeyRing:
 
 
 def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
-    """Return the key entries of a ring file, and record the ring.
+    """Return the key entries of a ring file, and add the ring to the result.
 
     Warns of each compromised key, and of an active key that has expired; both are accepted.
     """
@@ -488,7 +488,7 @@ def read_entries(run: Run, file: Path) -> tuple[RingEntry, ...]:
 
 
 def find_entries(run: Run) -> Sequence[RingEntry] | None:
-    """Return the key entries of the ring, and record the ring; ``None`` if no ring file is named or found."""
+    """Return the ring's key entries, and add the ring to the result; ``None`` if no ring file is found."""
     file = find_ring(run)
     return None if file is None else read_entries(run, file)
 
@@ -514,7 +514,7 @@ TIMEOUT_SECONDS: Final = 10.0  # for a call to a thread store that agents write 
 
 
 def find_threads(named: str | None, keys: Path | None) -> str | None:
-    """Return the name of the thread store: from the command line, or else from the ring file."""
+    """Return the path or URL of the thread store: from the command line, or else from the ring file."""
     store = RingFile(keys).thread_store if named is None else named
     if store is not None and has_password(store):
         raise MaintenanceError("the URL of the thread store contains a password", hint=LIBPQ_HINT)

@@ -37,7 +37,7 @@ class _Unread(TextIOWrapper):
 
 
 def is_read() -> bool:
-    """Flush stdout; return whether its reader received everything."""
+    """Flush stdout; return whether the process that reads stdout received everything."""
     with suppress(BrokenPipeError):
         sys.stdout.flush()
         return not isinstance(sys.stdout, _Unread)
@@ -48,7 +48,7 @@ def is_read() -> bool:
 def prepare_streams() -> None:
     """Open closed standard streams on /dev/null, and escape characters that a stream's encoding lacks.
 
-    Opened in this order, each gets its own descriptor 0, 1 or 2, which then no database can get.
+    In this order, stdin, stdout and stderr get the descriptors 0, 1 and 2, which then no database can get.
     """
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
@@ -197,7 +197,7 @@ def complain(text: str, hint: str = "", kind: str = "error") -> None:
 
 
 def complain_of_damage(database: str, damage: Iterable[SealpointError]) -> None:
-    """Print the errors of sealed metadata that could not be counted."""
+    """Print the errors of sealed metadata that did not open, and so could not be counted."""
     for error in damage:
         complain(f"{database}: sealed metadata is not counted: {error}", error.hint)
 
@@ -215,14 +215,14 @@ def require_command(context: typer.Context) -> None:
 
 
 class Watch:
-    """Progress of a run over values.
+    """Shows and keeps the progress of a run over values.
 
     Attributes:
-        rows: Values examined.
-        total: Values in total, as far as is known.
-        changed: Values changed.
+        rows: Number of values examined so far.
+        total: Number of values to examine; ``None`` until it is known.
+        changed: Number of values changed so far.
         is_complete: Whether the run has examined all values.
-        move: Sets the progress bar: values done, values in total, and optionally whether the run waits.
+        move: Function that sets the bar: takes numbers of values, done and in all, and whether the run waits.
     """
 
     def __init__(self, move: Callable[..., None], failed: Callable[[Failure], object]) -> None:
@@ -232,7 +232,7 @@ class Watch:
         self.move, self._failed = move, failed
 
     def take(self, event: Event) -> None:
-        """Move the progress bar, or pass on a failure."""
+        """Move the progress bar after a `Progress`; pass a `Failure` to the function ``failed``."""
         if isinstance(event, Failure):
             self._failed(event)
         else:
@@ -359,9 +359,9 @@ class ShownFailures(Failures):
         return is_new
 
     def end(self, result: Result) -> dict[str, Any]:
-        """Print hints, add the reasons to the result, and return the members for its JSON object.
+        """Print hints, add the reasons of the failures to the result, and return their JSON members.
 
-        Failures that were printed as text are left out of the members.
+        Failures that were printed as text are left out of the JSON members.
         """
         if self._shown:
             show_causes(self)

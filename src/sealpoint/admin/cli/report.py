@@ -145,12 +145,12 @@ def _period(text: str | None) -> Period | None:
             "give two dates, as 2026-01-01..2026-03-31, the earlier one first", param_hint="--period"
         ) from None
     if period.start > datetime.now(UTC):
-        raise typer.BadParameter("the period has not begun", param_hint="--period")
+        raise typer.BadParameter("the period begins in the future", param_hint="--period")
     return period
 
 
 def _find_keys(run: Run, made: Report) -> RingCipher | None:
-    """Read the ring, and load its key material if available; without material, no value is opened."""
+    """Read the ring, and load its key material if available; without key material, no value is opened."""
     made.entries = find_entries(run)
     if made.entries is None:
         say("no ring file was found: values are not opened")
@@ -191,7 +191,7 @@ def _compare(
 ) -> None:
     if name is None:
         if pin is not None:
-            raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
+            raise typer.BadParameter("name the thread store that the pin belongs to", param_hint="--threads")
         return
     with opened_threads(name) as known:
         made.threads, made.pin = known.identity, pin

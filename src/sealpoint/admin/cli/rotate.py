@@ -40,7 +40,7 @@ from sealpoint.crypto.cipher import RingCipher
 if TYPE_CHECKING:
     from sealpoint.admin.maintenance.scrub import Scrubbed
 
-_RESEAL: Final = "put {it} again sealed, or delete {threads}"
+_RESEAL: Final = "write {it} again sealed, or delete {threads}"
 _ADVICE: Final = {
     Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --allow-plaintext seals {it}",
     Action.NEEDS_REBIND: "{values} of LangGraph's Store {are} not sealed:"
@@ -62,7 +62,7 @@ def rotate(
         Compress | None,
         typer.Option(
             "--compress",
-            help="Compress resealed values, or not. Default: as before. Values under the active key stay.",
+            help="Compress resealed values, or not. Default: as before. Ignores values under the active key.",
         ),
     ] = None,
 ) -> None:
@@ -96,7 +96,7 @@ def rotate(
 def scrub(
     run: Run,
     database: DatabaseArgument = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Scrub; without it, only show an estimate.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Scrub; otherwise only show an estimate.")] = False,
 ) -> None:
     """Erase remains of old values from a SQLite file.
 
@@ -179,7 +179,7 @@ def rebind(
         bool,
         typer.Option(
             "--allow-thread-store",
-            help="With --unbind: also rows in a thread store; savers with that store then refuse them.",
+            help="With --unbind: also unbind rows of a thread store; savers that use it then refuse them.",
         ),
     ] = False,
     plain_metadata: Annotated[
@@ -197,7 +197,7 @@ def rebind(
     ] = None,
     items: Annotated[
         bool | None,
-        typer.Option("--items/--no-items", help="Only items of LangGraph's Store, or everything else."),
+        typer.Option("--items/--no-items", help="Only items of LangGraph's Store, or only all other rows."),
     ] = None,
     thread: Annotated[
         str | None,

@@ -172,7 +172,7 @@ def _show_audit(document: Document) -> None:
         metadata["unreadable"],
         f"{{}} of {metadata['rows']} checkpoints have metadata that is not strict JSON",
     )
-    count(metadata["other_rows"], "{} more metadata values have other keys")
+    count(metadata["other_rows"], "{} more metadata values are under metadata keys not listed here")
     _show_more(
         ("column with e-mail addresses", "texts", "shapes"),
         [(part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]],
@@ -181,7 +181,7 @@ def _show_audit(document: Document) -> None:
         ("inline channel", "type", "rows"),
         [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]],
     )
-    count(document["other_inline"], "{} more inline values are in other channels")
+    count(document["other_inline"], "{} more inline values are in channels not listed here")
     accepted = document["options"]["allow_store"]
     content = "LangGraph's, readable" if accepted is None else "LangGraph's, readable, accepted"
     readable = dict.fromkeys(document["readable_tables"], content)

@@ -1,6 +1,6 @@
 """`sealpoint verify` and `heads`: open values, and compare checkpoints with a thread store.
 
-Both list values that do not open; `verify` also lists checkpoints that are missing or were put back.
+Both list values that do not open; `verify` also lists checkpoints that are missing or were restored.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _report_all(
 ) -> None:
     """Run a verification, and print each failure at once: all of them may not fit into memory.
 
-    As text, only the first `MAX_SHOWN` are printed while no value opens. ``end`` is called when the run ends
+    As text, only `MAX_SHOWN` failures are printed until a value opens. ``end`` is called when the run ends
     or stops early: it takes the number of refused values and rows, adds reasons and returns JSON members.
     """
     refused, differing = Failures(cipher=cipher), Failures()  # differing: from the thread store
@@ -207,8 +207,8 @@ _LINES: Final = {
     Difference.MISSING: "missing",
     Difference.EARLIER: "in an earlier state",
     Difference.PUT_BACK: "deleted, and put back",
-    Difference.OTHER_STORE: "stored beside another thread store",
-    Difference.BEHIND: "stored beside a later state of the thread store",
+    Difference.OTHER_STORE: "stored while another thread store was in use",
+    Difference.BEHIND: "stored while the thread store was in a later state",
     Difference.LEAVING: "whose deletion began but did not complete",
 }
 
@@ -216,7 +216,7 @@ _LINES: Final = {
 _TRIMMED: Final = ": if you ran `heads trim` since, replace the pin with --allow-unproven"
 
 GROUP: Final = {
-    "help": "Maintain the thread store, a log of required checkpoints.",
+    "help": "Maintain the thread store, a log of checkpoints that must exist.",
     "epilog": "`sealpoint verify` compares a database with its thread store; see docs/threads.md. Without"
     " --threads or STORE, commands use the thread store of [threads] in the ring file.",
 }
@@ -231,7 +231,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Skip the confirmation pr
 
 
 def require_threads(run: Run, named: str | None) -> str:
-    """Return the name of the thread store, or refuse the command line."""
+    """Return the path or URL of the thread store; without one, the command line is refused."""
     store = None if named is None and find_ring(run) is None else find_threads(named, run.keys)
     if store is None:
         raise typer.BadParameter(
@@ -250,12 +250,12 @@ def adopt(
     threads: ThreadsOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Record a database's checkpoints as correct.
+    """Record a database's checkpoints in the thread store as correct.
 
-    Use it for the first use of a thread store, or after a backup was restored on purpose.
+    For the first use of a thread store, or after a backup was restored on purpose.
 
-    Checkpoints of the thread store that the database lacks are recorded as deleted, after a confirmation
-    prompt. Stop the agents before. If a checkpoint does not open, nothing is recorded.
+    Checkpoints that the thread store remembers and the database lacks are recorded as deleted, after a
+    confirmation prompt. Stop the agents before. If a checkpoint does not open, nothing is recorded.
     """
     run.asks(reason=reason)
     remembered, failures = require_threads(run, threads), ShownFailures(shown=not run.as_json)
@@ -272,7 +272,7 @@ def adopt(
         body = {**adoption.counts(known), "identity": known.identity}
         if not failures.count:
             lost = len(adoption.deleted) - adoption.unfinished
-            what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
+            what = f"{lost} checkpoints that the database lacks are recorded as deleted"
             if lost and not yes:
                 run.confirm(what)
             adoption.carry_out(known, reason)

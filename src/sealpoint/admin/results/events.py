@@ -22,9 +22,9 @@ class Failure(NamedTuple):
     """A value that did not open, and was not changed.
 
     Attributes:
-        table: Label of the column, see `Column.label`.
-        place: Key columns of the row by name.
-        tag: Tag of the value.
+        table: Name of the table, or ``checkpoints.metadata``; see `Column.label`.
+        place: Dict of the columns of the row's primary key: their values by their names.
+        tag: Type tag of the value, from the column ``type``.
         error: The error that opening the value raised.
     """
 
@@ -35,7 +35,7 @@ class Failure(NamedTuple):
 
 
 def bare(error: Exception) -> Exception:
-    """Remove the traceback of an error, which would keep bytes of a value in memory."""
+    """Return an error without its traceback and cause, which would keep bytes of a value in memory."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
@@ -47,8 +47,8 @@ def _cut(value: Any) -> Any:
 class Failures:
     """The failures of a run.
 
-    With ``may_repeat``, a value may be read several times, and is counted once, by a hash. ``cipher`` is
-    the run's cipher, which counts opened values.
+    With ``may_repeat``, the run may read a value several times; hashes of the places ensure that each failed
+    value is counted once. ``cipher`` is the run's cipher: its statistics say which keys have opened values.
     """
 
     def __init__(self, *, may_repeat: bool = False, cipher: RingCipher | None = None) -> None:
@@ -85,7 +85,7 @@ class Failures:
 
     @property
     def foreign(self) -> list[str]:
-        """Ids under which the database seems to have other keys than the ring, by the values read so far."""
+        """Ids of keys whose material in the ring seems not to be what the database uses, so far."""
         if self.cipher is None:
             return []
         opened = dict.fromkeys(self.cipher.stats().opened)
@@ -97,11 +97,11 @@ MAX_DAMAGED: Final = 3
 
 
 def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list[str]:
-    """Return the ids under which the database seems to have other keys than the ring.
+    """Return the ids of keys whose material in the ring seems not to be the material that the database uses.
 
-    ``found`` maps an id to its number of values that failed authentication, or to ``None`` if a value opens:
-    then the ring belongs to the database. Even so, the active key must be the right key, because new values
-    are sealed under it.
+    ``found`` maps the id of a key to the number of its values that failed authentication, or to ``None`` if
+    one of its values opens. If one opens, the ring belongs to the database, and single failures are damage.
+    Only the active key is then still returned, after several failures: new values are sealed under this key.
     """
     is_ours = None in found.values()
     return [
@@ -112,7 +112,7 @@ def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list
 
 
 def failure_reasons(failures: Failures) -> list[Reason]:
-    """Return the reasons for failures. Missing keys are a separate reason, as another ring may have them."""
+    """Return the reasons why ``ok`` is not true after failures; missing keys are a reason of their own."""
     foreign = failures.foreign
     failed = not failures.lacks_keys_only or failures.unopened.keys() - {*foreign}
     lacking = failures.count and not failed and not foreign
@@ -120,18 +120,18 @@ def failure_reasons(failures: Failures) -> list[Reason]:
 
 
 class Progress(NamedTuple):
-    """Progress of a run after a batch.
+    """Progress of a run, which it reports after each batch.
 
     Attributes:
-        table: The current table.
-        rows: Values examined so far in this pass, over all tables.
-        total: Values to examine when the pass began.
-        changed: Values changed so far in the run.
-        raced: Values not replaced so far, because writers changed them meanwhile.
-        size_bytes: Bytes of the values examined so far in the run.
-        lock_seconds: Time that the write lock was held since the last batch.
-        plaintext: Unsealed values that the run has sealed so far.
-        legacy: Values under LANGGRAPH_AES_KEY that the run has resealed so far.
+        table: Name of the table that the batch was read from.
+        rows: Number of values examined so far in this pass, over all tables.
+        total: Number of values to examine, counted when the pass began.
+        changed: Number of values changed so far in the run.
+        raced: Number of values not replaced so far, because an agent changed the value meanwhile.
+        size_bytes: Number of bytes of the values examined so far in the run.
+        lock_seconds: Number of seconds for which the run has held the write lock since the last batch.
+        plaintext: Number of unsealed values that the run has sealed so far.
+        legacy: Number of values under LANGGRAPH_AES_KEY that the run has resealed so far.
     """
 
     table: str

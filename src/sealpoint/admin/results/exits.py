@@ -85,7 +85,7 @@ def worst(codes: Iterable[Exit]) -> Exit:
 
 
 def exit_code(error: BaseException) -> Exit:
-    """Return the exit code for an error; ``BUG`` for an unexpected error."""
+    """Return the exit code of a command that ends with this error; ``BUG`` for an unexpected error."""
     if isinstance(error, SealpointError):
         return Exit[error.category.upper()]
     if isinstance(error, KeyboardInterrupt | MemoryError):
@@ -115,6 +115,6 @@ def message(error: BaseException) -> str:
 
 
 def _is_postgres(error: BaseException) -> bool:
-    """Whether an error is psycopg's, without importing psycopg."""
+    """Return whether an error is of a class of psycopg; does not import psycopg."""
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     return bool(kinds & {"psycopg.errors.OperationalError", "psycopg.errors.DatabaseError", "psycopg.Error"})

@@ -1,4 +1,4 @@
-"""Jobs: options of a run that changes values, the size of batches, and the request to stop."""
+"""Jobs are runs that change values: their options, the size of their batches, and the request to stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE_LOOK_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Size of a read, or of a transaction.
+    """Maximum size of a batch: the values that are read together, or changed in one transaction.
 
     Attributes:
         rows: Maximum number of values in a batch.
@@ -34,7 +34,7 @@ BATCH: Final = Batch()
 
 
 class Check(StrEnum):
-    """Which of the rotated values to open again at the end."""
+    """Which of the resealed values a job opens again at its end, to verify them."""
 
     ALL = "all"
     SAMPLE = "sample"
@@ -42,7 +42,7 @@ class Check(StrEnum):
 
 
 class Compress(StrEnum):
-    """Whether resealed values are compressed."""
+    """How a job compresses the values that it reseals: with zstd, or not at all."""
 
     ZSTD = "zstd"
     NONE = "none"
@@ -54,7 +54,7 @@ _WAL_OF_ROW: Final = 5 * 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a job."""
+    """Options of a job, which is a run that changes values."""
 
     allow_plaintext: bool = False
     allow_legacy: bool = False
@@ -81,7 +81,7 @@ class Options:
 
     @property
     def paced_batch(self) -> Batch:
-        """The batch size, limited to the rows of one second, and to the WAL that replicas may lag behind."""
+        """The batch size, limited by the allowed rows per second and the WAL that replicas may lag behind."""
         rate, lag = self.rows_per_second or self.batch.rows, (self.max_lag_bytes or 2**63) // self.workers
         rows, size = min(self.batch.rows, int(rate), lag // _WAL_OF_ROW), min(self.batch.size_bytes, lag // 4)
         return replace(self.batch, rows=max(1, rows), size_bytes=max(1, size))
@@ -90,7 +90,8 @@ class Options:
 class Stop:
     """A request to stop, which a signal handler can set.
 
-    It uses no lock, unlike threading.Event, because a signal that interrupts a reading thread could deadlock.
+    Unlike threading.Event, this class uses no lock: the main thread may hold that lock when its signal
+    handler calls `set`, which would then wait forever.
     """
 
     _is_set = False
@@ -100,11 +101,11 @@ class Stop:
         self._is_set = True
 
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Return whether a stop was requested."""
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for ``timeout`` seconds, or until a stop is requested."""
+        """Wait for ``timeout`` seconds, or until a stop is requested; return whether one was requested."""
         end = float("inf") if timeout is None else monotonic() + timeout
         while not self.is_set() and (left := end - monotonic()) > 0:
             # Short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).

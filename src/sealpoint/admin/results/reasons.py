@@ -14,14 +14,14 @@ class AnyReason(StrEnum):
     refutes: bool
 
     def __new__(cls, name: str, sentence: str, refutes: bool = False) -> Self:
-        """Make a member whose value is only its name."""
+        """Make a member whose value is ``name``; the sentence and ``refutes`` are attributes."""
         made = str.__new__(cls, name)
         made._value_, made.sentence, made.refutes = name, sentence, refutes
         return made
 
 
 def answer(reasons: Collection[AnyReason]) -> bool | None:
-    """Return the answer: true without reasons, false if a reason refutes, otherwise ``None`` (not proven)."""
+    """Return ``ok``: true without reasons, false if a reason refutes, otherwise ``None`` (not proven)."""
     return False if any(reason.refutes for reason in reasons) else None if reasons else True
 
 
@@ -68,7 +68,7 @@ class Reason(AnyReason):
         "deletions-interrupted",
         "deletions began but did not complete: delete again, or `sealpoint heads adopt`",
     )
-    PIN_TRIMMED = "pin-trimmed", "`sealpoint heads trim` has removed events of the pin"
+    PIN_TRIMMED = "pin-trimmed", "`sealpoint heads trim` has removed events that the pin covers"
     PIN_EMPTY = "pin-empty", "the thread store had no events when the pin was made"
     PLAINTEXT_ALLOWED = "plaintext-allowed", "unsealed values were accepted"
     STORE_ALLOWED = "store-allowed", "unsealed values of LangGraph's Store and caches were accepted"
@@ -104,8 +104,8 @@ class Reason(AnyReason):
     NO_ENTRIES = "no-entries", "the ledger has no entries"
     APPEND_UNFINISHED = "append-unfinished", "the last entry is incomplete: its writing was interrupted"
     NOT_A_RESULT = "not-a-result", "files are not the --json output of a command on a range"
-    RANGES_MISSING = "ranges-missing", "results of ranges are missing"
-    RANGES_OVERLAP = "ranges-overlap", "results of ranges overlap"
+    RANGES_MISSING = "ranges-missing", "results of some ranges of the run are missing"
+    RANGES_OVERLAP = "ranges-overlap", "results are of ranges that overlap"
     RUNS_DIFFER = "runs-differ", "results are of different runs, commands or options"
     DATABASES_DIFFER = "databases-differ", "results are of different databases, or do not name the server"
     RINGS_DIFFER = "rings-differ", "results are of different rings, or the ring was changed meanwhile"

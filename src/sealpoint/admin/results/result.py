@@ -28,7 +28,7 @@ _DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
 
 
 class Database(Protocol):
-    """A database, as a result describes it.
+    """The attributes by which a result describes a database.
 
     Attributes:
         name: Name in messages: a path, or a URL without a password.
@@ -40,11 +40,11 @@ class Database(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Facts that differ for a copy, or for another database of the same name."""
+        """JSON members that distinguish the database from its copies and from others of the same name."""
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Missing tables of a saver or Store of which other tables exist."""
+        """Names of tables of LangGraph's saver or Store that are missing although its other tables exist."""
 
     def tables(self) -> Sequence[Any]:
         """Return all tables of the database."""
@@ -68,7 +68,7 @@ class Result:
         self.stated: Mapping[str, Any] = {}
 
     def looks_at(self, store: Database) -> dict[str, Any]:
-        """Record a database; return the members about the database and its tables."""
+        """Note that a database was examined; return the JSON members that describe it and its tables."""
         tables = store.tables()
         not_read = [table.name for table in tables if not table.is_read]
         found = {
@@ -99,7 +99,7 @@ class Result:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The reasons why ``ok`` is not true, in the order of `Reason`; without reasons of reports only."""
+        """The reasons why ``ok`` is not true, in the order of `Reason`; those of class `Why` are left out."""
         return tuple(reason for reason in Reason if reason in self._reasons)
 
     @property
@@ -108,7 +108,7 @@ class Result:
         return answer(self._reasons)
 
     def head(self) -> dict[str, Any]:
-        """Return the first members of every object, which are known when a run begins."""
+        """Return the first members of the JSON object: those that are known when the run begins."""
         return {
             "schema": SCHEMA,
             "command": self._command,
@@ -121,21 +121,21 @@ class Result:
         }
 
     def end(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the last members of an object: findings of the command, and facts known at a run's end."""
+        """Return the last members of the JSON object: the command's own members, ``body``, and `tail`."""
         self.counts |= {name: found for name, found in (body or {}).items() if type(found) is int}
         self.has_ended = True
         return {**(body or {}), **self.tail()}
 
     def tail(self) -> dict[str, Any]:
-        """Return the members that are known at the end of a run."""
+        """Return the JSON members that every command has, and that are known only when the run ends."""
         return {"ring": self.ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the whole object, with the command's own members."""
+        """Return the whole JSON object; ``body`` contains the command's own members."""
         return {**self.head(), **self.end(body)}
 
     def evidence(self) -> dict[str, Any]:
-        """Return the members without data of values or threads: databases, numbers and verdict."""
+        """Return the JSON members for the ledger: databases, counts and ``ok``, but no values or threads."""
         if self.report is not None:
             return dict(self.report)
         found = {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}

@@ -1,7 +1,7 @@
-"""Shard: a range of threads in the order of the primary keys, for one command of a run.
+"""A shard is a range of thread ids, in the order of the primary key, for one command of a divided run.
 
-If each range begins where another ends, and one has no start and one no end, then every thread is in a range,
-in any collation: of the ranges that start at or below the thread, the last one ends above it.
+If each range begins where another ends, one has no start, and one has no end, then every thread id is in a
+range, in any collation: of the ranges that start at or below the id, the one with the last start contains it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Shard(NamedTuple):
     threads_below: str | None = None
 
     def time(self) -> float:
-        """Return the time of the run's id, in seconds since 1970; raise ValueError if a member is invalid."""
+        """Return when the run began, in seconds since 1970; raise ValueError if a member is invalid."""
         run, texts = UUID(self.run), [bound for bound in self[2:] if bound is not None]
         if (run.version, str(run)) != (7, self.run) or not all(
             0 < len(text.encode()) <= MAX_BOUND_BYTES and "\0" not in text for text in texts
@@ -41,7 +41,7 @@ class Shard(NamedTuple):
         return ", ".join(f"{name} {excerpt(part)}" for name, part in self._asdict().items() if part)
 
     def condition(self) -> str:
-        """Return a SQL condition: a thread is in the range."""
+        """Return the SQL condition that ``thread_id`` is in the range."""
         bounds = ((">=", self.threads_from), ("<", self.threads_below))
         parts = [f"thread_id {sign} {as_literal(bound)}" for sign, bound in bounds if bound is not None]
         return " AND ".join(parts) or "true"
@@ -53,14 +53,14 @@ class Shard(NamedTuple):
 
 
 def find_mark(statement: str | None) -> Shard | None:
-    """Return the shard from a mark at the end of a statement; ``None`` without a mark."""
+    """Return the shard that a comment of `Shard.mark` at the end of a SQL statement names, or ``None``."""
     run, command, *bounds = found.groups() if (found := _MARK.search(statement or "")) else ("", "")
     texts = (bytes.fromhex(bound).decode(errors="replace") or None for bound in bounds)
     return Shard(run, command, *texts) if run else None
 
 
 def as_literal(text: str) -> str:
-    """Return a SQL string literal with escaped characters; the planner cannot estimate a function call."""
+    """Return text as a SQL literal of escapes. With a function call, the planner could not estimate rows."""
     return "U&'" + "".join(rf"\+{ord(sign):06x}" for sign in text) + "'"
 
 

@@ -1,6 +1,6 @@
-"""Tags of values as maintenance and its results name them: kinds, and the key that a tag names.
+"""What a type tag says of a value: its kind, its key's id, and whether it is bound to its row.
 
-Nothing here has a key: all is read from the text of a `type` column.
+No function here needs a key: all read only the text of a column ``type``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 def classify(tag: object) -> tuple[Kind, Tag | None]:
-    """Return the kind of a value, and the parts of its tag; of ``plaintext`` only `Tag.inner` has a meaning.
+    """Return the kind of a value, and the parts of its tag; ignore all but `Tag.inner` of ``plaintext``.
 
     A tag that this release cannot parse, or that is not text, is ``unknown``.
     """
@@ -45,22 +45,22 @@ def classify(tag: object) -> tuple[Kind, Tag | None]:
 
 
 def key_end(key_id: str) -> str:
-    """Return the end of each tag that names a key."""
+    """Return the text with which every tag of values under a key ends."""
     # Includes the '@', because an id may be the end of another.
     return f"@{key_id}"
 
 
 def is_under(tag: object, key_id: str | None) -> bool:
-    """Whether a value is sealed under a key; ``None`` is LANGGRAPH_AES_KEY."""
+    """Return whether a tag names a key; a ``key_id`` of ``None`` stands for LANGGRAPH_AES_KEY."""
     return is_sealed(tag) and tag.endswith(LEGACY_END if key_id is None else key_end(key_id))
 
 
 def is_marked_bound(tag: object) -> bool:
-    """Whether a value is bound to its row, if its tag is valid."""
+    """Return whether a tag, if it is valid, says that its value is bound to its row."""
     return isinstance(tag, str) and BOUND_MARK in tag.partition(SEALED_MARK)[2]
 
 
 def key_id_of(tag: object) -> str | None:
-    """Return the id of the key that a tag names; ``None`` if it names none."""
+    """Return the id of the key that a tag names; ``None`` if the tag names no key."""
     _, found, key_id = tag.rpartition("@") if is_sealed(tag) else ("", "", "")
     return key_id if found else None
