@@ -127,12 +127,12 @@ class Found:
         return [name for name in self.tree(table) if not self.tables[name].is_partitioned] or [table]
 
     def place(self, column: Column, after: Any) -> tuple[Column, Any]:
-        """Return the column in the partition of a position, and the primary key within the partition."""
+        """Return the partition's column and the primary key that a position consists of, see `position`."""
         part, key = after or (self.parts(column.table)[0], None)
         return replace(column, part=part), key
 
     def position(self, column: Column, key: Any) -> Any:
-        """Return the position of a primary key in a partition, or of the next one; ``None`` at the end."""
+        """Return the position after ``key`` in a partition, or in the next partition; ``None`` at the end."""
         if key is not None:
             return column.part, key
         parts = self.parts(column.table)

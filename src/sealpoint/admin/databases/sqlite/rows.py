@@ -119,7 +119,7 @@ class SqliteRows(CheckedFile):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Missing tables of a saver, if the file has one of them; empty for a file with a Store only."""
+        """Names of missing tables of a saver, if the file has one of them; empty for a Store only."""
         found = self._present.intersection(tables.SAVER)
         return tuple(sorted(set(tables.SAVER) - found)) if found else ()
 
@@ -228,7 +228,7 @@ class SqliteRows(CheckedFile):
                 last, operator = text if isinstance(text, bytes) else text.encode(self.encoding), ">"
 
     def records(self) -> Iterator[Record]:
-        """Yield the other columns of each checkpoint. See `RowStore.records`."""
+        """Yield each row of ``checkpoints``, without the checkpoint itself. See `RowStore.records`."""
         statement = f"""
             SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
@@ -335,7 +335,7 @@ class SqliteRows(CheckedFile):
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
     def search(self, find: Find) -> Iterator[tuple[bytes, str, bool | None]]:
-        """Yield hits in the cells of all tables. One row is in memory at a time; no view or function runs.
+        """Call ``find`` with each stored value of all tables, and yield its hits; no view or function runs.
 
         Each hit has ``table.column``, and whether the cell is readable by design, such as names, metadata and
         fields of sealed items; ``None`` if the table is not LangGraph's.
@@ -387,7 +387,7 @@ class SqliteRows(CheckedFile):
 def _found_in(
     names: Sequence[str], find: Find, cursor: Iterable[Any], _most_bytes: int
 ) -> set[tuple[bytes, str, bool]]:
-    """Return the hits in a query, with the column's name, and whether the cell contains a frame."""
+    """Return the hits in a query's rows: each with the column's name, and whether the value has a frame."""
     cells = ((name, cell) for row in cursor for name, cell in zip(names, row, strict=True) if cell)
     return {(needle, name, has_frame(cell)) for name, cell in cells for needle, _ in find(cell)}
 
