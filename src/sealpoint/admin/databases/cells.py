@@ -270,7 +270,7 @@ class Selection:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters for the conditions."""
+        """The SQL parameters for the conditions that `conditions` yields."""
         return () if self.thread_id is None else (self.thread_id,)
 
 

@@ -42,10 +42,10 @@ def failure(cell: Cell, error: Exception) -> Failure:
 
 
 class TagCount(NamedTuple):
-    """Number and size of the values in a column that have one tag.
+    """Number and size of the values in a column that have the same tag.
 
     Attributes:
-        table: Label of the column.
+        table: Label of the column: the table's name, or ``checkpoints.metadata``.
         tag: The tag.
         rows: Number of values.
         size_bytes: Stored size of the values.
@@ -90,7 +90,7 @@ class Need(NamedTuple):
 
 
 class Residue(NamedTuple):
-    """Parts of a file that no statement reads, and that may contain deleted content."""
+    """Sizes of the parts of a file that no statement reads, and that may contain deleted content."""
 
     free_bytes: int  # in free pages
     log_bytes: int
@@ -130,14 +130,14 @@ class Vectors(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A batch of cells that were read."""
+    """A batch of values that were read, as cells."""
 
     cells: Sequence[Cell]
     last: Any  # position after which the next page begins; ``None`` for the last page
 
 
 class Rewritten(NamedTuple):
-    """The result of changing a batch."""
+    """The result of `RowStore.rewrite` for one batch."""
 
     seen: int  # values passed to ``change``
     changed: int = 0
@@ -217,7 +217,7 @@ class RowStore(Database, Protocol):
         """Yield each row of ``checkpoints``, without the checkpoint itself."""
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield readable values in the rows of checkpoints. SQLite has none."""
+        """Yield numbers of readable values in rows of checkpoints, by channel and type. SQLite has none."""
 
     @property
     def owned_tables(self) -> tuple[str, ...]:

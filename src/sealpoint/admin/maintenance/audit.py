@@ -115,7 +115,7 @@ class Audit:
         addresses: Key columns with texts that look like e-mail addresses.
         inline: Channels with readable values in the rows of checkpoints, at most `MAX_LABELS`. A channel's
             name that looks like user input is replaced by its shape.
-        other_inline: Number of readable values beyond `MAX_LABELS`.
+        other_inline: Number of readable values of all other channels.
         readable_tables: Names of LangGraph's tables that the audit does not read, such as that of embeddings.
         vectors: Numbers of embeddings of items and of deleted items; ``None`` without a table of embeddings.
         residue: Numbers of bytes of a SQLite file that no SQL statement reads; ``None`` for Postgres.

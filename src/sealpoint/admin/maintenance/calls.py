@@ -96,7 +96,7 @@ class CheckpointRows:
         return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
 
     def adopted_mac(self, spot: Spot, mac: bytes) -> bytes:
-        """Return the MAC to record in a thread store: ``mac``; for `UNBOUND`, a MAC over the place alone."""
+        """Return the MAC to record in a thread store: ``mac``, or for `UNBOUND` one over the place alone."""
         return mac_of(self._keyed, spot, UNBOUND_DIGEST) if mac == UNBOUND else mac
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
@@ -307,7 +307,7 @@ class LastWrites:
     def to_adopt(
         self, events: Mapping[Spot, Sequence[Special]], since: int
     ) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events to record, by checkpoint, so that a thread store accepts the special writes."""
+        """Yield the events to record for each checkpoint so that a thread store accepts special writes."""
         for spot in sorted(self.calls.keys() | events):
             rows, standing = self.calls.get(spot, {}), standing_calls(events.get(spot, ()))
             there = {

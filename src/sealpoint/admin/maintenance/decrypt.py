@@ -159,7 +159,7 @@ class Copy:
         return parts
 
     def item(self, cell: Cell, parts: Parts, *, allow_nul: bool = False) -> dict[str, str]:
-        """Return an item's columns as LangGraph's Store has them: names for pseudonyms, the value as JSON."""
+        """Return an item's columns as LangGraph's Store has them: real names, and the value as JSON text."""
         value, name = read_item(cell, parts, self._tokens), parts.name or name_of(cell)
         require_unframed(value)
         text = format_item(value, allow_nul=allow_nul)

@@ -49,7 +49,7 @@ class Owner:
 
     Attributes:
         name: Id of the thread, or labels of the namespace, joined by dots.
-        stored: Texts that the database may have in place of the name: the name itself, and its pseudonym.
+        stored: Texts that the database may have for the owner: the name itself, and its pseudonym.
         is_there: Whether the owner has a row in the database, or a checkpoint in the thread store.
         last: Greatest checkpoint id of the thread, or time of the last change of an item.
     """
@@ -95,7 +95,7 @@ class Erasing(Deletion):
     """Erases threads and namespaces.
 
     Attributes:
-        planned: Number of rows to delete, by table and key.
+        planned: Number of rows to delete, by table and key id.
         looks: Number of searches for rows so far.
     """
 
@@ -177,7 +177,7 @@ class Known(NamedTuple):
     """The record of an erased thread or namespace.
 
     Attributes:
-        document: Digest of the erasure's document.
+        document: Digest of the JSON document that the ledger has of the erasure.
         at: When the erasure began, UTC.
         last: Greatest checkpoint id of the thread, or time of the last change of an item in the namespace.
     """
@@ -210,7 +210,7 @@ class Search(Deletion):
     Attributes:
         found: Number of rows that are older than the erasure, or may be.
         newer: Number of rows newer than the erasure.
-        documents: Digests of the documents of erasures for which ``found`` counts rows.
+        documents: Digests, as in `Known`, of the erasures for which ``found`` counts rows.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Search(Deletion):
                     self._is_back(known, table, row)
 
     def _record(self, checkpoints: Sequence[OwnedRow]) -> None:
-        """Record those checkpoints as deleted that the thread store has."""
+        """Of the checkpoints, record as deleted those that the thread store contains."""
         if self.heads is not None:
             for part in _parts([Spot(*row.key) for row in checkpoints], _NAMES):
                 live = [head.spot for head in self.heads.find(part).heads if head.kind is not Kind.DELETED]

@@ -235,7 +235,7 @@ class Inventory:
         other_records: Number of times that values name types beyond the first `MAX_TYPES`.
         values: Number of values read.
         not_opened: Number of sealed values that were skipped, because there is no cipher.
-        not_shown: Number of the values in ``not_opened``, by kind: sealed or legacy.
+        not_shown: Number of the values in ``not_opened``, by kind, such as sealed or legacy.
         failures: Number of values that could not be read.
     """
 

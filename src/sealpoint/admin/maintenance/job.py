@@ -167,7 +167,7 @@ class Job:
         """Close the stores that the job has opened."""
 
     def require_fitting(self) -> None:
-        """Raise if the ring is that of another environment, unless this check is disabled."""
+        """Raise if the ring has the keys of another environment, unless this check is disabled."""
         options = self._options
         if options.check_keys:
             seals_unsealed = options.allow_plaintext or options.allow_legacy or self._seals_rows

@@ -75,7 +75,7 @@ class Binder:
     """Converts unbound rows to bound rows, and back.
 
     Values are not decoded, except for JSON. The checkpoint in the JSON column of an unbound Postgres row is
-    sealed, and the column then keeps only what savers search for.
+    sealed, and the column then keeps only what SQL statements of savers need.
     """
 
     def __init__(
@@ -381,7 +381,7 @@ def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
 
 
 def is_bound(share: Share) -> bool:
-    """Whether values of a share are bound to their rows."""
+    """Whether the values that a share counts are bound to their rows."""
     return "row" in share.flags
 
 

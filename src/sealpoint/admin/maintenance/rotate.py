@@ -45,7 +45,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     if suspects := foreign_keys(found, ring.active_id):
         key_id = ring.active_id if ring.active_id in suspects else suspects[0]
         raise WrongRingError(
-            f"{store.name} has rows under {key_id!r}, but none of those tried opens with the ring's key"
+            f"{store.name} has rows under {key_id!r}, but no sampled row opens with the ring's key"
         )
     if seals_unsealed and named and not named & known:
         raise WrongRingError(f"all rows of {store.name} are under keys that the ring does not have")
@@ -84,7 +84,7 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
     for store in stores:
         if try_rows(store, cipher, key.id):
             raise WrongRingError(
-                f"cannot promote {key.id!r}: {store.name} has rows under it, but none of those tried opens",
+                f"cannot promote {key.id!r}: {store.name} has rows under this id, but no sampled row opens",
                 hint="another host has a different key with this id: copy one ring to both, or make a key",
             )
 
@@ -185,7 +185,7 @@ class Run:
     ) -> Events:
         """Call ``change`` with every selected value, pass after pass, until a pass changes nothing.
 
-        A `SealpointError` from ``change`` is a failure of that value only. ``columns``: by default all.
+        A `SealpointError` from ``change`` is a failure of that value only. ``None`` for ``columns``: all.
         """
         columns = self._store.columns if columns is None else columns
         labels = {column.label for column in columns}

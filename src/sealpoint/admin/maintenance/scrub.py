@@ -41,7 +41,7 @@ _Cell = tuple[str, bool | None]  # see `SqliteRows.search`
 
 
 class Sample(NamedTuple):
-    """Byte fragments of an old value: the first is searched for, or another if readable text contains it."""
+    """Byte fragments of an old value: the first is searched for, another one if readable text has it."""
 
     fragments: tuple[bytes, ...]
     is_sealed: bool
@@ -172,7 +172,7 @@ def _search(path: Path, tags: re.Pattern[bytes] | None, samples: Sequence[Sample
 
 
 def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
-    """Return a regular expression for tags of keys that have no rows; ``live`` are ids of keys that have."""
+    """Return a regular expression for tags of keys without rows; ``live`` are the ids of keys with rows."""
     flags = "".join(rf"(?:\.{flag})?" for flag in FLAGS)
     retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and key.id not in live]
     if not retired:

@@ -99,7 +99,7 @@ class _Reader:
         return cells_of(self._store, wanted, Selection(thread_id=stored))
 
     def find(self, stored: str, ns: str, checkpoint_id: str | None) -> Cell | None:
-        """Return the checkpoint with the given id, or the latest of the namespace; ids sort as bytes."""
+        """Return the checkpoint with the given id, or the namespace's latest; ids are compared as bytes."""
         best: Cell | None = None
         for cell in self._cells(stored, CHECKPOINT, METADATA):
             try:

@@ -26,7 +26,7 @@ class Share:
     """A group of values in one column with the same protection.
 
     Attributes:
-        table: Label of the column.
+        table: Label of the column: the table's name, or ``checkpoints.metadata``.
         kind: Whether the values are sealed, plaintext, legacy, or have an unknown tag.
         suite: Encryption suite; ``None`` if the values are not sealed.
         flags: Flags in the tags, such as ``row``.

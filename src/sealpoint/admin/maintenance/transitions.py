@@ -1,4 +1,4 @@
-"""Transitions of keys, refused while a database has rows that need the old state."""
+"""Transitions of keys to other states, refused while a database has rows that need the old state."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def promote_key(
 ) -> str | None:
     """Make a key active, unless a database has rows under older keys; return the previously active key.
 
-    If no key was active, rows under other keys are accepted, so that sealing can be resumed. ``listed`` are
-    the names of the databases in the ring file, if ``stores`` includes all of them.
+    If no key was active, rows under other keys are accepted, so that sealing can be resumed. ``listed``:
+    names of the databases in the ring file; ``None`` if ``stores`` does not include all.
     """
 
     # Called while the ring file is locked, so that no other command changes a state before the transition.

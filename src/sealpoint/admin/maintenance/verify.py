@@ -70,7 +70,7 @@ def verify(
         allow_plaintext: Accept unsealed values; otherwise each is a failure.
         selection: Which values to read.
         every: Open only every n-th value; all selected values are read.
-        examine: Called with each value that opens; its exceptions count as failures of the value.
+        examine: Called with each value that opens; if it raises, this is a failure of the value.
         columns: Columns to read, including those that `examine` needs; default: all columns.
         batch: Maximum number of rows and bytes to read at a time.
 

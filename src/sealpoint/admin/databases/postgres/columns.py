@@ -252,7 +252,7 @@ class Bound(NamedTuple):
 
 
 def bound_of(found: Sequence[tuple[Any, ...]], rows: int, size_bytes: int) -> Bound | None:
-    """Return the end of a batch: at most ``rows`` rows, about ``size_bytes``; ``found``: sizes and keys."""
+    """Return the end of a batch of about ``size_bytes``, from the sizes and keys of the next rows."""
     before: tuple[Any, ...] = ()
     for number, (size, *key) in enumerate(found, 1):
         if size > MAX_VALUE_BYTES:  # a batch of its own

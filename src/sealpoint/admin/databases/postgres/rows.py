@@ -144,7 +144,7 @@ class PostgresRows(CheckedTables):
             url: URL for libpq, with the schema in ``options=-csearch_path=...`` unless it is the role's
                 default schema.
             writable: Whether `rewrite` or `delete` will be called.
-            deletes: Whether to also check the table of embeddings, which the server deletes with their items.
+            deletes: Whether to also check the table of embeddings, whose rows the server deletes with items.
             shard: Limits `count`, `read`, `records` and `rewrite` to this range of threads.
 
         Raises:
@@ -300,7 +300,7 @@ class PostgresRows(CheckedTables):
     ) -> tuple[Bound | None, Result | None]:
         """Find the end of a batch, call ``work`` in the same transaction, and return the end and the result.
 
-        A batch with a value whose bytes are lost is halved until it has this value only: ``alone`` is called.
+        A batch with a value whose bytes are lost is halved until it has this value only; then ``alone`` runs.
         """
         while True:
             bound = done = None
@@ -458,7 +458,7 @@ class PostgresRows(CheckedTables):
         return {row for part in self._found.parts(table) for row in self.select(part, statement, values)}
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the cell with this key, with an error in place of lost bytes."""
+        """Return the cell with this key, in a list. If its bytes are lost, its value is an exception."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:

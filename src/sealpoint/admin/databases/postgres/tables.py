@@ -314,7 +314,7 @@ class CheckedTables:
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
     def execute(self, table: str, statement: str, rows: Sequence[tuple[Any, ...]] = ()) -> Cursor[Any]:
-        """Execute a statement that changes a table in the open transaction; ``{}`` is the table.
+        """Execute a statement in the open transaction that changes a table; ``{}`` stands for the table.
 
         The parameters are arrays, one for each column of ``rows``.
         """
@@ -353,7 +353,7 @@ class CheckedTables:
         self._schema_version = check_tables(self.connection, self._found, *more, *tables)
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
-        """Make the guard wait for current changes, then exclude changes of tables and the schema's name."""
+        """Let the guard session wait for current changes, then exclude changes of tables and schema name."""
         lock = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;" if tables else ""
         statements = f"BEGIN; {lock} {_KEEP_NAME.format(self._found.schema_oid)}"
         # Several statements in one string cannot be prepared.
@@ -374,8 +374,8 @@ class CheckedTables:
     def _require_same_name(self, *, in_snapshot: bool = False) -> None:
         """Check that the schema was not renamed, because locks on tables do not prevent renaming the schema.
 
-        A guard has locked the name during the check. In a snapshot, another session checks, because this
-        session cannot see later changes.
+        The guard session, if any, has locked the name during the check. In a snapshot, another session
+        checks, because this session cannot see later changes.
         """
         if self._guard is not None:
             return

@@ -124,7 +124,7 @@ class Access:
     beside: tuple[str, ...]  # names of the other columns
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield rows of a result as cells."""
+        """Yield each row of the result of a SELECT as a cell."""
         end = len(self.column.key)
         for row in rows:
             *others, tag, value, row_id = row[end:]
@@ -172,7 +172,7 @@ _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
-    """Raise if row ids do not increase, because a damaged file could be read endlessly."""
+    """Raise if row ids do not increase: otherwise a damaged file could be read endlessly."""
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
@@ -267,7 +267,7 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Wait for the last commit; provide a cursor with guarded statements, and translate its errors."""
+        """Wait for the last commit; provide a cursor for limited statements, and translate its errors."""
         self.settle()
         guarded = statements.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
@@ -377,7 +377,7 @@ class CheckedFile:
             raise SchemaError(
                 f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",
                 hint=_IN_LOG.format(self.path.name) * (mode == "wal")
-                + "is it the right file? a saver, or a Store, creates them when it is first used",
+                + "is it the right file? a saver, or a Store, creates these tables when first used",
             )
         self._version = version
 

@@ -119,7 +119,7 @@ class SqliteRows(CheckedFile):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Names of missing tables of a saver, if the file has one of them; empty for a Store only."""
+        """Names of missing tables of a saver, if the file has one of them; empty for only a Store."""
         found = self._present.intersection(tables.SAVER)
         return tuple(sorted(set(tables.SAVER) - found)) if found else ()
 
@@ -313,7 +313,7 @@ class SqliteRows(CheckedFile):
         """Change a batch of cells. See `RowStore.rewrite`.
 
         Reading and ``change`` hold no lock. The commit runs in another thread while the next batch is
-        changed; its errors are raised by the next call, `settle` or `close`.
+        changed; errors of the commit are raised by the next call, `settle` or `close`.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:3] == (column, after, selection):
@@ -425,7 +425,7 @@ class SqliteWholeRows(SqliteRows):
         thread_id: str | None = None,
         sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`. On SQLite, checkpoints need no sentinels."""
+        """Open an existing file, see `SqliteRows`. ``sentinel`` is not used: SQLite databases have none."""
         super().__init__(path, writable=writable)
         self._columns = WRITES, CHECKPOINTS, ITEMS
         if thread_id is not None:
@@ -434,7 +434,7 @@ class SqliteWholeRows(SqliteRows):
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     def remove_sentinels(self) -> int:
-        """Do nothing: on SQLite, checkpoints need no sentinels."""
+        """Do nothing: only Postgres databases have sentinels, see `Cell.is_sentinel`."""
         return 0
 
     def _access(self, column: Column) -> Access | ItemAccess:
