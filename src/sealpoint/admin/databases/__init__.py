@@ -1,1 +1,1 @@
-"""Databases for maintenance: stored values with their tags and rows."""
+"""Databases as maintenance reads and writes them: stored values with their type tags and rows."""

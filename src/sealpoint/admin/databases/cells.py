@@ -1,4 +1,4 @@
-"""Cell: one value of a database with its tag and its row; selecting and opening cells."""
+"""Cell: one value of a database with its type tag and its row; selects and opens cells."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SEAL_ITEM: Final = (
     "if the item is yours, accept it with --allow-plaintext, or seal it for agents with SealedStore:"
     " `sealpoint rebind DB --allow-plaintext --apply`"
 )
-_READ_FIRST: Final = "a pickle runs code when read: if it is yours, read it with LangGraph and put it sealed"
+_READ_FIRST: Final = "reading a pickle runs code: if it is yours, read it with LangGraph, and store it sealed"
 
 
 _COMPARED: Final = {
@@ -70,10 +70,10 @@ class Column:
         table: Name of the table in the database.
         name: Name of the column.
         key: Columns that identify a row of the table, primary key first.
-        coordinates: Kind of the coordinates to which values in this column are bound.
-        in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.place`); otherwise
-            the column contains the value, and ``type`` its tag.
-        beside: Other columns to read with each value.
+        coordinates: Kind of place to which values in this column are bound, such as that of a write.
+        in_json: Whether value and tag are in an object inside JSON, a frame (see `sealpoint.base.place`);
+            otherwise this column contains the value, and the column ``type`` its tag.
+        beside: Names of other columns to read with each value.
         part: Name of one partition of the table; empty for the whole table.
     """
 
@@ -87,7 +87,7 @@ class Column:
 
     @property
     def label(self) -> str:
-        """Name of the column in reports: the table, or ``checkpoints.metadata``."""
+        """Name of the column in reports: the table's name, or ``checkpoints.metadata``."""
         return f"{self.table}.{self.name}" if self.in_json else self.table
 
     @property
@@ -97,7 +97,7 @@ class Column:
 
     @property
     def widened(self) -> Column:
-        """The same column, with all other columns that `Cell.require_same` compares."""
+        """A copy whose ``beside`` names all columns that `Cell.require_same` compares with a checkpoint."""
         return replace(self, beside=_COMPARED.get(self.coordinates, ()))
 
 
@@ -107,9 +107,9 @@ ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
 
 
 def unframe(stored: Any) -> tuple[str | None, Any, dict[str, Any]]:
-    """Return the tag and the value of an item, and the readable fields next to its frame.
+    """Return the tag and the value of an item from its JSON, and its readable fields.
 
-    For invalid JSON, returns no tag, and an error in place of the value.
+    For invalid JSON, the tag is ``None``, and an exception is returned in place of the value.
     """
     try:
         found = parse_item(stored)
@@ -129,7 +129,7 @@ class Where(NamedTuple):
     Attributes:
         column: The column.
         key: Values of the key columns, in the order of ``column.key``.
-        locator: Lets the store find and replace the cell without a search.
+        locator: Row id or stored text, by which the row store replaces the cell without a search.
         beside: Other columns that were read with the value, by name: those of ``column.beside``, or the
             columns that a store of whole rows reads.
     """
@@ -162,7 +162,7 @@ class Where(NamedTuple):
 
     @property
     def row(self) -> Row:
-        """The coordinates to which a bound value in this row is bound."""
+        """The place (thread, namespace and so on) to which a bound value in this row is bound."""
         return self.column.coordinates.row(self.names)
 
 
@@ -170,8 +170,8 @@ class Cell(NamedTuple):
     """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, or any other type that is stored; an error if the value could not be read.
-        tag: Text, or any other type that is stored.
+        value: The stored value, usually bytes; an exception if the value could not be read.
+        tag: The stored type tag, usually text.
         where: Position of the cell.
     """
 
@@ -181,12 +181,12 @@ class Cell(NamedTuple):
 
     @property
     def row(self) -> Row | None:
-        """The coordinates of a bound value; ``None`` for an unbound value."""
+        """The place to which a bound value is bound; ``None`` for an unbound value."""
         return self.where.row if "row" in parse_tag(self.tag).flags else None
 
     @property
     def is_sentinel(self) -> bool:
-        """Whether the value is a sentinel: it makes unwrapped savers fail on a bound checkpoint."""
+        """Whether the value is a sentinel: with it, savers without SealedSaver fail on a bound checkpoint."""
         return self.where.column.coordinates == VALUE and self.where.names["channel"] == SENTINEL
 
     @property
@@ -204,7 +204,7 @@ class Cell(NamedTuple):
         return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
 
     def require_same(self, header: Header, tokens: Tokens) -> None:
-        """Compare a bound checkpoint, of a `Column.widened` or a whole row, with its readable columns."""
+        """Compare a bound checkpoint with the other columns of its row, which were read with its value."""
         beside = self.where.beside
         parent = beside["parent" if "parent" in beside else "parent_checkpoint_id"]
         require_same_row(header, decode_metadata(beside["metadata"]), parent, tokens)
@@ -219,8 +219,8 @@ class Selection:
         plaintext: Include values that are not sealed.
         legacy: Include values under LANGGRAPH_AES_KEY.
         thread_id: Only values of this thread.
-        with_key: Omit sealed values under other keys than this.
-        bound: If true, only bound values; if false, only unbound values.
+        with_key: Omit sealed values under any other key than this.
+        bound: If true, only bound values; if false, only unbound values; if ``None``, both.
     """
 
     without_key: str | None = None
@@ -249,9 +249,9 @@ class Selection:
         """Yield the selection as conditions in SQL, to be joined by AND.
 
         Args:
-            sealed: SQL expression: the tag has the mark of sealed values.
-            bound: SQL expression: the tag also has the mark of bound values, after the first mark.
-            ends_with: Returns a SQL expression: the tag ends with a text.
+            sealed: SQL expression that is true if the tag has the mark of sealed values.
+            bound: SQL expression that is true if the tag then also has the mark of bound values.
+            ends_with: Function from a text to a SQL expression that is true if the tag ends with the text.
             place: Placeholder of the only parameter (see `parameters`), which is in the last condition.
         """
         if self.bound is not None:
@@ -270,7 +270,7 @@ class Selection:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters for the conditions."""
+        """The SQL parameters for the conditions that `conditions` yields."""
         return () if self.thread_id is None else (self.thread_id,)
 
 
@@ -278,7 +278,7 @@ EVERYTHING: Final = Selection()
 
 
 class Opener(NamedTuple):
-    """Opens cells, each bound to its own row.
+    """Opens the values of cells, and checks that each bound value belongs to its row.
 
     Attributes:
         cipher: Opens values, and seals under its active key.
@@ -293,7 +293,7 @@ class Opener(NamedTuple):
     limits: Limits = DEFAULT_LIMITS
 
     def open(self, cell: Cell) -> Opened:
-        """Open one value."""
+        """Open the value of a cell."""
         cell.where.require_key()
         require_readable(cell)
         if type(cell.value) is not bytes:
@@ -308,11 +308,11 @@ class Opener(NamedTuple):
         return Opened(cell.tag, cell.value, authenticated=False, key_id=None)
 
     def parts(self, cell: Cell) -> Parts:
-        """Open one value and split it into parts; raises the errors of `open` and `take_apart`."""
+        """Open the value of a cell and split it into parts; raises the errors of `open` and `take_apart`."""
         return cell.parts(self.open(cell))
 
     def reseal(self, cell: Cell) -> tuple[str, bytes]:
-        """Open one value and seal it under the active key, with the same type, bytes and row.
+        """Open the value of a cell and seal it under the active key, with the same type, bytes and row.
 
         Sealed values are later decoded without the check that unsealed values must pass. So plaintext and
         values of LangGraph's own encryption must pass the check here: their type is not authenticated.
@@ -336,7 +336,7 @@ class Opener(NamedTuple):
                 logger.warning(text, error, excerpt(str(cell.where.names)))
 
     def seal(self, cell: Cell, inner: str, data: bytes, row: Row | None) -> tuple[str, bytes]:
-        """Seal the replacement of a value under the active key."""
+        """Seal ``data`` of the type ``inner`` under the active key, to replace the value of a cell."""
         compress = self.compress
         if compress is None:
             compress = is_sealed(cell.tag) and COMPRESSED in parse_tag(cell.tag).flags
@@ -344,7 +344,7 @@ class Opener(NamedTuple):
 
 
 def require_readable(cell: Cell) -> None:
-    """Check that a value could be read, and that an item is a JSON object, or bound to its row."""
+    """Raise if the value could not be read, or if an item is neither a JSON object nor bound to its row."""
     if isinstance(cell.value, SealpointError):
         raise cell.value
     if cell.is_item and cell.tag != JSON and not is_bound(cell.tag):
@@ -364,7 +364,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
 
 
 class InlineValue(NamedTuple):
-    """Readable values in the rows of checkpoints: channel, kind and count."""
+    """Number of readable values in the rows of checkpoints that have this channel and this JSON type."""
 
     channel: str
     kind: str
@@ -372,14 +372,14 @@ class InlineValue(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The other columns of a checkpoint's row.
+    """A row of ``checkpoints``, without the checkpoint itself.
 
     Attributes:
         table: Name of the table.
         place: Key columns of the row by name; the checkpoint id is the last.
-        parent: Column with the parent's id, of any type.
-        metadata: Column with the metadata, as stored.
-        flaw: Error in a checkpoint that is readable in its row, as on Postgres.
+        parent: Id of the parent checkpoint as stored, of any type.
+        metadata: Metadata of the checkpoint as stored.
+        flaw: Text of the error in a checkpoint that is readable in its row, as on Postgres; or ``None``.
         is_readable: Whether the checkpoint is readable in its row, and not sealed in its metadata.
     """
 

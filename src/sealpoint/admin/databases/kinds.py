@@ -30,12 +30,12 @@ class Kind:
     whole_rows: str
 
     def open(self, name: str, **options: Any) -> RowStore:
-        """Open a database; options such as ``writable`` are passed on."""
+        """Open the named database; options such as ``writable`` are passed to its class."""
         store: RowStore = resolve_name(f"{__package__}.{self.rows}")(name, **options)
         return store
 
     def open_whole(self, name: str, **options: Any) -> WholeRowStore:
-        """Open a store of whole rows; further options are ``thread_id`` and ``sentinel``."""
+        """Open the named database as a store of whole rows; more options: ``thread_id`` and ``sentinel``."""
         store: WholeRowStore = resolve_name(f"{__package__}.{self.whole_rows}")(name, **options)
         return store
 
@@ -52,5 +52,5 @@ def find_kind(database: str) -> Kind | None:
 
 
 def kind_of(database: str) -> Kind:
-    """Return the kind of a database whose name `find_kind` has accepted; default: a file."""
+    """Return the kind of a database by its name; for a name that `find_kind` refuses, that of a file."""
     return find_kind(database) or KINDS[-1]

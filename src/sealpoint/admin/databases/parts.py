@@ -1,4 +1,4 @@
-"""Parts of a value that was opened at a row: what is sealed in front of it, and the serializer's bytes."""
+"""Parts of an opened value: what `SealedSaver` sealed in front, and the bytes of the serializer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sealpoint.seal.rows import Header, is_bound, not_sealed_part, split_header
 
 
 class Parts(NamedTuple):
-    """A value that was opened, taken apart: ``opened`` has the bytes of the serializer alone."""
+    """An opened value, split into parts: ``opened`` has only the bytes of the serializer."""
 
     opened: Opened
     header: Header | None = None  # of a bound checkpoint
@@ -23,7 +23,7 @@ class Parts(NamedTuple):
 
 
 def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[str, Any]) -> Parts:
-    """Take apart what was opened at a row: its tag, and the columns of its key by name."""
+    """Split an opened value into parts; ``tag`` is its type tag, ``names`` has the key columns of its row."""
     if not is_bound(tag):
         if kind == METADATA:
             raise not_sealed_part(names.get("checkpoint_id"))

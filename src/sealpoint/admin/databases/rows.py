@@ -1,8 +1,8 @@
 """RowStore: a database of any kind, as used by maintenance.
 
-A store returns cells (see `cells`) column by column, in batches in the order of the rows' keys. It changes a
-cell only if tag and bytes are unchanged since they were read (compare-and-swap), so that no update of an
-agent is lost.
+A row store returns values as cells (see `cells`), column by column, in batches in the order of the rows'
+keys. It changes a cell only if tag and bytes are unchanged since they were read (compare-and-swap), so that
+no update of an agent is lost.
 
 Whole rows are cells with all columns of their rows, for code that seals or restores several columns at once.
 
@@ -35,17 +35,17 @@ Batch.__module__ = Failure.__module__ = Progress.__module__ = (
 
 
 def failure(cell: Cell, error: Exception) -> Failure:
-    """Return the failure of a cell. Errors of the installation are raised: they do not concern the value."""
+    """Return the error to report for a value, with its row; errors of the installation are raised instead."""
     if isinstance(error, MissingExtraError):
         raise error
     return Failure(cell.where.column.label, cell.where.names, cell.tag, bare(error))
 
 
 class TagCount(NamedTuple):
-    """Number and size of the values in a column that have one tag.
+    """Number and size of the values in a column that have the same tag.
 
     Attributes:
-        table: Label of the column.
+        table: Label of the column: the table's name, or ``checkpoints.metadata``.
         tag: The tag.
         rows: Number of values.
         size_bytes: Stored size of the values.
@@ -62,7 +62,7 @@ MAX_TAGS: Final = 100_000
 
 
 def tag_counts(label: str, found: Iterable[tuple[Any, int, float]]) -> list[TagCount]:
-    """Sum up numbers of values and bytes by tag, in the order of first occurrence."""
+    """Sum up numbers and sizes of values by type tag, in the order of first occurrence of the tag."""
     rows, sizes = Counter[Any](), Counter[Any]()
     for tag, number, size in found:
         rows[tag] += number
@@ -82,7 +82,7 @@ class Table(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A value of a checkpoint in a row of its own, as on Postgres."""
+    """A value that a checkpoint needs, and that Postgres stores in a row of its own."""
 
     checkpoint: tuple[str, ...]
     channel: str
@@ -90,7 +90,7 @@ class Need(NamedTuple):
 
 
 class Residue(NamedTuple):
-    """Parts of a file that no statement reads, and that may contain deleted content."""
+    """Sizes of the parts of a file that no statement reads, and that may contain deleted content."""
 
     free_bytes: int  # in free pages
     log_bytes: int
@@ -130,14 +130,14 @@ class Vectors(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A batch of cells that were read."""
+    """A batch of values that were read, as cells."""
 
     cells: Sequence[Cell]
     last: Any  # position after which the next page begins; ``None`` for the last page
 
 
 class Rewritten(NamedTuple):
-    """The result of changing a batch."""
+    """The result of `RowStore.rewrite` for one batch."""
 
     seen: int  # values passed to ``change``
     changed: int = 0
@@ -166,7 +166,7 @@ class RowStore(Database, Protocol):
         """Count the values by column and tag.
 
         Args:
-            damage: Receives errors of metadata that cannot be counted; all other values are then counted.
+            damage: List that receives errors of metadata that cannot be counted; other values are counted.
 
         Raises:
             RowError: If a column has over `MAX_TAGS` different tags.
@@ -214,10 +214,10 @@ class RowStore(Database, Protocol):
         """
 
     def records(self) -> Iterator[Record]:
-        """Yield the other columns of each checkpoint's row."""
+        """Yield each row of ``checkpoints``, without the checkpoint itself."""
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield readable values in the rows of checkpoints. SQLite has none."""
+        """Yield numbers of readable values in rows of checkpoints, by channel and type. SQLite has none."""
 
     @property
     def owned_tables(self) -> tuple[str, ...]:
@@ -269,7 +269,7 @@ class RowStore(Database, Protocol):
         """
 
     def hold(self) -> AbstractContextManager[None]:
-        """Exclude other runs, also in other processes, within the context.
+        """Exclude other maintenance runs on this database within the context, also in other processes.
 
         Raises:
             HeldError: If another run holds the database.
@@ -300,7 +300,7 @@ class Replacement(NamedTuple):
 def pages(
     store: RowStore, column: Column, selection: Selection = EVERYTHING, batch: Batch = BATCH
 ) -> Iterator[Page]:
-    """Yield the selected cells of a column page by page."""
+    """Yield the selected values of a column, as cells, page by page."""
     page = store.read(column, None, selection, batch)
     yield page
     while page.last is not None:

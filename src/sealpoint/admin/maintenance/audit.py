@@ -1,7 +1,7 @@
 """Audit: finds data that is readable without a key, also in databases that were never sealed. Needs no key.
 
-Reads tags, metadata, names and the readable fields of items, but no values. Readable text is never quoted,
-only its shape: letters become ``a``, digits ``9``.
+Reads type tags, metadata, names and the readable fields of items, but no values. Readable text is never
+quoted; only its shape is shown, with each letter as ``a`` or ``A`` and each digit as ``9``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Texts in one key column that look like e-mail addresses."""
+    """One key column with texts that look like e-mail addresses: their number, and the shapes of a few."""
 
     column: str
     # Number of distinct texts, up to `MAX_ADDRESSES`.
@@ -110,15 +110,15 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        shares: Values by key and protection, see `status`.
-        metadata: Readable metadata and fields.
-        addresses: Columns with texts that look like e-mail addresses.
-        inline: Readable values in the rows of checkpoints, at most `MAX_LABELS`. A channel that looks like
-            user input is replaced by its shape.
-        other_inline: Number of readable values beyond `MAX_LABELS`.
-        readable_tables: Tables of LangGraph's stores and caches that are not read, such as embeddings.
-        vectors: Numbers of embeddings of items; ``None`` if they are not counted.
-        residue: Bytes of a SQLite file that no statement reads, by place; ``None`` for Postgres.
+        shares: Numbers of values by column, key and protection, as `status` counts them.
+        metadata: The readable metadata of checkpoints, and the readable fields of items.
+        addresses: Key columns with texts that look like e-mail addresses.
+        inline: Channels with readable values in the rows of checkpoints, at most `MAX_LABELS`. A channel's
+            name that looks like user input is replaced by its shape.
+        other_inline: Number of readable values of all other channels.
+        readable_tables: Names of LangGraph's tables that the audit does not read, such as that of embeddings.
+        vectors: Numbers of embeddings of items and of deleted items; ``None`` without a table of embeddings.
+        residue: Numbers of bytes of a SQLite file that no SQL statement reads; ``None`` for Postgres.
     """
 
     shares: tuple[Share, ...]
@@ -132,7 +132,7 @@ class Audit:
 
     @property
     def rows(self) -> int:
-        """Number of values."""
+        """Number of values in the database, sealed or not."""
         return sum(share.rows for share in self.shares)
 
     @property
@@ -147,7 +147,7 @@ class Audit:
 
     @property
     def is_silent(self) -> bool:
-        """Whether only known metadata keys are readable outside of values."""
+        """Whether nothing but known metadata keys is readable outside of the values."""
         found = self.metadata
         has_others = found.unreadable or found.other_rows or any(each.known is None for each in found.fields)
         return not (has_others or self.addresses or any(part.kind != "null" for part in self.inline))
@@ -160,9 +160,9 @@ def audit(
 
     Args:
         store: A database.
-        allowed: Metadata keys that are not a finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`;
-            fields of items have the prefix `FIELD`.
-        entries: Key entries of a ring, for the states of keys.
+        allowed: Metadata keys that may be readable, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`; for
+            a field of items, `FIELD` and the field's name.
+        entries: The keys listed in a ring file; the result then contains their states.
 
     Example:
         >>> from contextlib import closing
@@ -187,7 +187,7 @@ def audit(
 
 
 def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> list[Reason]:
-    """Return the reasons why ``ok`` is not true: unsealed values; if ``strict``, other readable text, too.
+    """Return the reasons why ``ok`` is not true: unsealed values, and with ``strict`` other readable text.
 
     With ``allow_store``, readable values of LangGraph's stores and caches make the result not proven instead
     of refuted.
@@ -207,7 +207,7 @@ def audit_reasons(found: Audit, *, strict: bool, allow_store: bool = False) -> l
 
 
 def audit_object(found: Audit) -> dict[str, Any]:
-    """Return the result as members of a JSON object."""
+    """Return the result of an audit as a dict, the members of a JSON object."""
     return {
         "rows": found.rows,
         "open_rows": found.open_rows,
@@ -222,8 +222,8 @@ def audit_object(found: Audit) -> dict[str, Any]:
 def shape(value: Any) -> str:
     """Return the shape of a readable value instead of the value.
 
-    The shape of a text is its length and the kinds of its first characters: ``9: aaaa-9999``. Of other
-    types, the shape is only the size.
+    The shape of a text is its length and the kinds of its first characters: ``9: aaaa-9999``. The shape of a
+    list or dict is its number of members, that of a number its digits, each as ``9``.
     """
     if isinstance(value, str):
         more = "..." if len(value) > _SHAPE_CHARS else ""
@@ -265,7 +265,7 @@ class _Tally:
 
 @dataclass(slots=True)
 class _Names:
-    """Counts readable names, with shapes of their values."""
+    """Counts readable metadata keys and fields of items, and keeps the shapes of a few of their values."""
 
     tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=dict)
     other_rows: int = 0

@@ -1,11 +1,11 @@
-"""Pending writes of a whole database: finds writes that are missing, or not the last ones.
+"""Pending writes of a whole database: finds missing writes, and writes that a later write had replaced.
 
-A call of put_writes() may lack some of its writes, or a child of a delta graph the writes it is built from.
-Rows come in any order, and agents may run meanwhile. So a checkpoint that looks incomplete at the end is read
+Some writes of one put_writes() call may be missing, or writes from which a delta channel was computed. Rows
+are read in any order, and agents may run meanwhile. So a checkpoint that looks incomplete at the end is read
 again, with all its writes, and checked by the rules of `SealedSaver`.
 
-Special writes are compared with a thread store. The database is read first, then the store. Writes that
-differ are read again: the second reading is later than the store's events, so a difference is a finding.
+Special writes (interrupts, answers, errors) are compared with a thread store. The database is read first,
+then the thread store. Writes that differ are read again; if they still differ, they are reported.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _SHIFT: Final = 8  # added to indexes, because special writes have negative ones
 def cells_of(
     store: RowStore, columns: Iterable[Column], selection: Selection = EVERYTHING, batch: Batch = BATCH
 ) -> Iterator[Cell]:
-    """Yield the selected cells of the columns."""
+    """Yield the selected values of the columns as cells: each value with its type tag and its row."""
     for column in columns:
         for page in pages(store, column, selection, batch):
             yield from page.cells
 
 
 def parts_of(opener: Opener, cell: Cell) -> Parts | None:
-    """Open a value again; ``None`` if it does not open: the failure was reported at the first reading."""
+    """Open a value again; return ``None`` if it does not open: its first reading reported this."""
     try:
         return opener.parts(cell)
     except SealpointError:
@@ -90,13 +90,13 @@ class CheckpointRows:
         self.cipher, self._opener = cipher, Opener(cipher, allow_plaintext)
 
     def mac(self, spot: Spot, opened: Opened, parts: Parts) -> bytes:
-        """Return the MAC of an opened checkpoint; `UNBOUND` if it is not bound to its row."""
+        """Return the MAC of an opened checkpoint; `UNBOUND` if the checkpoint is not bound to its row."""
         if parts.header is None:
             return UNBOUND
         return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
 
     def adopted_mac(self, spot: Spot, mac: bytes) -> bytes:
-        """Return the MAC to record for a checkpoint; replaces `UNBOUND`."""
+        """Return the MAC to record in a thread store: ``mac``, or for `UNBOUND` one over the place alone."""
         return mac_of(self._keyed, spot, UNBOUND_DIGEST) if mac == UNBOUND else mac
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
@@ -115,7 +115,7 @@ class CheckpointRows:
         return found
 
     def readable(self) -> Iterator[Spot]:
-        """Yield the checkpoints that are readable, with no sealed column."""
+        """Yield the place of each checkpoint that is readable without a key and has no sealed column."""
         for record in self.database.records():
             spot = spot_of(record.place)
             if record.is_readable and spot is not None:
@@ -127,7 +127,7 @@ def _columns_of_writes(store: RowStore) -> list[Column]:
 
 
 def spot_of(names: Mapping[str, Any]) -> Spot | None:
-    """Return the checkpoint's row from its key columns; ``None`` if savers cannot find such a row."""
+    """Return the place of a checkpoint from its key columns; ``None`` if no saver could find the row."""
     parts = [names.get(field) for field in Spot._fields]
     if len(names) != len(parts) or any(type(part) is not str for part in parts):
         return None
@@ -135,12 +135,12 @@ def spot_of(names: Mapping[str, Any]) -> Spot | None:
 
 
 def checkpoint_of(names: Mapping[str, Any]) -> Spot | None:
-    """Return the checkpoint of a write from its key columns; ``None`` if savers cannot find such a row."""
+    """Return the place of the checkpoint that a write belongs to; ``None`` if no saver could find the row."""
     return spot_of({field: names.get(field) for field in Spot._fields})
 
 
 def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> dict[Spot, list[StoredWrite]]:
-    """Return the writes of the wanted checkpoints; a write that does not open counts as unbound."""
+    """Return the writes of each wanted checkpoint; writes that do not open are returned as unbound writes."""
     opener, found = Opener(cipher, allow_plaintext=True), dict[Spot, dict[tuple[Any, ...], StoredWrite]]()
     for cell in cells_of(store, _columns_of_writes(store)):
         names = cell.where.names
@@ -154,13 +154,13 @@ def writes_of(store: RowStore, cipher: RingCipher, wanted: Container[Spot]) -> d
 
 
 class WriteCheck:
-    """Finds missing writes, and writes that were sealed for the same row.
+    """Finds missing writes, and pairs of writes that were sealed for the same row.
 
-    Memory: two numbers and a call for each task that is incomplete so far, or has two results; for delta
-    graphs, about 200 bytes for each task whose writes have not been read yet.
+    Keeps in memory two numbers and the sealed record of a call for each task that is incomplete so far, or
+    has two results; for delta channels, about 200 bytes for each task whose writes have not been read yet.
 
-    Two writes sealed for the same row cannot both be in that row, so only writes in other rows are kept:
-    nearly none, because a saver changes the numbers of writes only when it copies a thread.
+    Two writes sealed for the same row cannot both be in that row. So only writes that are in another row are
+    kept in memory: few, because a saver changes the index of a write only when it copies a thread.
     """
 
     def __init__(self, store: RowStore, cipher: RingCipher) -> None:
@@ -171,7 +171,7 @@ class WriteCheck:
         self._copies = list[Cell]()
 
     def add_checkpoint(self, cell: Cell, header: Header) -> None:
-        """Add a bound checkpoint, with the cell of a `Column.widened`. Add checkpoints before writes."""
+        """Note a bound checkpoint (``cell`` from a `Column.widened`). Note all checkpoints before writes."""
         spot, made = spot_of(cell.where.names), header.get("made")
         if spot is None or made is None or cell.where.beside["parent_checkpoint_id"] is None:
             return
@@ -181,7 +181,7 @@ class WriteCheck:
                 wanted[task, call] = max(count, wanted.get((task, call), 0))
 
     def add(self, cell: Cell, claims: Claims) -> None:
-        """Add a bound write."""
+        """Note a bound write; ``claims`` is what was sealed with the write."""
         if (place := _claimed_place(cell, claims)) != cell.where.key[:-1]:
             if place in self._claimed:
                 self._copies.append(cell)
@@ -204,7 +204,7 @@ class WriteCheck:
                 wanted[record] = left
 
     def find_copies(self) -> Iterator[Failure]:
-        """Yield a failure for each write sealed for the same row as another, after all were read."""
+        """After all writes were read, yield a failure for each one sealed for the same row as another."""
         error, opener = "a write of a task is stored twice", Opener(self._cipher)
         for cell in self._copies:
             yield failure(cell, RowError(error))
@@ -215,7 +215,7 @@ class WriteCheck:
                 yield failure(found, RowError(error))
 
     def find_lost(self) -> Iterator[Failure]:
-        """Yield a finding for each checkpoint that lacks writes, after all writes were read."""
+        """Yield a failure for each checkpoint with missing writes, after all writes were read."""
         incomplete = {spot for spot, _ in self._tasks}
         lacking = {spot for spot, wanted in self._made.items() if wanted}
         self._tasks.clear()
@@ -248,7 +248,7 @@ def _needed(call: bytes) -> int:
 
 
 def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
-    """Return the primary key of the row for which a write was sealed: its cell's, with the sealed index."""
+    """Return the primary key of the row for which a write was sealed: its row's, with the sealed index."""
     *task, _, _ = cell.where.key
     return (*task, claims.idx)
 
@@ -263,19 +263,19 @@ def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> 
 
 
 class LastWrites:
-    """The special writes of a database. Keeps about 300 bytes for each."""
+    """Collects the special writes of a database (see the module); about 300 bytes of memory for each."""
 
     def __init__(self) -> None:
         self.calls: dict[Spot, Calls] = {}
 
     def add(self, cell: Cell, parts: Parts) -> None:
-        """Add an opened write; skip other values."""
+        """Note an opened special write; skip other values."""
         task_id = cell.where.names.get("task_id")
         if parts.claims is not None and (parts.claims.idx < 0 or task_id == NULL_TASK_ID):
             self._add(cell.where.names, parts.claims.idx, parts.claims.call_id)
 
     def add_failure(self, failed: Failure) -> None:
-        """Add a write that did not open: it exists, and its failure has been reported."""
+        """Note a special write that did not open: the write exists, and its failure has been reported."""
         idx = WRITES_IDX_MAP.get(failed.place.get("channel", ""))
         if idx is not None or failed.place.get("task_id") == NULL_TASK_ID:
             self._add(failed.place, idx, b"")
@@ -285,7 +285,7 @@ class LastWrites:
             self.calls.setdefault(spot, {})[str(names["task_id"]), idx] = call
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
-        """Yield each checkpoint with a missing or replaced special write, after all were read."""
+        """After reading all, yield place and error of each checkpoint that lacks its last special writes."""
         suspects = {
             spot: events
             for spot, events in store.specials()
@@ -307,7 +307,7 @@ class LastWrites:
     def to_adopt(
         self, events: Mapping[Spot, Sequence[Special]], since: int
     ) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events that make a thread store accept the added writes as correct."""
+        """Yield the events to record for each checkpoint so that a thread store accepts special writes."""
         for spot in sorted(self.calls.keys() | events):
             rows, standing = self.calls.get(spot, {}), standing_calls(events.get(spot, ()))
             there = {

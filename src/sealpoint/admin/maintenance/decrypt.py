@@ -81,9 +81,9 @@ def decrypt(
 ) -> Events:
     """Write the decrypted checkpoints, writes and items of ``source`` to the new file ``out``.
 
-    The source is read in one transaction, and not changed. ``out`` is readable by its owner only, and is
-    created when complete: if a run ends early, or a value does not open, there is no copy. Until then the
-    copy is in a private folder next to ``out``.
+    The source is read in one transaction, and not changed. The file ``out`` is readable by its owner only,
+    and is created when the copy is complete: if a run ends early, or a value does not open, there is no file.
+    Until then the copy is in a private folder next to ``out``.
 
     Args:
         source: A SQLite file.
@@ -91,8 +91,8 @@ def decrypt(
         cipher: Opens sealed values.
         allow_plaintext: Also copy unsealed values; otherwise each is a failure. In the copy, they cannot
             be distinguished from authenticated values.
-        limits: Limits for decoding values of unauthenticated types.
-        batch: Rows and bytes to read at a time.
+        limits: Limits, such as depth, for decoding values whose type no key authenticates.
+        batch: Maximum number of rows and bytes to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.
@@ -123,7 +123,7 @@ def decrypt(
 
 
 class Copy:
-    """An unsealed copy: opens the values, replaces pseudonyms by ids, and counts.
+    """An unsealed copy of a database: opens the values, replaces pseudonyms by ids, and counts values.
 
     Keeps about 100 bytes per thread in memory.
 
@@ -140,16 +140,16 @@ class Copy:
         self._values = self._total = self._opened = self._size = 0
 
     def progress(self, column: Column) -> Progress:
-        """Return the progress in a column."""
+        """Return an event with the numbers of values read and opened so far, for the label of a column."""
         return Progress(column.label, self._values, self._total, self._opened, 0, self._size, 0.0)
 
     def count(self, cell: Cell) -> None:
-        """Count an opened value."""
+        """Add an opened value to the counts of this copy."""
         self._opened += is_sealed(cell.tag)
         self._size += len(cell.value)
 
     def parts(self, cell: Cell) -> Parts:
-        """Open a value; of a checkpoint, note the thread id."""
+        """Open a value; if it is a checkpoint, note the thread id that was sealed with it."""
         opened = self._opener.open(cell)
         if is_sealed(cell.tag):
             self._opener.require_decodable(cell, opened)
@@ -159,7 +159,7 @@ class Copy:
         return parts
 
     def item(self, cell: Cell, parts: Parts, *, allow_nul: bool = False) -> dict[str, str]:
-        """Return the columns of an item for LangGraph's Store: real names instead of pseudonyms, and JSON."""
+        """Return an item's columns as LangGraph's Store has them: real names, and the value as JSON text."""
         value, name = read_item(cell, parts, self._tokens), parts.name or name_of(cell)
         require_unframed(value)
         text = format_item(value, allow_nul=allow_nul)
@@ -168,7 +168,7 @@ class Copy:
         return {"prefix": ".".join(name.namespace), "key": name.key, "value": text}
 
     def require_id(self, column: str) -> str:
-        """Return the thread id for a stored id or pseudonym."""
+        """Return the thread id that the agent uses, for the stored text: the id itself, or its pseudonym."""
         thread_id = self._ids.get(column, column)
         if self._columns.setdefault(thread_id, column) != column:
             raise two_histories()
@@ -251,7 +251,7 @@ def require_no_frame(metadata: Any) -> None:
     """Refuse metadata that is itself sealed: it would be sealed in the copy, too."""
     if has_frame(metadata):
         hint = (
-            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+            "read the thread by the saver that sealed it, and store it by a saver that does not seal metadata"
         )
         raise RowError("the metadata of the row is sealed, and would be sealed in the copy, too", hint=hint)
 

@@ -1,4 +1,4 @@
-"""Documents of checkpoints on Postgres: the JSON column, and the sealed part next to it."""
+"""Checkpoints on Postgres, put together from their JSON column and the sealed part in the metadata."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def parse_json(text: str) -> Any:
 def restore(
     header: Header, document: Any, text: str, checkpoint_id: str
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Restore a checkpoint from its sealed document and the values in its JSON column.
+    """Put a bound Postgres checkpoint together from its sealed part and its JSON column.
 
     Args:
-        header: Header that was sealed with the document.
-        document: Decoded document, which was sealed without the values.
+        header: What `SealedSaver` sealed with the checkpoint, such as its metadata and inline values.
+        document: The decoded checkpoint, a dict, which was sealed without its channel values.
         text: Text of the row's JSON column.
         checkpoint_id: Id of the checkpoint in the row.
 
     Returns:
-        The document with the values stored in the row; channel and version of each value in another row.
+        The checkpoint with the channel values in its row; channel and version of each value in another row.
     """
     if isinstance(document, dict):
         document = {**document, "channel_values": {}}
@@ -43,7 +43,7 @@ def restore(
 
 
 def as_json(what: str, value: Any) -> str:
-    """Return a value as text for a JSON column of Postgres."""
+    """Return a value as JSON text for a Postgres column; raise if Postgres cannot store it."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -65,19 +65,19 @@ def channels_apart(header: Header) -> Iterator[str]:
 def versions_apart(
     header: Header, document: Mapping[str, Any], readable: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the channel and version of each value in a row of its own that a bound checkpoint needs."""
+    """Yield channel and version of each value that a bound checkpoint has in a row of its own."""
     versions = {**document["channel_versions"], SENTINEL: SENTINEL_VERSION}
     for channel in (SENTINEL, *channels_apart(header)):
         version = str(versions.get(channel))
         if str(readable.get(channel)) != version:
-            raise RowError(f"the row has another version for channel {excerpt(channel)} than was sealed")
+            raise RowError(f"the version of channel {excerpt(channel)} in the row is not the sealed version")
         yield channel, version
 
 
 def restore_values(header: Header, readable: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a Postgres saver has in ``channel_values`` of a row: inline values, and marks of snapshots.
+    """Return ``channel_values`` as a Postgres saver stores it in a row: inline values, marks for snapshots.
 
-    Snapshots of delta channels are in rows of their own; that they are is readable.
+    A mark says that the snapshot of a delta channel is in a row of its own; marks are not sealed.
     """
     marks = {channel: True for channel in channels_apart(header) if readable.get(channel) is True}
     return {**header.get("inline", {}), **marks}

@@ -49,8 +49,8 @@ class Owner:
 
     Attributes:
         name: Id of the thread, or labels of the namespace, joined by dots.
-        stored: Names that the database may have for it: the name itself, and its pseudonym.
-        is_there: Whether it has a row in the database, or a checkpoint in the thread store.
+        stored: Texts that the database may have for the owner: the name itself, and its pseudonym.
+        is_there: Whether the owner has a row in the database, or a checkpoint in the thread store.
         last: Greatest checkpoint id of the thread, or time of the last change of an item.
     """
 
@@ -69,7 +69,7 @@ class Deletion:
         self._rows = FIRST_ROWS
 
     def delete(self, table: str, rows: Iterable[OwnedRow], stop: Stop) -> int:
-        """Delete rows, until a stop; return the number of rows given."""
+        """Delete rows until ``stop`` is set; return the number of rows taken from ``rows``."""
         found, batch = 0, list[OwnedRow]()
         for row in rows:
             found += 1
@@ -95,8 +95,8 @@ class Erasing(Deletion):
     """Erases threads and namespaces.
 
     Attributes:
-        planned: Number of rows to delete, by table and key.
-        looks: Number of searches for rows.
+        planned: Number of rows to delete, by table and key id.
+        looks: Number of searches for rows so far.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Erasing(Deletion):
         self._prefixes = [stored for owner in self.namespaces for stored in owner.stored]
 
     def plan(self) -> list[str]:
-        """Count the rows of each owner; return the names that have no rows."""
+        """Count the rows to delete; return the names of threads and namespaces that have none."""
         for table, rows in self._tables():
             for row in rows:
                 counts, key = self.planned.setdefault(table, {}), self._key_of(row)
@@ -140,7 +140,7 @@ class Erasing(Deletion):
         return [one for one in self.namespaces if below.startswith(tuple(f"{each}." for each in one.stored))]
 
     def _key_of(self, row: OwnedRow) -> str:
-        """Return the key id in a row's tag if the ring has the key, else a word: tags are not trusted."""
+        """Return the key id in a row's tag if the ring has this key; else a word: a tag may be forged."""
         kind, tag = tags.classify(row.tag)
         if kind is not tags.Kind.SEALED or tag is None:
             return "not sealed" if row.tag is None else kind.value
@@ -152,7 +152,7 @@ class Erasing(Deletion):
                 yield table, self.store.owned(table, some)
 
     def run(self, stop: Stop) -> bool:
-        """Delete all rows; return whether no rows are left. The caller holds the store (`RowStore.hold`)."""
+        """Delete all rows; return whether no rows are left. Call this within `RowStore.hold`."""
         pause = _FIRST_PAUSE_SECONDS
         while self.looks < MAX_LOOKS and not stop.is_set():
             self.looks += 1
@@ -164,7 +164,7 @@ class Erasing(Deletion):
         return False
 
     def _record(self) -> int:
-        """Record the threads as deleted in the thread store; return how many were not yet."""
+        """Record the threads as deleted in the thread store; return the number that were not before."""
         if self.heads is None:
             return 0
         live = [*filter(self.heads.has_live, self._owners)]
@@ -177,7 +177,7 @@ class Known(NamedTuple):
     """The record of an erased thread or namespace.
 
     Attributes:
-        document: Digest of the erasure's document.
+        document: Digest of the JSON document that the ledger has of the erasure.
         at: When the erasure began, UTC.
         last: Greatest checkpoint id of the thread, or time of the last change of an item in the namespace.
     """
@@ -208,9 +208,9 @@ class Search(Deletion):
     """Searches for rows of erased threads and namespaces, and deletes rows whose ids show that they are old.
 
     Attributes:
-        found: Number of rows that came back, or may have.
+        found: Number of rows that are older than the erasure, or may be.
         newer: Number of rows newer than the erasure.
-        documents: Digests of documents of erasures with rows that came back, or may have.
+        documents: Digests, as in `Known`, of the erasures for which ``found`` counts rows.
     """
 
     def __init__(
@@ -220,13 +220,13 @@ class Search(Deletion):
         erased: Mapping[tuple[str, str], Sequence[Known]],
         hmac: Callable[[str], str | None],
     ) -> None:
-        """Prepare a search; ``erased`` maps a column and the HMAC of a stored name to its erasures."""
+        """Prepare a search; ``erased`` has the erasures by key column and HMAC of the erased name."""
         super().__init__(store, heads)
         self.found, self.newer, self.documents = 0, 0, set[str]()
         self._erased, self._hmac = erased, hmac
 
     def run(self, stop: Stop, *, apply: bool) -> None:
-        """Search; with ``apply``, also delete rows. The caller holds the store."""
+        """Search for rows; with ``apply``, also delete the old rows. Call this within `RowStore.hold`."""
         tables = self.store.owned_tables
         for some in _parts([*self._names("thread_id").items()], _THREADS):
             back = self._rows_of(dict(some))
@@ -242,14 +242,14 @@ class Search(Deletion):
                     self._is_back(known, table, row)
 
     def _record(self, checkpoints: Sequence[OwnedRow]) -> None:
-        """Record checkpoints as deleted in the thread store, if it has them."""
+        """Of the checkpoints, record as deleted those that the thread store contains."""
         if self.heads is not None:
             for part in _parts([Spot(*row.key) for row in checkpoints], _NAMES):
                 live = [head.spot for head in self.heads.find(part).heads if head.kind is not Kind.DELETED]
                 self.heads.append([Head(spot, Kind.DELETED, b"") for spot in live])
 
     def _names(self, column: str) -> dict[str, Sequence[Known]]:
-        """Return the names in a column that were erased, each with its erasures."""
+        """Return the erased names that a key column still contains, each with its erasures."""
         found = dict[str, Sequence[Known]]()
         for _, text in self.store.key_texts(column):
             if column == "thread_id" and self.store.kind == "postgres" and len(text) > _MAX_CHARS:
@@ -263,7 +263,7 @@ class Search(Deletion):
         return found
 
     def _rows_of(self, threads: Mapping[str, Sequence[Known]]) -> dict[str, list[OwnedRow]]:
-        """Return the rows to delete, by table, and count all rows."""
+        """Return the rows of these threads to delete, by table, and count all rows of the threads."""
         back = defaultdict[str, list[OwnedRow]](list)
         # Keys of values in rows of their own, named by checkpoints; `None` means all values of a thread.
         named, kept = set[Any](), set[Any]()
@@ -297,7 +297,7 @@ def _checkpoint_id(table: str, row: OwnedRow) -> Any:
 
 
 def _named_by(table: str, row: OwnedRow) -> set[tuple[Any, ...]]:
-    """Return the keys of the values that a checkpoint names; if unknown, its thread and `None`."""
+    """Return the primary keys of a checkpoint's values; if unknown, its thread id and `None`."""
     if table != _CHECKPOINTS or row.beside is None:
         return set()
     thread_id, checkpoint_ns, *_ = row.key

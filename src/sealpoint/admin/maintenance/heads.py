@@ -1,14 +1,15 @@
 """Heads in a thread store: compares them with all checkpoints of a database, adopts checkpoints, makes pins.
 
-Agents run meanwhile. The database is read first, then the store. A checkpoint may change between the two
-readings, so each difference is read again: it is a finding only if the checkpoint is the same as before, and
-the head did not change.
+Agents run meanwhile. The database is read first, then the thread store. A checkpoint may change between the
+two readings, so a checkpoint that differs from its head is read again: the difference is a finding only if
+neither the checkpoint nor the head has changed.
 
-If a store and its database are both restored to an earlier state, they agree with each other. But the store
+If a thread store and its database are both restored to an earlier state, they agree with each other. But it
 then has fewer or other events than a pin that is kept elsewhere. A pin is a file with one JSON object:
 
     pin        1, the version of this format
-    store      identity of the store
+    store      identity of the thread store
+
     until      number of the last event
     events     number of events
     trimmed    number of checkpoints removed by `trim`
@@ -81,7 +82,7 @@ _HINT: Final = (
 
 
 class Difference(StrEnum):
-    """How a checkpoint differs from its record in the thread store. All but LEAVING are findings."""
+    """How a checkpoint differs from its record in the thread store. All values but LEAVING are findings."""
 
     MISSING = "missing"
     EARLIER = "earlier"
@@ -92,16 +93,16 @@ class Difference(StrEnum):
 
 
 class RemovedParents(list[tuple[Spot, Spot]]):
-    """Sealed parents that a checkpoint's row no longer names: each parent must have been deleted."""
+    """Parents that are sealed in a checkpoint, but not in its row any more: each must have been deleted."""
 
     def add(self, spot: Spot, cell: Cell, parts: Parts) -> None:
-        """Add an opened checkpoint, with the cell of a `Column.widened`."""
+        """Note the parent of an opened checkpoint; ``cell`` is from a `Column.widened`."""
         parent = parts.header and parts.header.get("parent")
         if parent and not cell.where.beside["parent_checkpoint_id"]:
             self.append((spot._replace(checkpoint_id=parent), spot))
 
     def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
-        """Yield each parent that a saver would refuse, after all checkpoints were added."""
+        """After reading all, yield place and error of each checkpoint that a saver refuses for its parent."""
         if not self:
             return
         from sealpoint.base.saver import run
@@ -117,7 +118,7 @@ class RemovedParents(list[tuple[Spot, Spot]]):
 class HeadCheck(Observer):
     """An `Observer` that collects the checkpoints of a database, then compares them with a thread store.
 
-    Keeps about 200 bytes per checkpoint until then: a hash of its key columns, and its MAC.
+    Until it compares them, it keeps about 200 bytes per checkpoint: a hash of the key columns, and the MAC.
     """
 
     def __init__(self, rows: CheckpointRows, store: ThreadStore) -> None:
@@ -139,7 +140,7 @@ class HeadCheck(Observer):
     # --- the database -------------------------------------------------------------------------
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
-        """Add an opened checkpoint or write; skip other values."""
+        """Note an opened checkpoint or write; skip other values."""
         self._writes.add(cell, parts)
         spot = spot_of(cell.where.names)
         if spot is None:
@@ -150,7 +151,7 @@ class HeadCheck(Observer):
             self._check_claim(spot, parts.header["store"])
 
     def add_failure(self, failed: Failure) -> None:
-        """Add a value that did not open: it exists, and its failure has been reported."""
+        """Note a value that did not open: the value exists, and its failure has been reported."""
         self._writes.add_failure(failed)
         spot = spot_of(failed.place)
         if spot is not None and failed.table in self._labels:
@@ -169,7 +170,7 @@ class HeadCheck(Observer):
             self._failures.append(self._finding(kind, spot, error))
 
     def findings(self) -> Iterable[Failure]:
-        """Return a finding for each new checkpoint that names another store, or a later state of this one."""
+        """Return failures for checkpoints that name another thread store, or a later state of this store."""
         found, self._failures = self._failures, []
         return found
 
@@ -198,7 +199,7 @@ class HeadCheck(Observer):
                 yield self._finding(Difference.EARLIER, spot, error)
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
-        """Compare a head with the MAC of its row (``None`` without a row); return ``None`` if they agree."""
+        """Compare a head with its checkpoint's MAC (``None`` if missing); return ``None`` if they agree."""
         if state is not None:
             # A checkpoint that does not open exists, and was reported: its content cannot be compared.
             mac = head.mac if state == UNOPENED else self._rows.adopted_mac(head.spot, state)
@@ -250,7 +251,7 @@ class HeadCheck(Observer):
     # --- results ------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, Any]:
-        """Return the counts as JSON."""
+        """Return the counts as a dict, the members of a JSON object."""
         return {
             "identity": self._identity,
             "recorded": self.recorded,
@@ -259,7 +260,7 @@ class HeadCheck(Observer):
         }
 
     def reasons(self) -> list[Reason]:
-        """Return the reasons why the database is not shown to agree with the store."""
+        """Return the reasons why the database is not shown to agree with the thread store."""
         return applying(
             {
                 Reason.HEADS_DIFFER: self.found.total() > self.found[Difference.LEAVING],
@@ -300,7 +301,7 @@ class Adoption(Observer):
     _specials: list[tuple[Spot, Sequence[Special]]] = field(default_factory=list)
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
-        """Add a checkpoint or a write; see `Observer`."""
+        """Note an opened checkpoint or write; see `Observer`."""
         self._writes.add(cell, parts)
         spot = spot_of(cell.where.names)
         if parts.header is not None and "store" in parts.header:
@@ -312,7 +313,7 @@ class Adoption(Observer):
             self._removed.add(spot, cell, parts)
 
     def finish(self) -> Iterator[Failure]:
-        """Add checkpoints without a sealed column; return failures for removed parents that still exist."""
+        """Note checkpoints without a sealed column; yield a failure if a removed parent still exists."""
         for spot in self.rows.readable():
             self._macs.setdefault(spot, UNBOUND)
         for parent, spot in self._removed:
@@ -320,7 +321,7 @@ class Adoption(Observer):
                 yield Failure("checkpoints", spot._asdict(), None, parent_lost(parent))
 
     def compare(self, store: ThreadStore) -> None:
-        """Find the differences from a thread store, after all checkpoints were read."""
+        """Find the checkpoints that differ from a thread store's heads, after all checkpoints were read."""
         known = {spot: events for spot, events in store.specials() if spot in self._macs}
         self._specials += self._writes.to_adopt(known, store.last_special())
         gone = dict[Spot, Head]()
@@ -347,12 +348,12 @@ class Adoption(Observer):
         self.unfinished = sum(head.kind is Kind.LEAVING for head in left)
 
     def carry_out(self, store: ThreadStore, reason: str) -> None:
-        """Record the checkpoints in the thread store."""
+        """Record in the thread store the differences that `compare` found."""
         heads, identities = [*self.stored, *self.deleted], frozenset(self.identities)
         store.adopt(heads, identities, self.clock, reason, self._specials)
 
     def counts(self, store: ThreadStore) -> dict[str, Any]:
-        """Return the counts as JSON; call it before `carry_out`."""
+        """Return the counts as a dict, the members of a JSON object; call this before `carry_out`."""
         return {
             "stored": len(self.stored),
             "deleted": len(self.deleted),
@@ -370,7 +371,7 @@ _MAX_PIN_BYTES: Final = 4096
 
 
 class Pin(NamedTuple):
-    """A pin of a thread store; for its members see the module."""
+    """A pin of a thread store; the docstring of this module explains each member."""
 
     store: str
     until: int
@@ -384,7 +385,7 @@ _PIN_TYPES: Final = {name: int if name in ("until", "events", "trimmed") else st
 
 
 def make_pin(store: ThreadStore) -> Pin:
-    """Return a pin over all events of a store."""
+    """Return a new pin over all events of a thread store."""
     made = now()
     until, trimmed = store.end(), store.trimmed()
     root = Tree.of(map(line_of, store.events(until)))
@@ -392,7 +393,7 @@ def make_pin(store: ThreadStore) -> Pin:
 
 
 def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
-    """Return the reason why a store is not shown to continue a pin; ``None`` if it does."""
+    """Return the reason why a thread store is not shown to have all events of a pin; ``None`` if it has."""
     if pin.store != store.identity or store.end() < pin.until:
         return Reason.PIN_DIFFERS
     root = Tree.of(map(line_of, store.events(pin.until)))
@@ -419,11 +420,11 @@ def read_pin(path: Path) -> Pin:
         wrong = [name for name, kind in _PIN_TYPES.items() if type(found[name]) is not kind]
         if not wrong:
             return Pin(**found)
-        problem = f"{path}: {wrong[0]!r} is not a valid member of a pin"
+        problem = f"{path}: the member {wrong[0]!r} of the pin is not valid"
     raise MaintenanceError(problem, hint="name a file that `sealpoint heads seal --pin FILE` wrote")
 
 
 def write_pin(path: Path, pin: Pin) -> None:
-    """Write a pin to a file; a symbolic link is followed and kept."""
+    """Write a pin to a file; if the path is a symbolic link, to the link's target."""
     text = json.dumps({"pin": _PIN_VERSION, **pin._asdict()}, indent=2)
     write_whole(Path(os.path.realpath(path)), f"{text}\n")

@@ -47,11 +47,11 @@ class Readable(NamedTuple):
     """An opened value.
 
     Attributes:
-        table: Label of the column.
-        place: Key columns of the row: thread, namespace, checkpoint and so on.
+        table: Label of the column: the table's name, or ``checkpoints.metadata``.
+        place: Key columns of the row by name: thread, namespace, checkpoint and so on.
         tag: Type tag.
         value: The value as plain data.
-        sealed_with: Header that `SealedSaver` sealed with the value; ``None`` without one.
+        sealed_with: What `SealedSaver` sealed with the value, such as metadata; ``None`` if nothing.
     """
 
     table: str
@@ -78,14 +78,14 @@ def inspect(
     limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
 ) -> Iterator[Readable | Failure]:
-    """Yield the values of a thread, column by column in the order of the store.
+    """Yield the values of a thread, column by column, in the order of ``store.columns``.
 
     Args:
         store: A database.
         cipher: Opens sealed values; without a cipher, sealed values are failures.
         thread_id: Thread id that the agent uses, not the pseudonym.
         limits: Limits for decoding a value.
-        batch: Rows and bytes to read at a time.
+        batch: Maximum number of rows and bytes to read at a time.
 
     Example:
         >>> from contextlib import closing
@@ -107,7 +107,7 @@ def inspect(
 def inspect_items(
     store: RowStore, cipher: RingCipher | None, namespace: str, key: str | None = None
 ) -> Iterator[Readable | Failure]:
-    """Yield the items of a namespace, or the item of one key, in the order of the store.
+    """Yield the items of a namespace in the order of their rows; with ``key``, only the item of this key.
 
     Also finds items under pseudonyms. The readable columns of an item are compared with its sealed value.
     """
@@ -134,7 +134,7 @@ def _shown(cell: Cell, opener: Opener, read: Callable[[Cell, Parts], Any]) -> Re
 
 
 def _sealed_with(parts: Parts) -> dict[str, Any] | None:
-    """Return what is sealed in front of the bytes of the serializer, as JSON."""
+    """Return what `SealedSaver` sealed in front of the serializer's bytes, as JSON data."""
     if (claims := parts.claims) is not None:
         return claims.columns | ({"call": claims.call_id.hex()} if claims.call else {})
     return parts.name._asdict() if parts.name else dict(parts.header) if parts.header else None
@@ -202,7 +202,7 @@ MAX_NAME_CHARS: Final = 200
 
 @dataclass(slots=True)
 class Constructor:
-    """A type that values name."""
+    """A type that serialized values name, and that decoding would import."""
 
     module: str
     name: str
@@ -212,12 +212,12 @@ class Constructor:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The type's entry in an allowlist."""
+        """Module and name of the type, as an allowlist of the serializer has them."""
         return self.module, self.name
 
     @property
     def is_safe(self) -> bool:
-        """Whether a strict serializer allows the type by default; types without a module are JavaScript's."""
+        """Whether a strict serializer allows the type by default; a type without a module is JavaScript's."""
         return self.pair in SAFE_TYPES or not self.module
 
     @property
@@ -228,14 +228,14 @@ class Constructor:
 
 @dataclass(slots=True)
 class Inventory:
-    """The types that values name, and the numbers of values.
+    """The types that the values of a database name, and numbers of values.
 
     Attributes:
         constructors: Types, by module and name.
-        other_records: Number of records of types beyond `MAX_TYPES`.
+        other_records: Number of times that values name types beyond the first `MAX_TYPES`.
         values: Number of values read.
-        not_opened: Number of values skipped because there is no cipher.
-        not_shown: Number of skipped values, by kind of protection.
+        not_opened: Number of sealed values that were skipped, because there is no cipher.
+        not_shown: Number of the values in ``not_opened``, by kind, such as sealed or legacy.
         failures: Number of values that could not be read.
     """
 
@@ -250,7 +250,7 @@ class Inventory:
         """Count a type that a value names.
 
         Args:
-            cell: The value.
+            cell: The value, with its row.
             module: Module of the type.
             name: Name of the type.
             records: Number of times that the value names the type.
@@ -277,8 +277,8 @@ def inventory(
     Args:
         store: A database.
         cipher: Opens sealed values; without a cipher, sealed values count as not opened.
-        limits: What a value may be.
-        batch: How much to read at a time.
+        limits: Limits for decoding a value.
+        batch: Maximum number of rows and bytes to read at a time.
         report: Called with progress, and with a failure for each unreadable value.
 
     Example:

@@ -1,4 +1,4 @@
-"""Items of LangGraph's Store: read from a database, compared, and written as JSON. No object is built."""
+"""Items of LangGraph's Store: reads, checks and formats their values as JSON. No object is built."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PUT: Final = "read the item with SealedStore, and put it again with values that
 
 
 def name_of(cell: Cell) -> ItemName:
-    """Return the name of an item in the database."""
+    """Return the namespace and key that an item has in the database; both may be pseudonyms."""
     prefix, key = cell.where.key
     return ItemName(tuple(prefix.split(".")), key)
 
 
 def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:
-    """Return the value of an item as JSON; raises if the JSON would read back differently.
+    """Return the value of an item as JSON text; raises if the text would be parsed as a different value.
 
     NUL characters are refused unless ``allow_nul``, as Postgres cannot store them.
     """
@@ -43,7 +43,7 @@ def format_item(value: Mapping[str, Any], *, allow_nul: bool = False) -> str:
 
 
 def in_json(field: Any) -> Any:
-    """Return a readable field as JSON stores it: an enum of texts or numbers becomes its value."""
+    """Return a field of an item as JSON has it: a member of an enum of texts or numbers becomes its value."""
     if isinstance(field, Inert):
         is_enum = field.kind == "single" and isinstance(field.payload, str | int)
         return field.payload if is_enum and (field.module, field.name) not in SAFE_TYPES else field
@@ -55,7 +55,7 @@ def in_json(field: Any) -> Any:
 def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
     """Return the value of an item (see `decode_inert`), after comparing it with the readable columns.
 
-    The cell is from a `Column.widened` or a store of whole rows. An unsealed item is plain JSON, from which
+    ``cell`` is from a `Column.widened` or a store of whole rows. An unsealed item is plain JSON, from which
     LangGraph's stores build no objects.
     """
     if cell.is_plain_item:
@@ -66,5 +66,5 @@ def read_item(cell: Cell, parts: Parts, tokens: Tokens) -> dict[str, Any]:
     found = parse_item(beside.get("fields", beside.get("value")))
     require_same_fields(found, in_json(value), tokens)
     if parts.name and tokens.are_available and pseudonym_of(parts.name, tokens) != name_of(cell):
-        raise RowError("the item was stored under another name")
+        raise RowError("the item was sealed under another name")
     return value

@@ -38,7 +38,7 @@ SAMPLE_EVERY: Final = 100
 
 
 class Action(StrEnum):
-    """The action of a job for values with the same protection."""
+    """What a job does with values of the same protection, or what it needs to change them."""
 
     NONE = "none"
     ROTATE = "rotate"
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
-    """Return the action for values; ``is_done`` says that sealed values need no change."""
+    """Return the action for a share of values; ``is_done``: whether these, if sealed, need no change."""
     if share.is_skipped:
         return Action.PICKLE if share.types[0] == PICKLE else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
@@ -133,7 +133,7 @@ class Outcome:
         return self.count(Action.ROTATE, Action.SEAL)
 
     def note_lock(self, seconds: float) -> None:
-        """Record how long writers waited."""
+        """Record for how many seconds writers waited for a lock; the greatest number is kept."""
         self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
 
@@ -151,7 +151,7 @@ class Job:
     def __init__(
         self, store: RowStore, cipher: RingCipher, options: Options, url: str = "", *, writable: bool = True
     ) -> None:
-        """Prepare a job. A scrub closes the store; workers connect to ``url``.
+        """Prepare a job. A scrub closes ``store``; worker processes connect to ``url``.
 
         If ``writable`` is false, the job can only be planned.
         """
@@ -167,7 +167,7 @@ class Job:
         """Close the stores that the job has opened."""
 
     def require_fitting(self) -> None:
-        """Before any change, refuse the ring of another environment, unless the check is disabled."""
+        """Raise if the ring has the keys of another environment, unless this check is disabled."""
         options = self._options
         if options.check_keys:
             seals_unsealed = options.allow_plaintext or options.allow_legacy or self._seals_rows
@@ -179,9 +179,9 @@ class Job:
                         require_own_ring(whole, self._cipher.ring, seals_unsealed=True)
 
     def plan(self, damage: list[SealpointError] | None = None) -> list[Step]:
-        """Return the plan of the job: the actions for the values of the database.
+        """Return the plan of the job: an action for each group of values of the database.
 
-        ``damage`` receives the errors of values that cannot be counted, see `RowStore.count`.
+        ``damage`` is a list that receives the errors of values that cannot be counted, see `RowStore.count`.
         """
         return [Step(share, self._action(share)) for share in status(self._changed, damage=damage)]
 
@@ -192,7 +192,7 @@ class Job:
         return action_of(share, ring, self._options, is_done=share.key_id == ring.require_active().id)
 
     def run(self, stop: Stop, report: Report) -> Outcome:
-        """Rotate, verify and scrub, while holding the lock of the store."""
+        """Rotate, verify and scrub, while the database is locked against other runs."""
         options, outcome = self._options, self._outcome
         self._stop, self._report = stop, report
         if options.max_lag_bytes is not None and _file_of(self._changed):

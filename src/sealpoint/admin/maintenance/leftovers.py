@@ -1,4 +1,4 @@
-"""Leftovers of killed runs of `decrypt`: folders next to their outputs, see `maintenance.decrypt`."""
+"""Leftovers of killed runs of `decrypt`: folders next to the output file, see `maintenance.decrypt`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAGIC: Final = b"SQLite format 3\0"
 
 
 def find_leftovers(folder: Path) -> list[Path]:
-    """Return leftovers of killed runs in a folder. They may contain decrypted values."""
+    """Return the paths in a folder that killed runs of `decrypt` left. They may contain decrypted values."""
     return sorted(path for path, name in _partials(folder) if not is_held(folder / name))
 
 
 def remove_leftovers(out: Path) -> None:
-    """Remove leftovers of killed runs to ``out``, as far as permitted. The caller has locked ``out``."""
+    """Remove leftovers of killed `decrypt` runs to ``out``, if permitted. The caller has locked ``out``."""
     for path, name in list(_partials(out.parent)):
         with suppress(OSError):  # the next command in this folder warns of it
             # In a shared folder, another account may have used this name: remove only files of this account.
@@ -39,7 +39,7 @@ def remove_leftovers(out: Path) -> None:
 
 
 def _remove_folder(path: Path) -> None:
-    """Remove a folder with a copy, only the copy's files: the folder may be someone else's."""
+    """Remove a folder that `decrypt` left, but no other files in it: another program may use the folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for suffix in ("", *COMPANIONS):
@@ -62,7 +62,7 @@ def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _is_database(path: str) -> bool:
-    """Whether a file is a database that an earlier version left: other programs use such names, too."""
+    """Whether a file that is named like a leftover is a SQLite database: other programs use such names."""
     try:
         # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and O_NONBLOCK
         # does not block on a FIFO.

@@ -25,17 +25,17 @@ def owner_of(place: Mapping[str, Any]) -> Any:
 
 
 def stored_ids(ring: KeyRing, thread_id: str) -> list[str]:
-    """Return the ids that a database may have for a thread: its own id, and its pseudonym.
+    """Return the texts that ``thread_id`` columns may have for a thread: its id, and its pseudonym.
 
     Raises:
-        KeyRingError: If the ring has an index key that is not available.
+        KeyRingError: If the material of the index key, which makes pseudonyms, is not available.
     """
     tokens = Tokens(lambda: ring)
     return [thread_id, *([] if ring.index is None else [tokens.pseudonym(thread_id)])]
 
 
 def stored_prefixes(ring: KeyRing, namespace: str) -> list[str]:
-    """Return the prefixes that a database may have for a namespace: its own, and its pseudonym."""
+    """Return the texts that ``prefix`` columns may have for a namespace: its name, and its pseudonym."""
     tokens, labels = Tokens(lambda: ring), namespace.split(".")
     pseudonyms = [] if ring.index is None else [label_pseudonym(label, tokens) for label in labels]
     return [namespace, *([".".join(pseudonyms)] if pseudonyms else [])]

@@ -74,8 +74,8 @@ NOTHING_MORE: Final = Visible()
 class Binder:
     """Converts unbound rows to bound rows, and back.
 
-    The bytes of a value are not decoded. Decoded are only JSON, and the document of an unbound Postgres
-    checkpoint, which is sealed in place of the JSON in its column.
+    Values are not decoded, except for JSON. The checkpoint in the JSON column of an unbound Postgres row is
+    sealed, and the column then keeps only what SQL statements of savers need.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Binder:
         allow_nul: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Prepare. Values are sealed under the active key, unsealed values only if that is allowed.
+        """Set the options. Values are sealed under the active key; unsealed values only if allowed.
 
         ``allow_nul``: whether the database can store NUL characters in the JSON of items.
         """
         plain = visible.plain | frozenset(PLAIN)
         if plain & visible.indexed or KEY in plain | visible.indexed:
-            raise ConfigError("a metadata key is both plain and indexed, or reserved")
+            raise ConfigError("a key of metadata is both plain and indexed, or is reserved")
         if visible.indexed | fields.indexed:
             cipher.ring.index_key("metadata")  # raise here, not at the first row
         self._cipher = cipher
@@ -107,7 +107,7 @@ class Binder:
         self._format = partial(format_item, allow_nul=allow_nul)
 
     def bind(self, cell: Cell) -> Replacement:
-        """Return the bound replacement of an unbound row."""
+        """Return the new columns of an unbound row, sealed and bound to its place."""
         coordinates, beside = cell.where.column.coordinates, cell.where.beside
         if coordinates is METADATA:
             return self._bind_row(cell, beside)
@@ -133,7 +133,7 @@ class Binder:
         return Replacement(None, None, document=self._format(stored))
 
     def _bind_row(self, cell: Cell, beside: Mapping[str, Any]) -> Replacement:
-        """Bind a Postgres checkpoint: all columns of its row, and the list of values in other rows."""
+        """Bind a Postgres checkpoint: seal all columns of its row, and a list of its values in other rows."""
         require_readable(cell)
         header = _make_header(cell, beside)
         document = parse_json(beside["document"])
@@ -157,9 +157,9 @@ class Binder:
         return Replacement(None, None, header["parent"], metadata, _to_json("checkpoint", row))
 
     def revise(self, cell: Cell) -> Replacement | None:
-        """Return a bound checkpoint with missing readable metadata, or an item with missing readable fields.
+        """Return the new columns of a bound checkpoint or item, with its missing readable keys added.
 
-        Returns ``None`` if nothing is missing. The sealed bytes do not change.
+        Returns ``None`` if no readable key is missing. The sealed bytes do not change.
         """
         beside, parts = cell.where.beside, self._opened(cell)
         header = parts.header
@@ -177,7 +177,7 @@ class Binder:
         return Replacement(cell.tag, cell.value, beside["parent"], stored, document)
 
     def unbind(self, cell: Cell) -> Replacement | None:
-        """Return the replacement of a row for a saver without SealedSaver; ``None`` for a sentinel."""
+        """Return the new columns of a row, for savers without SealedSaver; ``None`` for a sentinel."""
         beside, names = cell.where.beside, cell.where.names
         if cell.is_sentinel:
             return None
@@ -243,14 +243,14 @@ def _make_header(cell: Cell, beside: Mapping[str, Any]) -> Header:
 def _require_claims(names: Mapping[str, Any], beside: Mapping[str, Any]) -> Claims:
     channel, idx, task_path = names["channel"], names["idx"], beside["task_path"]
     if idx not in _INDEXES:
-        raise RowError(f"a write to {excerpt(channel)} has the index {idx}, which savers do not use for it")
+        raise RowError(f"savers do not use the index {idx} for a write to {excerpt(channel)}")
     claims = Claims(task_path, idx)
     require_same_kind(channel, claims)
     return claims
 
 
 def _as_stored(metadata: Mapping[str, Any], beside: Mapping[str, Any]) -> bytes | str:
-    """Return metadata as JSON, bytes or text as in the row that was read."""
+    """Return metadata as JSON, in the type that the row has in this column: bytes or text."""
     data = encode_metadata(metadata)
     return data.decode() if isinstance(beside["metadata"], str) else data
 
@@ -267,13 +267,13 @@ class RebindOptions(Options):
     """Options of a rebinding.
 
     Attributes:
-        unbind: Unbind bound rows, for savers without SealedSaver, instead of binding.
+        unbind: Unbind bound rows, for savers without SealedSaver, instead of binding unbound rows.
         visible: Metadata that stays readable in bound rows.
         fields: Fields of items of LangGraph's Store that stay readable.
-        thread_id: Change only this thread, by its id in the database, and no items.
-        items: If true, change only items; if false, everything else.
-        allow_thread_store: Also unbind rows that a thread store has. Savers with that store then refuse the
-            rows until `heads adopt`.
+        thread_id: Change only rows with this text in the column ``thread_id``, and no items.
+        items: If true, change only items; if false, all values except items; if ``None``, all values.
+        allow_thread_store: Also unbind rows that are recorded in a thread store. Savers with that thread
+            store then refuse the rows until `heads adopt`.
     """
 
     unbind: bool = False
@@ -284,11 +284,11 @@ class RebindOptions(Options):
     items: bool | None = None
 
     def takes(self, label: str) -> bool:
-        """Whether values of this column are changed."""
+        """Whether the run changes values in the column with this label."""
         return self.items in (None, label == ITEMS.label)
 
     def revises(self, label: str) -> bool:
-        """Whether missing readable keys are added to bound values of this column."""
+        """Whether the run adds missing readable keys to bound values in the column with this label."""
         visible = {"checkpoints": self.visible, ITEMS.label: self.fields}
         return visible.get(label, NOTHING_MORE) != NOTHING_MORE
 
@@ -301,14 +301,14 @@ def rebind(
 ) -> Events:
     """Bind every row to its place, or unbind it. No object is built.
 
-    Rows that do not open, or that no saver writes so, are reported and not changed. The caller holds the
-    store (`RowStore.hold`), or is a worker of a process that holds it.
+    A row that does not open, or that no saver would write, is reported and not changed. Call this within
+    `RowStore.hold`, or in a worker of a process that does.
 
     Args:
-        store: A database, writable.
+        store: A database, opened as writable.
         cipher: Opens values, and seals under its active key.
         options: Options of the rebinding, and the general options that `rotate` has.
-        before_change: Called with each row before it is changed.
+        before_change: Called with each row, as a cell, before the row is changed.
 
     Yields:
         Progress after each batch; one failure for each refused row.
@@ -316,8 +316,8 @@ def rebind(
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed; or if rows to
-            unbind are in a thread store. Nothing has been changed.
-        LockedError: On Postgres, if other sessions keep rows locked. All other rows are done.
+            unbind are recorded in a thread store. Nothing has been changed.
+        LockedError: On Postgres, if other sessions keep rows locked. All other rows have been changed.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # the active key stays the same during a run
@@ -354,12 +354,12 @@ def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindO
 
 
 def remembered() -> ConfigError:
-    """Return the error of a run that would unbind rows in a thread store."""
+    """Return the error of a run that would unbind rows which are recorded in a thread store."""
     return ConfigError("the rows to unbind are recorded in a thread store", hint=_REMEMBERED)
 
 
 def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
-    """Return a function that makes the sentinel of a thread and namespace."""
+    """Return a function that seals a sentinel (tag and bytes) for a thread id and a namespace."""
     return partial(seal_sentinel, EncryptedSerializer(cipher))
 
 
@@ -381,12 +381,12 @@ def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
 
 
 def is_bound(share: Share) -> bool:
-    """Whether values of a share are bound to their rows."""
+    """Whether the values that a share counts are bound to their rows."""
     return "row" in share.flags
 
 
 class RebindJob(Job):
-    """A rebinding of one database; opens the store of whole rows itself."""
+    """A job that rebinds one database; it opens the row store of whole rows itself."""
 
     _work = staticmethod(rebinding)
     _options: RebindOptions
@@ -406,11 +406,11 @@ class RebindJob(Job):
         self._to_verify = Selection(plaintext=False, thread_id=options.thread_id)
 
     def close(self) -> None:
-        """Close the store of whole rows."""
+        """Close the row store through which this job reads and writes whole rows."""
         self._rows.close()
 
     def require_fitting(self) -> None:
-        """Refuse a wrong ring, and rows to unbind that a thread store has."""
+        """Raise if the ring is the wrong one, or if rows to unbind are recorded in a thread store."""
         super().require_fitting()
         require_not_remembered(self._store, self._cipher, self._options)
 

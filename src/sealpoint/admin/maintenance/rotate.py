@@ -1,11 +1,11 @@
 """Rotation: resealing every value of a database under the active key, while agents run.
 
-A pass visits the values that are not under the active key. The next pass finds values that were written
-behind the first. Tags are the only record of progress, so a run may end at any point and be repeated. The
+A pass visits the values that are not under the active key. The next pass finds values that agents have
+written meanwhile. Tags are the only record of progress, so a run may end at any point and be repeated. The
 run ends where the caller stops iterating: no lock depends on the caller, as each batch commits separately.
 
-Two environments may have different keys with the same id. A database that mixes values under both opens
-with neither. So before any change, a sample of values is opened to check that the ring is the right one.
+Two environments may have different keys with the same id. If a database has values under both, neither ring
+opens all of them. So before any change, a sample of values is opened to check that the ring is the right one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     if suspects := foreign_keys(found, ring.active_id):
         key_id = ring.active_id if ring.active_id in suspects else suspects[0]
         raise WrongRingError(
-            f"{store.name} has rows under {key_id!r}, and none of those tried opens with the ring's key"
+            f"{store.name} has rows under {key_id!r}, but no sampled row opens with the ring's key"
         )
     if seals_unsealed and named and not named & known:
         raise WrongRingError(f"all rows of {store.name} are under keys that the ring does not have")
@@ -53,7 +53,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
 
 
 def try_keys(store: RowStore, cipher: RingCipher, key_ids: Collection[str]) -> dict[str, int | None]:
-    """Call `try_rows` for each of these keys that is in the ring and may open values."""
+    """Return the results of `try_rows` by key id, for those keys that are in the ring and may open values."""
     usable = [key.id for key in cipher.ring.keys if key.state.opens and key.id in key_ids]
     return {key_id: try_rows(store, cipher, key_id) for key_id in usable}
 
@@ -84,7 +84,7 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
     for store in stores:
         if try_rows(store, cipher, key.id):
             raise WrongRingError(
-                f"cannot promote {key.id!r}: {store.name} has rows under it, and none of those tried opens",
+                f"cannot promote {key.id!r}: {store.name} has rows under this id, but no sampled row opens",
                 hint="another host has a different key with this id: copy one ring to both, or make a key",
             )
 
@@ -110,19 +110,19 @@ def rotate(
 ) -> Events:
     """Reseal every value in place under the ring's active key. Nothing is deserialized.
 
-    Values that do not open are reported and not changed. The caller holds the store (`RowStore.hold`), or
-    is a worker of a process that holds it.
+    Values that do not open are reported and not changed. Call this within `RowStore.hold`, or in a worker of
+    a process that does.
 
     Args:
-        store: A database, writable.
+        store: A database, opened as writable.
         cipher: Opens values, and seals under its active key.
         allow_plaintext: Also seal unsealed values; otherwise they are skipped.
         allow_legacy: Also reseal values under LANGGRAPH_AES_KEY; otherwise they are skipped.
         batch: Maximum rows and bytes to change in one transaction.
-        max_lock_seconds: Make batches smaller if a batch locks rows for longer than this.
-        before_change: Called with each value before it is changed.
+        max_lock_seconds: Make batches smaller after a batch that locked rows for more seconds than this.
+        before_change: Called with each value, as a cell, before the value is changed.
         check_keys: First check that the ring is the right one, see `require_own_ring`.
-        compress: Compress resealed values, or decompress them; ``None`` keeps each as it is.
+        compress: If true, compress resealed values; if false, decompress them; ``None`` keeps each as it is.
         limits: Limits for decoding unauthenticated values.
 
     Yields:
@@ -131,7 +131,7 @@ def rotate(
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         WrongRingError: If the database is sealed under other keys. Nothing has been changed.
-        LockedError: On Postgres, if other sessions keep rows locked. All other rows are done.
+        LockedError: On Postgres, if other sessions keep rows locked. All other rows have been changed.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
 
     Example:
@@ -160,7 +160,7 @@ def rotate(
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
-    """Return the values that are not under ``key_id``, by column and tag; empty after a rotation."""
+    """Count the values that are not under ``key_id``, by column and tag; an empty list after a rotation."""
     selection = Selection(without_key=key_id)
     return [count for count in store.count() if selection.takes(count.tag)]
 
@@ -185,7 +185,7 @@ class Run:
     ) -> Events:
         """Call ``change`` with every selected value, pass after pass, until a pass changes nothing.
 
-        A `SealpointError` from ``change`` is a failure of that value only. Default for ``columns``: all.
+        A `SealpointError` from ``change`` is a failure of that value only. ``None`` for ``columns``: all.
         """
         columns = self._store.columns if columns is None else columns
         labels = {column.label for column in columns}
@@ -254,7 +254,7 @@ class Run:
         return changed
 
     def _adapt(self, done: Rewritten) -> None:
-        """Shrink batches at least by half if writers waited too long, and let batches grow again later."""
+        """Halve the rows per batch, or more, if writers waited too long; let batches grow again later."""
         if done.lock_seconds > self._max_lock_seconds:
             part = min(0.5, self._max_lock_seconds / done.lock_seconds)
             # The limit in bytes may have ended the batch, so shrink from its actual number of rows.

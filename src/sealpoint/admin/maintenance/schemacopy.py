@@ -84,18 +84,18 @@ def decrypt_schema(
 ) -> Events:
     """Write the decrypted rows of a Postgres saver and Store to the new schema ``out`` of the same database.
 
-    The source is read in one transaction, and not changed. Other sessions see ``out`` when it is complete:
-    if a run ends early, or a value does not open, there is no schema. Only the connecting role has
-    rights to ``out``.
+    The source is read in one transaction, and not changed. Other sessions see ``out`` when it is complete: if
+    a run ends early, or a value does not open, the schema is not created. Only the connecting role has rights
+    to ``out``.
 
     Args:
-        store: The source.
+        store: The database to copy.
         out: Name of the new schema; the schema must not exist.
         cipher: Opens sealed values.
         allow_plaintext: Also copy unsealed values; otherwise each is a failure. In the copy, they cannot
             be distinguished from authenticated values.
-        limits: Limits for decoding values of unauthenticated types.
-        batch: Rows and bytes to read at a time.
+        limits: Limits, such as depth, for decoding values whose type no key authenticates.
+        batch: Maximum number of rows and bytes to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.

@@ -41,7 +41,7 @@ _Cell = tuple[str, bool | None]  # see `SqliteRows.search`
 
 
 class Sample(NamedTuple):
-    """Fragments of an old value: the first is searched for, another one if a readable cell contains it."""
+    """Byte fragments of an old value: the first is searched for, another one if readable text has it."""
 
     fragments: tuple[bytes, ...]
     is_sealed: bool
@@ -59,7 +59,7 @@ class Traces:
         self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
 
     def add(self, cell: Cell) -> None:
-        """Consider a value for the sample."""
+        """Add fragments of a value to the random sample, if the value is drawn."""
         value = cell.value
         if cell.is_item and is_sealed(cell.tag) and isinstance(value, bytes):
             value = encode_value(value).encode()  # the bytes in the file
@@ -83,7 +83,7 @@ class Traces:
 
 
 def _may_stay(fragment: bytes, cell: Cell) -> bool:
-    """Whether an unsealed fragment may occur elsewhere, because an id contains it, or as padding."""
+    """Whether an unsealed fragment may also occur outside of old values: in an id, or as padding."""
     ids = (str(part).encode(errors="replace") for part in cell.where.key)
     return len({*fragment}) < _MIN_DIFFERENT or any(fragment in each for each in ids)
 
@@ -126,8 +126,8 @@ def forecast(path: Path) -> Forecast:
 def scrub(path: Path, ring: KeyRing, samples: Sequence[Sample] = ()) -> Scrubbed:
     """Rewrite the file without old contents, empty its log, and search both for remains.
 
-    A fragment that a readable cell also contains is no evidence of a remain. So another fragment of the same
-    value is searched for, one that no readable cell contains.
+    If a column that is readable by design also contains a fragment, a hit does not show that an old value
+    remains. So another fragment of the same value is searched for, which no such column contains.
 
     Writers wait from the beginning until the log is empty, and so do readers of a file without a WAL.
     """
@@ -146,7 +146,7 @@ def scrub(path: Path, ring: KeyRing, samples: Sequence[Sample] = ()) -> Scrubbed
 
 
 def _search(path: Path, tags: re.Pattern[bytes] | None, samples: Sequence[Sample]) -> Scrubbed:
-    """Search a file and its log; after a hit, search the cells of all tables for its column."""
+    """Search a file and its log; after a hit, search all tables for the columns that contain the fragment."""
     size, found = _search_files(path, _finder(tags, [sample.fragments[0] for sample in samples]))
     met = [sample for sample in samples if sample.fragments[0] in found]
     columns, readable, again, stands = set[str](), set[str](), list[bytes](), dict[bytes, set[_Cell]]()
@@ -172,7 +172,7 @@ def _search(path: Path, tags: re.Pattern[bytes] | None, samples: Sequence[Sample
 
 
 def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
-    """Return a pattern of tags of keys without rows; ``live`` are the keys with rows."""
+    """Return a regular expression for tags of keys without rows; ``live`` are the ids of keys with rows."""
     flags = "".join(rf"(?:\.{flag})?" for flag in FLAGS)
     retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and key.id not in live]
     if not retired:
@@ -187,7 +187,7 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
 
 
 def _finder(tags: re.Pattern[bytes] | None, fragments: Sequence[bytes]) -> Find:
-    """Return a function that yields the first position of each fragment, and of any tag, in bytes."""
+    """Return a function that yields the first position in bytes of each fragment, and of any of the tags."""
 
     def find(data: bytes) -> Iterator[tuple[bytes, int]]:
         yield from ((each, place) for each in fragments if (place := data.find(each)) >= 0)

@@ -1,7 +1,7 @@
 """The state of a thread: one checkpoint with its values by channel. No object is imported or built.
 
-On SQLite the values are in the checkpoint's row, on Postgres partly in rows of their own. A function of the
-graph computes a delta channel from the writes to earlier checkpoints: only a snapshot of it is shown.
+On SQLite the values are in the checkpoint's row, on Postgres partly in rows of their own. The value of a
+delta channel is computed by a function of the graph from earlier writes: only a stored snapshot is shown.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class State:
     """The state of a thread.
 
     Attributes:
-        checkpoint: The checkpoint's cell; ``None`` if there is no checkpoint.
+        checkpoint: The checkpoint as a cell, with its row; ``None`` if there is no checkpoint.
         metadata: Metadata of the checkpoint; the sealed copy, if the checkpoint is bound to its row.
         values: Values by channel, as `decode_inert` returns them.
         writes: Pending writes of the checkpoint.
-        not_shown: Delta channels without a value in the checkpoint.
-        failures: Values that did not open.
+        not_shown: Names of delta channels without a stored value in the checkpoint.
+        failures: Errors of values that did not open, each with its row.
     """
 
     checkpoint: Cell | None = None
@@ -67,9 +67,9 @@ def read_state(
     limit: int,
     limits: Limits = DEFAULT_LIMITS,
 ) -> State:
-    """Return a checkpoint of a thread, in the given namespace: the latest, or the one with the given id.
+    """Return the state at the checkpoint of ``place``: namespace, and id or ``None`` for the latest.
 
-    Keeps at most ``limit`` + 1 pending writes, only those to ``channel`` if it is given.
+    Returns at most ``limit`` + 1 pending writes; if ``channel`` is given, only writes to this channel.
     ``limits`` are the limits for decoding a value.
 
     Raises:
@@ -99,7 +99,7 @@ class _Reader:
         return cells_of(self._store, wanted, Selection(thread_id=stored))
 
     def find(self, stored: str, ns: str, checkpoint_id: str | None) -> Cell | None:
-        """Return the checkpoint with the given id, or the latest of the namespace; ids sort as bytes."""
+        """Return the checkpoint with the given id, or the namespace's latest; ids are compared as bytes."""
         best: Cell | None = None
         for cell in self._cells(stored, CHECKPOINT, METADATA):
             try:
@@ -179,5 +179,5 @@ def _document(opened: Opened, limits: Limits) -> Any:
 
 
 def _snapshot(value: Any) -> Any:
-    """Return the value inside the snapshot of a delta channel; other values unchanged."""
+    """Return the value inside the snapshot of a delta channel; return other values unchanged."""
     return value.payload if isinstance(value, Inert) and value.kind == "delta-snapshot" else value

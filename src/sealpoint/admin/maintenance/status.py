@@ -26,7 +26,7 @@ class Share:
     """A group of values in one column with the same protection.
 
     Attributes:
-        table: Label of the column.
+        table: Label of the column: the table's name, or ``checkpoints.metadata``.
         kind: Whether the values are sealed, plaintext, legacy, or have an unknown tag.
         suite: Encryption suite; ``None`` if the values are not sealed.
         flags: Flags in the tags, such as ``row``.
@@ -34,8 +34,9 @@ class Share:
         state: State of the key in the ring; ``None`` without a ring or a key.
         rows: Number of values.
         size_bytes: Stored size of the values.
-        types: Inner types, escaped, most frequent first; for ``unknown``, whole tags.
-        tags: Number of different tags.
+        types: Types inside of the tags, such as ``msgpack``, escaped, most frequent first; for ``unknown``,
+            whole tags.
+        tags: Number of different type tags of the values.
     """
 
     table: str
@@ -77,9 +78,10 @@ def status(
 
     Args:
         store: A database.
-        entries: Key entries of a ring, for the states of keys.
-        damage: Receives errors of damaged parts, see `RowStore.count`; without it, errors are raised.
-        more: Counts of values in other tables, such as `RowStore.cached`.
+        entries: The keys listed in a ring file; the result then contains their states.
+        damage: List that receives the errors of damaged parts, see `RowStore.count`; if ``None``, errors are
+            raised.
+        more: Counts of values in other tables, such as those from `RowStore.cached`.
 
     Example:
         >>> from contextlib import closing

@@ -1,4 +1,4 @@
-"""Transitions of keys, refused while a database has rows that need the old state."""
+"""Transitions of keys to other states, refused while a database has rows that need the old state."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def promote_key(
 ) -> str | None:
     """Make a key active, unless a database has rows under older keys; return the previously active key.
 
-    If no key was active, rows under other keys are accepted, so that sealing can be resumed.
-    ``listed`` are the databases in the ring file, if ``stores`` includes all of them.
+    If no key was active, rows under other keys are accepted, so that sealing can be resumed. ``listed``:
+    names of the databases in the ring file; ``None`` if ``stores`` does not include all.
     """
 
     # Called while the ring file is locked, so that no other command changes a state before the transition.
@@ -52,7 +52,7 @@ def disable_key(
     *,
     listed: Sequence[str] | None = None,
 ) -> None:
-    """Disable a key, unless a database has rows under the key. A disabled key stays as it is."""
+    """Disable a key, unless a database has rows under the key. A disabled key is not changed."""
 
     def require(ring: RingFile, entry: RingEntry) -> None:
         _require_listed(ring, listed)
@@ -72,8 +72,8 @@ def destroy_key(
 ) -> Path | None:
     """Destroy a key, unless a database has rows under the key; return the removed key file, if any.
 
-    The ring records waived checks: no database was examined, or not all databases in the ring file
-    (``listed`` is ``None``), or a database without a value under any key of the ring was accepted.
+    The ring file records which check was waived: no database was examined, or not all databases in the ring
+    file (``listed`` is ``None``), or a database without a value under any key of the ring was accepted.
     """
 
     def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
@@ -118,7 +118,7 @@ def _require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wh
 
 
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
-    """Whether a store has a value under one of the keys. If not, it may be the wrong database."""
+    """Whether a database has a value under one of the keys. If not, it may be the wrong database."""
     counts = store.count()
     return any(rows_under(counts, entry) for entry in entries)
 
@@ -132,6 +132,6 @@ def _way_out(entry: RingEntry, database: str) -> str:
 
 
 def rows_under(counts: Sequence[TagCount], entry: RingEntry) -> int:
-    """Count the values under a key, including values with tags of later releases."""
+    """Return the number of values under a key, including values with tags of later releases."""
     key_id = None if entry.suite == LEGACY else entry.id
     return sum(count.rows for count in counts if is_under(count.tag, key_id))

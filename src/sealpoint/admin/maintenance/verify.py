@@ -70,9 +70,9 @@ def verify(
         allow_plaintext: Accept unsealed values; otherwise each is a failure.
         selection: Which values to read.
         every: Open only every n-th value; all selected values are read.
-        examine: Called with each value that opens; its exceptions count as failures of the value.
+        examine: Called with each value that opens; if it raises, this is a failure of the value.
         columns: Columns to read, including those that `examine` needs; default: all columns.
-        batch: Rows and bytes to read at a time.
+        batch: Maximum number of rows and bytes to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.
@@ -116,7 +116,7 @@ def walk(
     selection: Selection = EVERYTHING,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Pass values to ``look``: yield a failure for each value that raises, and progress after each batch."""
+    """Call ``look`` with each value; yield a failure if it raises, and progress after each batch."""
     seen = size = 0
     for column in columns:
         for page in pages(store, column, selection, batch):
@@ -151,11 +151,11 @@ def require_own_document(cell: Cell, opened: Opened, limits: Limits = DEFAULT_LI
 
 
 class Places(NamedTuple):
-    """A number of rows, with examples.
+    """A number of rows, and the key columns of the first few of these rows.
 
     Attributes:
         rows: Number of rows.
-        places: Key columns of the first rows, at most `MAX_PLACES`.
+        places: Key columns, by name, of the first rows, at most `MAX_PLACES`.
     """
 
     rows: int = 0
@@ -169,9 +169,10 @@ class Places(NamedTuple):
 def check_records(
     store: RowStore, examine: Callable[[Record], object] = lambda _: None
 ) -> Generator[Failure, None, Places]:
-    """Check the rows of ``checkpoints`` outside of their values, and return the rows whose parent is missing.
+    """Check all columns of ``checkpoints`` except the values; return the rows whose parent is missing.
 
-    Ids are kept as numbers, about 100 bytes per checkpoint. If a parent is missing, rows are read again.
+    Hashes of ids are kept in memory, about 100 bytes per checkpoint. If a parent is missing, rows are read
+    again.
     """
     ids, waiting = set[int](), Counter[int]()
     for record in store.records():
@@ -200,7 +201,7 @@ def _marks(record: Record) -> tuple[int, int | None]:
 
 
 def require_beside(table: str, names: Mapping[str, Any], parent: object, metadata: Any) -> CheckpointMetadata:
-    """Check the other columns of a checkpoint as a saver does, and return its metadata."""
+    """Check the ids, the parent and the metadata of a checkpoint as a saver does; return the metadata."""
     for name, part in names.items():
         if type(part) is not str:
             raise RowError(f"key column {name!r} of table {table!r} holds {type(part).__name__}, not str")
@@ -235,12 +236,12 @@ class Verification:
     Attributes:
         opened: Number of sealed values that opened, by key.
         covered: Number of sealed values that opened, by column and key.
-        newest: Greatest checkpoint id with a value that opened, by key. A UUID of version 6, which contains
-            the writer's time.
-        accepted: Number of accepted values that no key authenticates, or whose type no key authenticates.
+        newest: By key, the greatest id of a checkpoint with a value that opened. Such an id is a UUID of
+            version 6, which contains the writer's time.
+        accepted: Number of values that were accepted although no key authenticates them, or their type.
         legacy: Number of accepted values under LANGGRAPH_AES_KEY, which does not authenticate types.
         bound: Number of values that are bound to their rows.
-        orphans: Checkpoints whose parent is missing.
+        orphans: Number of checkpoints whose parent is missing, with the key columns of a few.
     """
 
     def __init__(
@@ -287,7 +288,7 @@ class Verification:
         return self._unbound if self.bound or self._require_bound else Places()
 
     def events(self) -> Iterator[Event]:
-        """Run: yield progress, and a failure for each value or row that a saver would refuse."""
+        """Verify: yield progress, and a failure for each value or row that a saver would refuse."""
         for event in self._database_events():
             if isinstance(event, Failure):
                 self._observer.add_failure(event)
@@ -308,7 +309,7 @@ class Verification:
         self.orphans = yield from check_records(self._store, self._examine_record)
 
     def counts(self, *, of_range: bool = False) -> dict[str, Any]:
-        """Return the counts as JSON; for a range with unbound rows, as other ranges may have bound rows."""
+        """Return the counts as a dict for JSON; ``of_range`` counts unbound rows even if no row is bound."""
         unbound = self._unbound if of_range else self.unbound
         return {
             "opened": [{"key": key, "values": values} for key, values in sorted(self.opened.items())],
@@ -328,7 +329,7 @@ class Verification:
         return [*self.accepted_reasons(), *more]
 
     def accepted_reasons(self) -> list[Reason]:
-        """Return the reasons for accepted values that are not authenticated."""
+        """Return the reasons why ``ok`` is not true that are due to accepted, unauthenticated values."""
         plaintext = self.accepted > self.legacy
         return applying({Reason.PLAINTEXT_ALLOWED: plaintext, Reason.LEGACY_ALLOWED: self.legacy})
 

@@ -40,7 +40,7 @@ class Pace:
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
     def limit(self, events: Events) -> Events:
-        """Pass events on; after each batch wait for the rate limit and the replicas, or end the run.
+        """Yield the given events; after each batch, wait for the rate limit and the replicas, or end the run.
 
         If the store calls `is_over` during an SQL statement, the run can also end within the statement.
         """
@@ -84,7 +84,7 @@ _LOOK_SECONDS: Final = 0.1
 def rotate_as(
     options: Options, store: RowStore, cipher: RingCipher, before_change: BeforeChange | None = None
 ) -> Events:
-    """Rotate with the options of a job. The job has already tested the ring, so this does not."""
+    """Rotate with the options of a job. The job has already tested the ring, so this function does not."""
     return rotate(
         store,
         cipher,
@@ -129,15 +129,15 @@ Work: TypeAlias = Callable[[Assignment, RingCipher], Events]
 def run_in_processes(assignment: Assignment, workers: int, stop: Stop) -> Events:
     """Run the work of an assignment in several processes, and add up their progress.
 
-    The caller has checked the ring (`require_own_ring`), and holds the store. The worker processes end when
-    this process ends, even if it is killed.
+    Check the ring first (`require_own_ring`), and call this within `RowStore.hold`. The worker processes end
+    when this process ends, even if it is killed.
     """
     with closing(_rounds(assignment, workers, stop)) as received:
         yield from _sum(received)
 
 
 def _rounds(assignment: Assignment, workers: int, stop: Stop) -> Received:
-    """Run all workers; if each found locked rows, run one alone: workers may lock each other's rows."""
+    """Run all workers; if each one found locked rows, run one alone: workers may lock each other's rows."""
     start = monotonic()
     try:
         return (yield from _round(assignment, range(workers), stop))
@@ -234,7 +234,7 @@ def _end(lines: Sequence[Line]) -> None:
 
 
 class _Halt(Stop):
-    """The stop of a worker: set by any message from the parent process, or when the parent ends."""
+    """Tells a worker process to stop: set by any message from the parent process, or when the parent ends."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -271,7 +271,7 @@ def _work(assignment: Assignment, line: Line) -> None:
                 line.send(event)
         except DatabaseMissingError as error:  # the parent could connect: a limit of connections
             problem = StoppedError(
-                str(error), hint="N workers take N + 1 connections, as a superuser twice as many"
+                str(error), hint="use fewer workers: N take N + 1 connections, as a superuser twice as many"
             )
         except SealpointError as error:
             problem = error

@@ -1,4 +1,4 @@
-"""Bounds of about equal ranges of threads, from a random sample of pages; table statistics are not used."""
+"""Bounds of about equal ranges of threads, from a random sample of pages, not from table statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT: Final = "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FR
 
 
 def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
-    """Return the bounds between ranges, in the server's order; fewer if there are few threads."""
+    """Return the texts that divide thread ids into ranges, sorted as by the server; fewer if ids are few."""
     tables = [part for column in store.columns if column != ITEMS for part in store.parts(column)]
     pages = sum(size for table in tables for (size,) in store.select(table, _SIZE, ()))
     sampled = MAX_BOUND_BYTES // 4, min(100.0, 100 * _PAGES / max(pages, 1))

@@ -101,17 +101,17 @@ class Access:
 
     @property
     def read(self) -> str:
-        """SQL for the columns of a cell."""
+        """SQL expressions to select the columns of a cell: key, tag, value, and others."""
         return ", ".join((*self.column.key, self.tag, self.value, *self.beside.values()))
 
     @property
     def name(self) -> str:
-        """SQL for the same columns, with NULL for the value and other columns, and with texts cut."""
+        """Like `read`, but with NULL for the value and the other columns, and with long texts truncated."""
         texts = (name if name == "idx" else f"left({name}, {_NAME_CHARS})" for name in self.column.key)
         return ", ".join((*texts, f"left({self.tag}, {_NAME_CHARS})", "NULL", *("NULL" for _ in self.beside)))
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield rows of a result as cells."""
+        """Yield each row of the result of a SELECT as a cell."""
         end = len(self.column.key)
         for row in rows:
             tag, stored, *others = row[end:]
@@ -127,7 +127,7 @@ class Access:
     def replacement(
         self, cell: Cell, tag: str, value: bytes, parent: Any = None, metadata: Any = None, document: str = ""
     ) -> tuple[Any, ...]:
-        """Return a row of ``new``: the new values, the key, and values that must be unchanged."""
+        """Return the parameters of `update` for one cell: new values, key, and the old values to compare."""
         key, old, beside = cell.where.key, cell.where.locator, cell.where.beside
         if self.column == CHECKPOINTS:  # tag and value are in the metadata
             same = _digest(beside["document"]), _digest(beside["metadata"]), beside["parent"]
@@ -139,7 +139,7 @@ class Access:
         return tag, value, *key, cell.tag, _digest(cell.value)
 
     def update(self, layout: Layout) -> str:
-        """Return the UPDATE of rows of ``new`` whose key, tag and value have not changed."""
+        """Return the UPDATE that replaces the cells whose key, tag and value have not changed."""
         if self.column == CHECKPOINTS:
             return _UPDATE_CHECKPOINTS
         if "value" in self.beside:
@@ -252,7 +252,7 @@ class Bound(NamedTuple):
 
 
 def bound_of(found: Sequence[tuple[Any, ...]], rows: int, size_bytes: int) -> Bound | None:
-    """Return the end of a batch of ``rows`` and about ``size_bytes``, from the next rows' sizes and keys."""
+    """Return the end of a batch of about ``size_bytes``, from the sizes and keys of the next rows."""
     before: tuple[Any, ...] = ()
     for number, (size, *key) in enumerate(found, 1):
         if size > MAX_VALUE_BYTES:  # a batch of its own
@@ -278,14 +278,14 @@ class Pass:
         return self.locked > 0 and not self.changed
 
     def add(self, rows: int, done: Rewritten) -> None:
-        """Add a batch; ``rows`` is the number of rows before locking."""
+        """Count a batch; ``rows`` is its number of rows before locked rows were skipped."""
         self.seen += done.seen
         self.changed += done.changed + done.raced
         self.locked += max(0, rows - done.seen)
 
 
 def condition(access: Access, primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return the condition after WHERE, with parameters: `Selection.takes` in SQL."""
+    """Return the condition after WHERE and its parameters, for the selected rows (see `Selection.takes`)."""
     if selection.thread_id is not None and access.column.coordinates == place.ITEM:
         selection, access = replace(selection, thread_id=None), replace(access, holds="false")
     tag, parts = f"coalesce({access.tag}, '')", [access.holds]

@@ -209,7 +209,7 @@ def is_superuser(connection: Connection[Any]) -> bool:
 
 @contextmanager
 def translate_errors(rights: str = "") -> Iterator[None]:
-    """Replace errors of a server by our own, without the server's message, which may contain values.
+    """Raise errors of sealpoint for those of psycopg, without the message, which may contain values.
 
     ``rights`` is part of the hint: the GRANT that the statements need.
     """
@@ -302,9 +302,9 @@ def holding(
 ) -> Iterator[None]:
     """Exclude other runs on a schema by an advisory lock of this session.
 
-    With a shard, shards of the same run and command are excluded only if they overlap. The session must
-    then execute nothing else, because other sessions read the shard from its last statement. A session
-    whose last statement the server does not show is excluded, too.
+    With a shard (a range of threads), shards of the same run and command are excluded only if they overlap.
+    The session must then execute nothing else, because other sessions read the shard from its last statement.
+    A session whose last statement the server does not show is excluded, too.
     """
     lock, register = _HOLD << 32 | schema_oid, _REGISTER << 32 | schema_oid
     taking, mark = ("_shared", shard.mark()) if shard else ("", "")
@@ -329,7 +329,7 @@ def holding(
 
 
 def _excludes(connection: Connection[Any], statement: str | None, shard: Shard | None) -> bool:
-    """Whether a session with this last statement excludes a shard."""
+    """Whether another session, with this last statement, excludes a run over a shard of threads."""
     other = find_mark(statement)
     if shard is None or other is None or shard[:2] != other[:2]:
         return True

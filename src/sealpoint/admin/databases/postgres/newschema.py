@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def select_statements(found: Found, table: str) -> dict[str, str]:
-    """Return the SELECT of each cursor. ``sizes`` and ``rows`` return the same rows in the same order."""
+    """Return the SELECT of each cursor by name. ``sizes`` and ``rows`` return the same rows in one order."""
     layout = found.layouts[table]
     read = {name: _READ.get(layout.columns[name], "{}").format(name) for name in found.columns[table]}
     sizes = [
@@ -230,7 +230,7 @@ class NewSchema:
             raise OutputError(f"schema {shown} already exists", hint=_EXISTS_HINT) from None
         except errors.UntranslatableCharacter:
             raise OutputError(
-                f"schema name {shown} is not in the encoding of the server", hint=_NAME_HINT
+                f"schema name {shown} cannot be stored in the server's encoding", hint=_NAME_HINT
             ) from None
         except errors.LockNotAvailable:
             raise HeldError(f"another session is creating schema {shown}") from None

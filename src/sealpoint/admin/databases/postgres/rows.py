@@ -144,7 +144,7 @@ class PostgresRows(CheckedTables):
             url: URL for libpq, with the schema in ``options=-csearch_path=...`` unless it is the role's
                 default schema.
             writable: Whether `rewrite` or `delete` will be called.
-            deletes: Whether to also check the table of embeddings, which the server deletes with their items.
+            deletes: Whether to also check the table of embeddings, whose rows the server deletes with items.
             shard: Limits `count`, `read`, `records` and `rewrite` to this range of threads.
 
         Raises:
@@ -192,7 +192,7 @@ class PostgresRows(CheckedTables):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Missing tables of a saver or Store of which the schema has other tables."""
+        """Names of missing tables, if the schema has other tables of the same saver or Store."""
         found, others = self._found.layouts.keys(), {table.name for table in self.tables()}
         groups = {"checkpoint_migrations": SAVER, "store_migrations": (ITEMS.table,)}
         wanted = (own for made, own in groups.items() if made in others or found & set(own))
@@ -242,7 +242,7 @@ class PostgresRows(CheckedTables):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Exclude other runs on this schema by a lock of a session. Workers of a run do not take the lock."""
+        """Exclude other runs on this schema by a lock of this session. Workers do not take the lock."""
         own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
         with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
             yield
@@ -300,7 +300,7 @@ class PostgresRows(CheckedTables):
     ) -> tuple[Bound | None, Result | None]:
         """Find the end of a batch, call ``work`` in the same transaction, and return the end and the result.
 
-        A batch with a value whose bytes are lost is halved, until the value is alone: ``alone`` is called.
+        A batch with a value whose bytes are lost is halved until it has this value only; then ``alone`` runs.
         """
         while True:
             bound = done = None
@@ -330,7 +330,7 @@ class PostgresRows(CheckedTables):
                             yield column, text
 
     def records(self) -> Iterator[Record]:
-        """Yield the other columns of each checkpoint. See `RowStore.records`."""
+        """Yield each row of ``checkpoints``, without the checkpoint itself. See `RowStore.records`."""
         layout = self._found.layouts.get("checkpoints")
         if layout is None:
             return
@@ -438,7 +438,7 @@ class PostgresRows(CheckedTables):
                 return Vectors(*tables.select(VECTORS, _VECTORS, ())[0])
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
-        """Return the values of checkpoints that are missing in the database. See `RowStore.lost`."""
+        """Return those values that checkpoints need but the database lacks. See `RowStore.lost`."""
         values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
         there = self._present("checkpoint_blobs", values, "AND type <> 'empty'")
         lost = [need for need, value in zip(needs, values, strict=True) if value not in there]
@@ -458,7 +458,7 @@ class PostgresRows(CheckedTables):
         return {row for part in self._found.parts(table) for row in self.select(part, statement, values)}
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the cell with this key, with an error in place of lost bytes."""
+        """Return the cell with this key, in a list. If its bytes are lost, its value is an exception."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
@@ -523,7 +523,7 @@ class PostgresRows(CheckedTables):
         return done._replace(lock_seconds=perf_counter() - start if done.seen else 0.0, last=last)
 
     def _end_pass(self, column: Column, selection: Selection) -> Rewritten:
-        """Return the last batch of a column; at the end of a pass, raise if only locked values are left."""
+        """Return the last result of a column; after the last column, raise if only locked values are left."""
         if self._pass.is_stuck and column == self.columns[-1]:
             left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
             if left > 0:

@@ -127,12 +127,12 @@ class Found:
         return [name for name in self.tree(table) if not self.tables[name].is_partitioned] or [table]
 
     def place(self, column: Column, after: Any) -> tuple[Column, Any]:
-        """Return the column in the partition of a position, and the primary key within the partition."""
+        """Return the partition's column and the primary key that a position consists of, see `position`."""
         part, key = after or (self.parts(column.table)[0], None)
         return replace(column, part=part), key
 
     def position(self, column: Column, key: Any) -> Any:
-        """Return the position of a primary key in a partition, or of the next one; ``None`` at the end."""
+        """Return the position after ``key`` in a partition, or in the next partition; ``None`` at the end."""
         if key is not None:
             return column.part, key
         parts = self.parts(column.table)
@@ -314,7 +314,7 @@ class CheckedTables:
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
     def execute(self, table: str, statement: str, rows: Sequence[tuple[Any, ...]] = ()) -> Cursor[Any]:
-        """Execute a statement that changes a table in the open transaction; ``{}`` is the table.
+        """Execute a statement in the open transaction that changes a table; ``{}`` stands for the table.
 
         The parameters are arrays, one for each column of ``rows``.
         """
@@ -353,7 +353,7 @@ class CheckedTables:
         self._schema_version = check_tables(self.connection, self._found, *more, *tables)
 
     def _hold(self, guard: Connection[Any], *tables: str) -> None:
-        """Make the guard wait for current changes, then exclude changes of tables and the schema's name."""
+        """Let the guard session wait for current changes, then exclude changes of tables and schema name."""
         lock = f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;" if tables else ""
         statements = f"BEGIN; {lock} {_KEEP_NAME.format(self._found.schema_oid)}"
         # Several statements in one string cannot be prepared.
@@ -374,8 +374,8 @@ class CheckedTables:
     def _require_same_name(self, *, in_snapshot: bool = False) -> None:
         """Check that the schema was not renamed, because locks on tables do not prevent renaming the schema.
 
-        A guard has locked the name during the check. In a snapshot, another session checks, because this
-        session cannot see later changes.
+        The guard session, if any, has locked the name during the check. In a snapshot, another session
+        checks, because this session cannot see later changes.
         """
         if self._guard is not None:
             return

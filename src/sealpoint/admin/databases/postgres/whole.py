@@ -1,7 +1,8 @@
 """PostgresWholeRows: the rows of a Postgres saver with all their columns.
 
-A checkpoint and the sentinel of its thread and namespace are written in one transaction. Sentinels are
-written first: a saver also inserts its sentinel before it locks its checkpoint, so the two cannot deadlock.
+A checkpoint and the sentinel of its thread and namespace (see `Cell.is_sentinel`) are written in one
+transaction. Sentinels are written first: a saver also inserts its sentinel before it locks its checkpoint, so
+the two cannot deadlock.
 """
 
 # ruff: noqa: S608 -- statements are built from constants and placeholders only

@@ -124,7 +124,7 @@ class Access:
     beside: tuple[str, ...]  # names of the other columns
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield rows of a result as cells."""
+        """Yield each row of the result of a SELECT as a cell."""
         end = len(self.column.key)
         for row in rows:
             *others, tag, value, row_id = row[end:]
@@ -141,7 +141,7 @@ class Access:
 def access_to(column: Column, task_path: str | None = None) -> Access:
     """Return the SQL to find, read and replace the cells of a column.
 
-    With ``task_path``, SQL for this column or its substitute, the cells are those of whole rows.
+    If ``task_path`` is given (SQL for this column or its substitute), the cells are those of whole rows.
     """
     beside, new = dict(zip(column.beside, column.beside, strict=True)), ""
     if task_path is not None:
@@ -172,13 +172,13 @@ _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
-    """Refuse row ids that do not increase: a damaged file could be read endlessly."""
+    """Raise if row ids do not increase: otherwise a damaged file could be read endlessly."""
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
 def _require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
-    """Refuse row ids that do not decrease, or that a search by row id does not find."""
+    """Raise unless the row ids decrease, and a search by row id finds each row."""
     last = 2**63
     for row_id, found in cursor:
         if row_id >= last or found is None:
@@ -187,7 +187,7 @@ def _require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
 
 
 def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
-    """Return each tag with the number of its rows and the bytes of their values."""
+    """Return each tag with the number of its rows, and the total size of their values in bytes."""
     found = cursor.fetchall()
     if sum(size for _, _, size in found) > most_bytes:
         raise EndlessTreeError("the values of a table have more bytes than the file")
@@ -207,7 +207,7 @@ def text_or_bytes(text: bytes) -> str | UndecodedText:
 
 
 def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
-    """Return the condition after WHERE, with parameters: `Selection.takes` in SQL.
+    """Return the condition after WHERE and its parameters, for the selected rows (see `Selection.takes`).
 
     The end of a text is compared as bytes, because GLOB, LIKE and ``substr`` stop at a NUL.
     """
@@ -235,7 +235,7 @@ _COUNT_OLD: Final = "SELECT count(thread_ts) FROM main.{} NOT INDEXED"
 
 
 class CheckedFile:
-    """An open file. In each transaction, a changed schema is checked again.
+    """An open SQLite file. If its schema has changed, a transaction checks the tables again.
 
     Use it in one thread at a time.
 
@@ -267,7 +267,7 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Wait for the last commit; provide a cursor with guarded statements, and translate its errors."""
+        """Wait for the last commit; provide a cursor for limited statements, and translate its errors."""
         self.settle()
         guarded = statements.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
@@ -275,7 +275,7 @@ class CheckedFile:
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
-        """Read one snapshot of the database within the context; raises if SQLite did not keep it.
+        """Read one snapshot of the database within the context; raises if SQLite did not keep the snapshot.
 
         See `RowStore.one_state`.
         """
@@ -332,13 +332,13 @@ class CheckedFile:
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
 
     def settle(self) -> None:
-        """Wait until the last commit is done; raise its error, if any."""
+        """Wait until the last commit is done; raise the error of this commit, if any."""
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.result()
 
     def settle_and_time(self) -> float:
-        """Wait for the last commit; return the longest time in the write lock since the last call."""
+        """Wait for the last commit; return the longest write lock since the last call, in seconds."""
         self.settle()
         seconds, self._lock_seconds = self._lock_seconds, 0.0
         return seconds
@@ -377,7 +377,7 @@ class CheckedFile:
             raise SchemaError(
                 f"{self.path} has none of the tables 'checkpoints', 'writes' and 'store'",
                 hint=_IN_LOG.format(self.path.name) * (mode == "wal")
-                + "is it the right file? a saver, or a Store, creates them when it is first used",
+                + "is it the right file? a saver, or a Store, creates these tables when first used",
             )
         self._version = version
 

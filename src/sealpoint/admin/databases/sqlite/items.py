@@ -1,4 +1,4 @@
-"""Items of LangGraph's Store in a SQLite file: values and tags are in JSON, which is not parsed by SQL.
+"""Items of LangGraph's Store in a SQLite file: values and tags are in JSON, which SQL does not parse.
 
 SQLite's JSON functions return the first value of a duplicate key, accept JSON5 and JSONB, and differ between
 releases. So counts, selections and reads all use one parser, which refuses ambiguous JSON.
@@ -41,7 +41,7 @@ class ItemAccess:
         return ", ".join((*self.column.key, *self._beside, self.column.name, "rowid"))
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield rows of a result as cells."""
+        """Yield each row of the result of a SELECT as a cell."""
         for prefix, key, *others, stored, row_id in rows:
             beside = dict(zip(self._beside, others, strict=True))
             tag, value, fields = unframe(stored)

@@ -119,7 +119,7 @@ class SqliteRows(CheckedFile):
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """Missing tables of a saver, if the file has one of them; empty for a file with a Store only."""
+        """Names of missing tables of a saver, if the file has one of them; empty for only a Store."""
         found = self._present.intersection(tables.SAVER)
         return tuple(sorted(set(tables.SAVER) - found)) if found else ()
 
@@ -228,7 +228,7 @@ class SqliteRows(CheckedFile):
                 last, operator = text if isinstance(text, bytes) else text.encode(self.encoding), ">"
 
     def records(self) -> Iterator[Record]:
-        """Yield the other columns of each checkpoint. See `RowStore.records`."""
+        """Yield each row of ``checkpoints``, without the checkpoint itself. See `RowStore.records`."""
         statement = f"""
             SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
@@ -313,7 +313,7 @@ class SqliteRows(CheckedFile):
         """Change a batch of cells. See `RowStore.rewrite`.
 
         Reading and ``change`` hold no lock. The commit runs in another thread while the next batch is
-        changed; its errors are raised by the next call, `settle` or `close`.
+        changed; errors of the commit are raised by the next call, `settle` or `close`.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:3] == (column, after, selection):
@@ -335,7 +335,7 @@ class SqliteRows(CheckedFile):
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
     def search(self, find: Find) -> Iterator[tuple[bytes, str, bool | None]]:
-        """Yield hits in the cells of all tables. One row is in memory at a time; no view or function runs.
+        """Call ``find`` with each stored value of all tables, and yield its hits; no view or function runs.
 
         Each hit has ``table.column``, and whether the cell is readable by design, such as names, metadata and
         fields of sealed items; ``None`` if the table is not LangGraph's.
@@ -387,7 +387,7 @@ class SqliteRows(CheckedFile):
 def _found_in(
     names: Sequence[str], find: Find, cursor: Iterable[Any], _most_bytes: int
 ) -> set[tuple[bytes, str, bool]]:
-    """Return the hits in a query, with the column's name, and whether the cell contains a frame."""
+    """Return the hits in a query's rows: each with the column's name, and whether the value has a frame."""
     cells = ((name, cell) for row in cursor for name, cell in zip(names, row, strict=True) if cell)
     return {(needle, name, has_frame(cell)) for name, cell in cells for needle, _ in find(cell)}
 
@@ -425,7 +425,7 @@ class SqliteWholeRows(SqliteRows):
         thread_id: str | None = None,
         sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`. On SQLite, checkpoints need no sentinels."""
+        """Open an existing file, see `SqliteRows`. ``sentinel`` is not used: SQLite databases have none."""
         super().__init__(path, writable=writable)
         self._columns = WRITES, CHECKPOINTS, ITEMS
         if thread_id is not None:
@@ -434,7 +434,7 @@ class SqliteWholeRows(SqliteRows):
             self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     def remove_sentinels(self) -> int:
-        """Do nothing: on SQLite, checkpoints need no sentinels."""
+        """Do nothing: only Postgres databases have sentinels, see `Cell.is_sentinel`."""
         return 0
 
     def _access(self, column: Column) -> Access | ItemAccess:

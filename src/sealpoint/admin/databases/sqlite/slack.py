@@ -174,7 +174,7 @@ class Walk:
         return at
 
     def _walk_chain(self, page: int, left: int, is_schema: bool) -> bytes:
-        """Visit the overflow pages of ``left`` bytes; if they are of the schema, return the first bytes."""
+        """Visit the overflow pages of ``left`` bytes; return the first bytes if ``is_schema``."""
         content = b""
         while left > 0:
             data = self._read(page)
