@@ -1,7 +1,7 @@
-"""Tables, statements and rows of a thread store in Postgres, for a schema.
+"""Tables, statements and rows of a thread store in Postgres, in a schema of its own.
 
-Names of checkpoints are stored as bytes of UTF-8: so they sort by bytes in every database, with any encoding
-and collation, and may contain NUL.
+Ids and namespaces are stored as bytes of UTF-8, in columns of type bytea: so they sort by bytes in every
+database, with any encoding and collation, and may contain NUL.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread st
 
 
 def encoded(*texts: str) -> tuple[bytes, ...]:
-    """Return names as the bytes that the tables have."""
+    """Return ids and namespaces as bytes of UTF-8, as the tables store them."""
     try:
         return tuple([text.encode() for text in texts])
     except UnicodeEncodeError:
@@ -215,13 +215,13 @@ def encoded(*texts: str) -> tuple[bytes, ...]:
 
 
 def columns_of(heads: Iterable[Head]) -> list[list[Any]]:
-    """Return heads as the columns that `APPEND` takes."""
+    """Return heads as lists of values, one list for each parameter of the statement `APPEND`."""
     rows = [(*encoded(*spot), int(kind), mac) for spot, kind, mac in heads]
     return [[row[column] for row in rows] for column in range(5)]
 
 
 def special_columns(specials: Iterable[tuple[Spot, Sequence[Special]]]) -> list[list[Any]]:
-    """Return events of special writes as the columns that `APPEND_SPECIALS` takes."""
+    """Return special writes as lists of values, one list for each parameter of `APPEND_SPECIALS`."""
     rows = [
         (*encoded(*spot, event.task_id), event.idx, event.call, event.since)
         for spot, events in specials
