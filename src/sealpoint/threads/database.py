@@ -184,7 +184,7 @@ class DatabaseStore:
         self.append(sorted(Head(self._spot((*thread, *name)), Kind.DELETED, b"") for name in names))
 
     def _ordered(self, statement: str, further: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement by checkpoint; ``further`` is the SQL condition of pages after the first."""
+        """Yield the rows of a statement, page by page; ``further`` is the SQL condition of later pages."""
         after: tuple[Any, ...] = ()
         while rows := self._rows(statement, (*after, PAGE_ROWS), further if after else ""):
             yield from rows

@@ -279,8 +279,8 @@ class PostgresThreadStore(DatabaseStore):
     """A thread store in Postgres. `ThreadStore` describes the methods.
 
     The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
-    column ``gone`` of ``heads``. The role of commands that adopt, trim or compare pins must own the tables, and
-    so must the first role that opens a store of an earlier version.
+    column ``gone`` of ``heads``. The role of commands that adopt, trim or compare pins must own the tables,
+    and so must the first role that opens a store of an earlier version.
 
     Attributes:
         identity: Identifier of this store in sealed values: 32 hex digits.
@@ -501,7 +501,7 @@ class PostgresThreadStore(DatabaseStore):
             raise ThreadStoreError(what, hint=statements.UPGRADE_HINT) from None
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
-        """Return the columns of each table, as text; ``None`` for a view, or a table with triggers or rules."""
+        """Return the columns of each table as text; ``None`` for a view, or for triggers, rules, policies."""
         rows = self._execute(connection, statements.TABLES, (self._schema,))
         return {name: columns if is_plain else None for name, is_plain, columns in rows}
 

@@ -1,4 +1,4 @@
-"""Keys wrapped by an AES key of a PKCS#11 token, with the context as associated data of AES-GCM.
+"""Keys wrapped by an AES key of a PKCS#11 token, with the `WrapContext` as associated data of AES-GCM.
 
     [[wrapper]]
     id = "hsm"
@@ -101,7 +101,7 @@ class Wrapper:
 
     @property
     def location(self) -> str:
-        """The token and its key, for messages."""
+        """The labels of the token and of its key, for messages."""
         return f"{self.token}/{self.key}"
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
@@ -109,17 +109,17 @@ class Wrapper:
         iv = os.urandom(_IV_BYTES)
         text = self._call("encrypt", material, iv, context)
         if len(text) != len(material) + _TAG_BYTES:
-            raise KeyUnavailableError(f"the token returned {len(text)} bytes for {len(material)}")
+            raise KeyUnavailableError(f"the token encrypted {len(material)} bytes to {len(text)} bytes")
         return WrappedKey(_FORMAT + iv + text)
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key."""
+        """Decrypt a wrapped key, and return its material."""
         if not blob.startswith(_FORMAT) or len(blob) <= 1 + _IV_BYTES + _TAG_BYTES:
             raise WrappedKeyError("the wrapped key does not have the form of kind pkcs11")
         return self._call("decrypt", blob[1 + _IV_BYTES :], blob[1 : 1 + _IV_BYTES], context)
 
     def describe(self) -> WrapperState:
-        """Log in and find the key. Keys of tokens have no versions."""
+        """Log in to the token and find the key. Returns no version: keys of tokens have none."""
         self._call("find")
         return WrapperState()
 
@@ -143,7 +143,7 @@ class Wrapper:
                 return b64decode(str(answer.get("text")), validate=True)
             raise KeyUnavailableError(_OTHER_FORM)
         if error == pkcs11helper.FOREIGN:
-            raise WrappedKeyError("the wrapping key did not make this blob for this ring and key")
+            raise WrappedKeyError("the wrapping key did not encrypt this key for this ring and key id")
         hint, may_pass = _HINTS.get(error), error in _MAY_PASS
         raise KeyUnavailableError(f"the library says {excerpt(error)}", hint=hint, may_pass=may_pass)
 
