@@ -58,7 +58,7 @@ from sealpoint.seal.keys import (
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
-_DISABLE: Final = "; a key that is no longer needed can be disabled, and is then not read"
+_DISABLE: Final = "; a key that is no longer needed can be disabled: its material is then not read"
 
 
 @dataclass(frozen=True, slots=True)
