@@ -407,7 +407,7 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
 
 
 def read_store_table(table: Mapping[str, Any], file: Path) -> str | None:
-    """Return the path or URL of the thread store in ``[threads]``; paths start at the ring's folder."""
+    """Return the thread store in ``[threads]``: a URL, or a path relative to the folder of the ring."""
     threads = table.get("threads")
     if threads is None:
         return None

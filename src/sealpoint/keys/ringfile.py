@@ -93,7 +93,7 @@ class SourceLoader:
         if self.check not in (None, check_value(material)):
             raise KeyMaterialError(
                 f"{self.where}: the material does not match 'check'",
-                hint="restore the material of this id; if the ring file is wrong, correct 'check'",
+                hint="restore the material of this key; if the ring file is wrong, correct 'check'",
             )
         return material
 

@@ -36,7 +36,7 @@ _fixed: Final[set[Path]] = set()  # ring files whose changes cannot reach this p
 
 
 class _Load(NamedTuple):
-    """A changed ring, while a thread reads the slow sources of its keys."""
+    """A changed ring that is not in use yet: a thread reads the slow sources of its keys."""
 
     ring: KeyRing
     missing: Collection[Material]  # the material that must be loaded before the ring is used

@@ -198,10 +198,10 @@ REQUIRE_WRITABLE: Final = """
     SELECT '', '', '', 0, '', 0 WHERE false"""
 
 UPGRADE_HINT: Final = (
-    "let the owner of its schema open it once: run `sealpoint verify DB --threads URL` with that role"
+    "let the owner of the schema open it once: run `sealpoint verify DB --threads URL` with that role"
 )
 
-DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
+DAMAGED_HINT: Final = "restore the tables from backup, or name the schema of a thread store"
 
 
 def encoded(*texts: str) -> tuple[bytes, ...]:
@@ -262,7 +262,7 @@ WRITER: Final = """
     ORDER BY r.rolsuper DESC, r.oid <> s.oid, r.rolname, r.oid <> n.nspowner, c.relname LIMIT 1"""
 
 HINT: Final = (
-    "revoke this right, and let a role own the store that the saver's role cannot become; as a superuser:"
+    "revoke this right, and let a role that the saver's role cannot become own the store; as a superuser:"
     " CREATE ROLE threads LOGIN; ALTER SCHEMA {schema} OWNER TO threads; "
     + "".join(f"ALTER TABLE {{schema}}.{table} OWNER TO threads; " for table in COLUMNS)
     + "then name it in the URL of the store"

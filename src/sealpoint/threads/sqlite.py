@@ -83,7 +83,7 @@ class SharedFile:
                 _roll_back(self.opened)
 
     def _refuse(self) -> NoReturn:
-        raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
+        raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept the store busy")
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

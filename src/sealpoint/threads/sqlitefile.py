@@ -37,7 +37,7 @@ _CREATE_HINT: Final = (
     " if there was one, restore it"
 )
 _WRITE_HINT: Final = "let this account write to the file and its folder"
-RESTORE_HINT: Final = "name the file of a thread store, or restore it from backup"
+RESTORE_HINT: Final = "name the file of a thread store, or restore the file from backup"
 
 
 def damaged(path: Path, what: str) -> ThreadStoreDownError:
@@ -47,8 +47,8 @@ def damaged(path: Path, what: str) -> ThreadStoreDownError:
 
 _Cause = tuple[type[ThreadStoreError], str, str | None]
 _FULL: Final[_Cause] = (ThreadStoreFullError, "the disk is full", None)
-_LOCKED: Final[_Cause] = (ThreadStoreTimeoutError, "another connection kept it locked", None)
-_UNWRITABLE: Final = "the file, or its log next to it, may not be written"
+_LOCKED: Final[_Cause] = (ThreadStoreTimeoutError, "another connection kept the file locked", None)
+_UNWRITABLE: Final = "this account may not write to the file, or to its log next to it"
 # Our error, its text and its hint by SQLite's code, the exact one first
 _CAUSES: Final[dict[int, _Cause | None]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -81,7 +81,7 @@ def _cause(error: Exception, path: Path) -> _Cause:
     if exact & 0xFF == sqlite3.SQLITE_CANTOPEN and path.exists():
         # SQLite needs to create the log, even for reading.
         if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
-            return ThreadStoreError, "the folder may not be written", _WRITE_HINT
+            return ThreadStoreError, "this account may not write to the folder", _WRITE_HINT
         return ThreadStoreDownError, "the file, or its log next to it, cannot be opened", None
     ours = statements.translated(error)
     if ours is not error:

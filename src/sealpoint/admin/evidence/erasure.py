@@ -269,7 +269,7 @@ class History:
     def _why(
         self, one: Recorded, end: Members, ok: bool | None, ring: Mapping[str, RingEntry]
     ) -> Iterator[tuple[State, str]]:
-        """Yield reasons why an erasure is incomplete, except keys to destroy: a state and a sentence each."""
+        """Yield reasons why an erasure is incomplete, apart from keys: pairs of a state and a sentence."""
         later = [entry for entry in self._later if entry["seq"] > end["seq"]]
         for state, why in {
             State.CAME_BACK: _left(one, later),

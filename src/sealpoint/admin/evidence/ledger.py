@@ -322,7 +322,7 @@ class Writer:
 
 
 def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
-    """Write the file of the edge; ``size`` is that of the file of entries. A wrong edge is not used."""
+    """Write the file ``edge``: hashes of the tree, and ``size``, the length of the file of entries."""
     edge = [base64.b64encode(node).decode() for node in tree.edge]
     data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
     with suppress(OSError), opened(folder.edge, _WRITE | os.O_CREAT) as descriptor:

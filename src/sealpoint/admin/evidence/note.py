@@ -264,7 +264,7 @@ class Checkpoint:
 
     @property
     def text(self) -> str:
-        """The three lines to sign."""
+        """The text to sign: three lines with origin, size and root."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
 
     @property

@@ -199,7 +199,7 @@ class Proof:
     Attributes:
         index: Number of the entry, from 0.
         hashes: The 32-byte sibling hashes on the path from the entry to the root, lowest first.
-        checkpoint: Signed checkpoint, as a note.
+        checkpoint: Signed note of the checkpoint that has the root.
     """
 
     index: int

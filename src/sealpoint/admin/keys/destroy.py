@@ -200,9 +200,10 @@ def destroy_key(
 
     The file is removed, not overwritten: journals, snapshots and flash memory may have copies that a
     program cannot reach. A wrapped key is removed from the ring file, but copies of the ring file still
-    contain it. If the key file of the time before wrapping still exists, it is removed, too, without calling
-    the wrapping service. Material from other sources is not removed; the entry records the source. If the key
-    is already destroyed, this removes a key file left by an interrupted run or by ``leave_material``.
+    contain it. If the key file from which the key was wrapped still exists, the file is removed, too; the
+    wrapping service is not called. Material from other sources is not removed; the entry records the source.
+    If the key is already destroyed, this removes a key file left by an interrupted run or by
+    ``leave_material``.
 
     ``require`` raises if the key is still in use, and returns the names of waived checks for the entry.
     Without ``require``, the check of databases counts as waived. Returns the path of the removed file.
@@ -239,7 +240,7 @@ def _destroy(ring: LockedRing, entry: RingEntry, waived: Sequence[str]) -> Path 
 
 
 def _remove(ring: LockedRing, entry: RingEntry) -> Path | None:
-    """Remove the key file of a destroyed key, and replace ``material = "left"`` in the entry."""
+    """Remove the key file of a destroyed key; record the outcome as ``material`` in the entry."""
     file = own_file(ring, entry.id, "destroy") if entry.material == MATERIAL_LEFT else None
     if file is None:
         return None

@@ -50,7 +50,7 @@ def _give(path: Path, descriptor: int, like: Path) -> None:
         except PermissionError:
             raise FilePermissionsError(
                 f"{path.parent} has a file of user {old.st_uid}, group {old.st_gid}; it cannot be replaced",
-                hint="run the command as that account",
+                hint="run the command as the owner of this file",
             ) from None
     # Set the access list before the mode: with a list, the mode's group bits are the mask of the list.
     data = get_access_list(like)

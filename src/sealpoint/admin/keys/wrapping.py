@@ -128,7 +128,7 @@ def _require_wrapped(ring: RingFile, key_id: str) -> WrappedSource:
 def wrap_material(
     ring: LockedRing, wrapper_id: str, key_id: str, material: bytes, left: str | None = None
 ) -> str:
-    """Wrap key material; return the ``source`` line. The caller writes the name of the ring, if new."""
+    """Wrap key material; return the ``source`` line. The caller writes ``ring.name`` to the file."""
     wrapper = ring.parsed.wrappers.require(wrapper_id)
     wrapped = wrapper.wrap(material, WrapContext(ring.name, key_id))
     return wrapped_text(wrapped.blob, wrapper_id, wrapped.version, left)
@@ -142,7 +142,7 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
         replace(file, check=check_value(material)).require_removable()
         left = str(loader.source.location)
         if not left.isprintable():
-            raise KeyTransitionError(f"a ring file cannot name {excerpt(left)}", hint="rename the file")
+            raise KeyTransitionError(f"a ring cannot name the file {excerpt(left)}", hint="rename the file")
     text = wrap_material(ring, wrapper_id, key_id, material, left)
     return _set_source(ring, key_id, text, check_value(material))
 

@@ -61,7 +61,7 @@ _TAG_BYTES: Final = 16
 _MAY_PASS: Final = frozenset(
     {"DeviceError", "DeviceRemoved", "FunctionFailed", "GeneralError", "NoSuchToken", "TokenNotPresent"}
 )
-_OTHER_FORM: Final = "the process of the library gave an invalid answer"
+_OTHER_FORM: Final = "the helper process of the library gave an invalid answer"
 _HINTS: Final = {
     pkcs11helper.DENIED: "the key needs the attributes CKA_ENCRYPT and CKA_DECRYPT",
     pkcs11helper.LAST_ATTEMPT: "correct the PIN, and log in to the token once with its vendor's tool",
@@ -169,7 +169,7 @@ def _run(request: bytes) -> dict[str, str]:
     except SourceTimeoutError:
         problem = f"the library did not answer in {TIMEOUT_SECONDS:g} seconds"
     except SourceError as error:
-        problem = f"the process of the library failed: {error}"
+        problem = f"the helper process of the library failed: {error}"
     except ValueError:
-        problem = "the process of the library did not answer"
+        problem = "the helper process of the library did not answer"
     raise KeyUnavailableError(problem, hint=_HINTS["PKCS11Error"])

@@ -398,7 +398,7 @@ class Report:
         entries: Key entries of the ring; ``None`` without a ring.
         keys_problem: Class of the error that made the keys unavailable.
         changes: The ledger's entries in the period; ``None`` without a ledger.
-        threads: Identity of the thread store that was compared.
+        threads: Identifier of the thread store that was compared.
         pin: Pin of the thread store that the reader gave.
         pin_reason: Reason why the thread store is not shown to continue the log of the pin.
         no_heads: Reason why no thread store was compared; ``None`` if one was compared.
