@@ -1,12 +1,13 @@
 """Seals what LangGraph's Agent Server stores: the values of JSON objects, and blobs.
 
-The keys of an object stay readable. Text of the first form replaces each value, bytes of the second a blob:
+The keys of an object stay readable. Text of the first form replaces each value of an object; bytes of the
+second form replace a blob:
 
     sealpoint:json+cobblestone256.row@k27a:<base64 of the sealed JSON>
     sealpoint:bytes+cobblestone256.row@k27a:<the sealed bytes>
 
-A value is bound to its key, and not to its row, model or field: the server does not name the row, and it
-merges objects of different models and fields. The coordinates:
+A value is bound to its key in the object, and not to its row, model or field: the server does not name the
+row, and it merges objects of different models and fields. A value and a blob are bound to these coordinates:
 
     value   server=value key [context.NAME ...]
     blob    server=blob      [context.NAME ...]
@@ -46,7 +47,7 @@ _SEALED: Final = re.compile(r"sealpoint:[^:]*\+[^:]*@[^:]*:[A-Za-z0-9+/]{95,}={0
 
 
 class Context(Protocol):
-    """The context that the server passes with an object or a blob: ``langgraph_sdk.EncryptionContext``."""
+    """The encryption context that the server passes to a handler: ``langgraph_sdk.EncryptionContext``."""
 
     model: str | None
     field: str | None
@@ -59,8 +60,8 @@ class Rules:
 
     Attributes:
         keys: Keys that the server never passes to an encryption handler.
-        paths: Keys that it does not pass on in some fields: ``<model>.<field>...<key>``.
-        nested: By model and field, keys of objects that the server passes separately, to seal their values.
+        paths: Keys that the server does not pass for some fields, as ``<model>.<field>...<key>``.
+        nested: Maps model and field to keys whose values are objects: the server passes these separately.
     """
 
     keys: Collection[str] = ()
@@ -68,7 +69,7 @@ class Rules:
     nested: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
 
     def is_readable(self, context: Context, key: str, value: object) -> bool:
-        """Whether the server stores this value unsealed."""
+        """Whether the server stores the value of ``key`` unsealed, in the field that ``context`` names."""
         if key in self.keys:
             return True
         model, end = f"{context.model}.", f".{context.field}.{key}"
@@ -79,11 +80,11 @@ class Rules:
 
 
 class Reading(NamedTuple):
-    """An object or a blob that was opened.
+    """The result of opening an object or a blob.
 
     Attributes:
-        plain: The plaintext.
-        replacement: The content, sealed under the active key, to store instead; ``None`` if not necessary.
+        plain: The opened object or blob.
+        replacement: The same, sealed under the active key, to store in its place; ``None`` if not needed.
     """
 
     plain: Any
@@ -106,9 +107,9 @@ class ServerCipher:
 
         Args:
             cipher: The cipher that seals and opens values and blobs.
-            rules: Which keys the server stores unsealed.
+            rules: Keys whose values the server itself stores unsealed.
             plain_metadata: Keys of the field ``metadata`` that stay readable, for searches and filters.
-            bound_context: Keys of the encryption context to which every value and blob is bound.
+            bound_context: Keys of the encryption context; all values and blobs are bound to their values.
             plaintext: ``refuse``, or ``allow`` to read values and blobs that are not sealed.
 
         Raises:
@@ -121,10 +122,10 @@ class ServerCipher:
         self._allows_plaintext = plaintext == "allow"
 
     def seal_object(self, context: Context, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an object with the same keys and sealed values.
+        """Return an object with the same keys, and with sealed values.
 
         Raises:
-            UnsupportedTypeError: If JSON cannot represent a value, or a context value to which it is bound.
+            UnsupportedTypeError: If JSON cannot represent a value, or a value of the encryption context.
             NoActiveKeyError: If the ring has no active key.
         """
         with self._cipher.tally:
@@ -139,12 +140,12 @@ class ServerCipher:
     def open_object(self, context: Context, data: Mapping[str, Any]) -> Reading:
         """Open the values of an object.
 
-        The server stores some keys unsealed on some paths of a model, and passes them on others. A value of
-        such a key that does not open is a client's text, and is returned unchanged.
+        The values of some keys are stored unsealed in some fields of a model, and sealed in other fields. A
+        value of such a key that does not open is plaintext of a client, and is returned unchanged.
 
         Raises:
-            PlaintextError: If a value is not sealed, and plaintext is refused.
-            SealpointError: What `RingCipher.open` raises.
+            PlaintextError: If a value is not sealed, and ``plaintext`` is ``refuse``.
+            SealpointError: For every reason for which `RingCipher.open` raises.
         """
         plain, replaced = dict(data), dict[str, Any]()
         with self._cipher.tally:
@@ -172,7 +173,7 @@ class ServerCipher:
         """Return a sealed blob.
 
         Raises:
-            UnsupportedTypeError: If JSON cannot represent a context value to which the blob is bound.
+            UnsupportedTypeError: If JSON cannot represent a value of the encryption context.
             NoActiveKeyError: If the ring has no active key.
         """
         tag, sealed = self._cipher.seal("bytes", bytes(blob), row=self._row(context, "blob"))
@@ -182,8 +183,8 @@ class ServerCipher:
         """Open a blob.
 
         Raises:
-            PlaintextError: If the blob is not sealed, and plaintext is refused.
-            SealpointError: What `RingCipher.open` raises.
+            PlaintextError: If the blob is not sealed, and ``plaintext`` is ``refuse``.
+            SealpointError: For every reason for which `RingCipher.open` raises.
         """
         blob = bytes(blob)
         with self._cipher.tally:
@@ -230,7 +231,7 @@ class ServerCipher:
         return context.field == "metadata" and key in self._plain
 
     def _is_old(self, key_id: str | None) -> bool:
-        """Whether there is an active key that did not seal the value."""
+        """Whether to seal a value again: there is an active key, and it is not the key ``key_id``."""
         active_id = self._cipher.ring.active_id
         return active_id is not None and key_id != active_id
 
@@ -245,7 +246,7 @@ def _looks_sealed(value: object) -> TypeGuard[str]:
 
 
 def _split(text: AnyStr, end: AnyStr) -> tuple[AnyStr, AnyStr]:
-    """Return the tag after `PREFIX`, and the text after the tag."""
+    """Return the type tag after `PREFIX`, and the sealed data after the tag."""
     start = len(PREFIX)
     found = text.find(end, start, start + MAX_CHARS + 1)
     if found < 0:

@@ -1,6 +1,6 @@
-"""Fork handlers: a child process may use neither the connections nor the locks of its parent.
+"""Fork handlers: a child process must not use the connections and locks of its parent.
 
-If a child opens a SQLite file, the parent must not have the file open at the fork.
+If a child is to open a SQLite file, the parent must not have the file open at the fork.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ inherited: Final[list[object]] = []
 
 
 class Forked(Protocol):
-    """An object that is in use when its process forks."""
+    """An object with connections or locks, which a fork copies to the child."""
 
     def reset_after_fork(self) -> None:
-        """Give up connections without closing them, and replace locks. Called in the child only."""
+        """Forget connections without closing them, and replace locks. Called in the child only."""
 
 
 class Closed(Forked, Protocol):
-    """An object that closes its file while its process forks."""
+    """An object with a SQLite file, which it closes while its process forks."""
 
     def before_fork(self) -> None:
-        """Close the file, and block other threads until `after_fork`. Called in the parent."""
+        """Close the file; block threads that use it until `after_fork`. Called in the parent."""
 
     def after_fork(self) -> None:
-        """Unblock other threads. Called in the parent, even if `before_fork` was not called."""
+        """Unblock these threads. Called in the parent, even if `before_fork` was not called."""
 
 
 _objects: Final[WeakSet[Forked]] = WeakSet()
@@ -37,7 +37,7 @@ no_fork = threading.RLock()  # held while the process forks, and by code that a 
 
 
 def reset_in_child(forked: Forked) -> None:
-    """Register an object, whose `reset_after_fork` is called in each child that is forked from now on."""
+    """Register an object; its `reset_after_fork` is called in each child that is forked from now on."""
     _objects.add(forked)
 
 

@@ -18,14 +18,14 @@ class Lock(Protocol):
     """A lock with the methods of `threading.Lock`."""
 
     def acquire(self, blocking: bool, timeout: float, /) -> bool:
-        """Acquire the lock, and return whether it was acquired in time."""
+        """Acquire the lock, and return whether it was acquired within ``timeout`` seconds."""
 
     def release(self) -> None:
         """Release the lock."""
 
 
 def take(lock: Lock, seconds: float, taken: list[bool]) -> None:
-    """Acquire a lock, and append to ``taken`` whether it was acquired in time: both in one C call."""
+    """Acquire a lock, and append to ``taken`` whether it was acquired in time, both in one C call."""
     taken.extend(map(lock.acquire, (seconds != 0,), (seconds or -1,)))
 
 
@@ -33,10 +33,10 @@ def holding(lock: Lock, seconds: float, function: Callable[[], Result], late: Ca
     """Call a function with a lock held, and release the lock even if a signal handler raises meanwhile.
 
     Args:
-        lock: The lock.
+        lock: The lock to acquire and release.
         seconds: How long to wait for the lock; 0 does not wait, -1 waits without a limit.
-        function: Called with the lock held.
-        late: Called instead if the lock was not acquired in time.
+        function: Called while the lock is held; its result is returned.
+        late: Called instead of ``function`` if the lock was not acquired in time.
     """
     taken = list[bool]()
     try:

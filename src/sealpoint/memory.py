@@ -1,4 +1,4 @@
-"""InMemorySaver: checkpoints in memory, lost when the process ends. For the Store see docs/memory.md."""
+"""InMemorySaver: keeps checkpoints in memory; they are lost when the process ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with
 
 
 class InMemorySaver(SqliteSaver):
-    """`SqliteSaver` on a database in memory. Values are serialized, and sealed if ``serde`` seals.
+    """A `SqliteSaver` on a SQLite database in memory. Values are sealed if ``serde`` seals them.
 
     Example:
         >>> from sealpoint.langgraph import EncryptedSerializer, InMemorySaver
@@ -33,7 +33,7 @@ class InMemorySaver(SqliteSaver):
         """Create an empty saver.
 
         Args:
-            serde: An `EncryptedSerializer` to seal every value.
+            serde: Serializer of all values: an `EncryptedSerializer` seals them, the default does not.
         """
         conn = sqlite3.connect(":memory:", check_same_thread=False)
         try:

@@ -4,7 +4,7 @@
     node    SHA-256 over 01, the left and the right hash; the left subtree is the largest full subtree
     empty   SHA-256 over nothing
 
-A `Tree` holds one hash for each bit of its size, the roots of its full subtrees, and not the leaves.
+A `Tree` holds no leaves, but only the roots of its full subtrees: one hash for each 1 of its size in binary.
 Source: RFC 6962, section 2.1; the check of a proof: RFC 9162, section 2.1.3.2.
 """
 
@@ -20,12 +20,12 @@ HASH_BYTES: Final = 32
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """Return the 32 bytes of the hash of a leaf of any length."""
+    """Return the hash, 32 bytes, of a leaf with the contents ``data``."""
     return sha256(b"\0" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the 32 bytes of the hash of a node over two hashes of 32 bytes."""
+    """Return the hash, 32 bytes, of a node from the hashes of both children."""
     return sha256(b"\1" + left + right).digest()
 
 
@@ -44,7 +44,7 @@ class Tree:
 
     @classmethod
     def of(cls, leaves: Iterable[bytes]) -> Tree:
-        """Return the tree over an iterable of leaves."""
+        """Return a tree with these leaves, in their order."""
         tree = cls()
         for leaf in leaves:
             tree.add(leaf)
@@ -52,7 +52,7 @@ class Tree:
 
     @classmethod
     def from_edge(cls, size: int, edge: Sequence[bytes]) -> Tree:
-        """Return the tree with the given size and `edge`; its leaves are not needed."""
+        """Return the tree of ``size`` leaves whose property `edge` is ``edge``; the leaves are not needed."""
         if size < 0 or size.bit_count() != len(edge) or any(len(one) != HASH_BYTES for one in edge):
             raise ValueError(f"a tree of {size} leaves does not have this edge")
         tree = cls()
@@ -61,11 +61,11 @@ class Tree:
 
     @property
     def edge(self) -> tuple[bytes, ...]:
-        """The roots of the full subtrees, the largest first; enough to append further leaves."""
+        """The root hashes of the full subtrees, largest first: all that is needed to append leaves."""
         return tuple(self._edge)
 
     def add(self, leaf: bytes) -> None:
-        """Add a leaf."""
+        """Append a leaf with the contents ``leaf``."""
         node = leaf_hash(leaf)
         size, edge = self.size, self._edge
         while size & 1:  # the last subtree is as large as the new one
@@ -75,7 +75,7 @@ class Tree:
         self.size += 1
 
     def root(self) -> bytes:
-        """Return the 32 bytes of the root over the leaves so far."""
+        """Return the root hash, 32 bytes, of the tree with the present leaves."""
         if not self._edge:
             return sha256().digest()
         *others, node = self._edge
@@ -84,7 +84,7 @@ class Tree:
         return node
 
     def copy(self) -> Tree:
-        """Return a tree that grows independently of this one."""
+        """Return a copy; leaves that are appended to the copy do not change this tree."""
         return Tree.from_edge(self.size, self._edge)
 
 
@@ -103,7 +103,7 @@ def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tupl
 
 
 def root_of_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
-    """Return the root that follows from a proof. The proof is valid if a trusted source has the same root."""
+    """Return the root computed from a leaf hash and a proof: it is valid if a trusted root is the same."""
     _require_index(index, size)
     node, last = leaf, size - 1
     for sibling in proof:
@@ -127,7 +127,7 @@ def _require_index(index: int, size: int) -> None:
 
 
 def _ranges_around(index: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the leaf range below each sibling on the path from a leaf to the root, the smallest first."""
+    """Yield, for each sibling on the path from a leaf to the root, the range of leaves below the sibling."""
     if end - start == 1:
         return
     middle = start + (1 << (end - start - 1).bit_length() - 1)

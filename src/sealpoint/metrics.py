@@ -1,7 +1,7 @@
 """Metrics of a cipher for Prometheus and OpenTelemetry, with the same names in both.
 
-`METRICS` describes each metric once. Attributes have few values: names of error classes, and the id of the
-active key. No metric contains key material, a path or a message.
+`METRICS` describes each metric once. Attributes, which are labels in Prometheus, have few values: names of
+error classes, and the id of the active key. No metric contains key material, a path or a message.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Sample(NamedTuple):
 
     Attributes:
         value: The number.
-        attributes: Names and values of the labels.
+        attributes: Names and values of the attributes, which are labels in Prometheus.
     """
 
     value: float
@@ -159,7 +159,7 @@ METRICS: Final = (
         "sealpoint.ring.reloads",
         "counter",
         "{reload}",
-        "Reloads of the ring file after a change.",
+        "Reloads of the ring file that put a changed ring into use.",
         lambda stats: [Sample(stats.ring.reloads)],
     ),
     Metric(
@@ -180,21 +180,21 @@ METRICS: Final = (
         "sealpoint.ring.read_timestamp",
         "gauge",
         "s",
-        "When the ring in use was read.",
+        "Time at which the ring in use was read.",
         lambda stats: _time(stats.ring.read_at),
     ),
     Metric(
         "sealpoint.active_key.info",
         "gauge",
         "",
-        "The id of the active key.",
+        "Always 1; the attribute key_id is the id of the active key.",
         _active,
     ),
     Metric(
         "sealpoint.active_key.created_timestamp",
         "gauge",
         "s",
-        "When the active key was created.",
+        "Time at which the active key was created.",
         lambda stats: _time(stats.ring.active_created),
     ),
     Metric(
@@ -208,7 +208,7 @@ METRICS: Final = (
         "sealpoint.key_source.failures",
         "counter",
         "{error}",
-        "Requests that failed: a wrapper or a command did not provide its key.",
+        "Requests to a wrapper or a command that did not provide the key.",
         lambda stats: _by_error(stats.sources.failed, ALWAYS_OF_SOURCES),
     ),
 )
@@ -218,7 +218,7 @@ def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
     """Return a collector for a registry of prometheus_client.
 
     Args:
-        source: The cipher, or a serializer with one.
+        source: The cipher, or a serializer that seals by a cipher.
 
     Raises:
         MissingExtraError: If prometheus_client is not installed.
@@ -267,8 +267,8 @@ def opentelemetry(source: RingCipher | EncryptedSerializer, meter: Meter | None 
     """Create observable instruments for the metrics of a cipher.
 
     Args:
-        source: The cipher, or a serializer with one.
-        meter: Creates the instruments; by default the meter ``sealpoint`` of the global provider.
+        source: The cipher, or a serializer that seals by a cipher.
+        meter: Meter that creates the instruments; by default ``sealpoint`` of the global meter provider.
 
     Raises:
         MissingExtraError: If opentelemetry-api is not installed.

@@ -9,12 +9,12 @@ from typing import Any
 
 
 def on_demand(package: str, places: Mapping[str, str], *, others: str = "") -> Callable[[str], Any]:
-    """Return a function ``__getattr__`` for a package, which imports each of its names at first use.
+    """Return a function to be the ``__getattr__`` of a package: it imports each name at first use.
 
     Args:
         package: ``__name__`` of the package.
-        places: Maps a module to the names that it defines, separated by spaces.
-        others: Module of the names in ``__all__`` that ``places`` does not list.
+        places: Maps the name of a module to the names to import from it, separated by spaces.
+        others: Module from which names are imported that are in ``__all__``, but not in ``places``.
     """
     face: Any = sys.modules[package]
     modules = {name: module for module, names in places.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""Connections to a Postgres server: addresses, refusals, settings of sessions."""
+"""Connections to a Postgres server: parses addresses, explains refused connections, sets up sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sealpoint.urls import plain_url
 
 
 def require_psycopg() -> Any:
-    """Return the module psycopg, which the extra ``postgres`` installs."""
+    """Import and return the module psycopg, which the extra ``postgres`` installs."""
     try:
         import psycopg
         import psycopg.generators
@@ -25,9 +25,9 @@ def require_psycopg() -> Any:
 
 
 def parts_of(conninfo: str) -> dict[str, Any] | None:
-    """Return the parameters of a URL or of ``service=NAME``; ``None`` if libpq cannot parse the text.
+    """Parse a URL or ``service=NAME`` to parameters of libpq; return ``None`` if libpq cannot parse it.
 
-    Also ``None`` if an unescaped special character may have moved a part of a password into the address.
+    Also returns ``None`` if, by an unescaped special character, the address may contain part of a password.
     """
     psycopg = require_psycopg()
     try:
@@ -40,12 +40,12 @@ def parts_of(conninfo: str) -> dict[str, Any] | None:
 
 
 def address_of(parts: dict[str, Any]) -> dict[str, str]:
-    """Return host, port, database and service: no user, no password, no options."""
+    """Return host, port, database and service of a connection, without user, password and options."""
     return {part: str(parts.get(part) or "") for part in ("host", "hostaddr", "port", "dbname", "service")}
 
 
 class Refusal(NamedTuple):
-    """The reason for a refused connection, found by words in libpq's message. That message is never shown."""
+    """A reason for a refused connection, found by words in libpq's message; the message is never shown."""
 
     words: str
     reason: str
@@ -148,20 +148,20 @@ LOST: Final = "08"
 
 
 def settle(connection: Any, settings: dict[str, str]) -> None:
-    """Apply sealpoint's settings and ``settings`` to a session, as far as the server supports them."""
+    """Apply sealpoint's settings and ``settings`` to a session; omit what the server does not know."""
     wanted = _SETTINGS | settings
     connection.execute(_SETTLE, ([*wanted], [*wanted.values()]))
 
 
 def state_of(error: Any) -> str:
-    """Return the SQLSTATE of an error of psycopg, `LOST` for a lost connection, or empty text."""
+    """Return the SQLSTATE of a psycopg error; `LOST` for a lost connection; ``""`` if it has none."""
     is_lost = error.sqlstate is None and isinstance(error, require_psycopg().OperationalError)
     return LOST if is_lost else error.sqlstate or ""
 
 
 @cache
 def watched_connection() -> Any:
-    """Return a subclass of psycopg's connection with a method that is called while it awaits the server."""
+    """Return a subclass of psycopg's connection that calls `check` while it waits for the server."""
     psycopg = require_psycopg()
 
     class WatchedConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
@@ -179,7 +179,7 @@ def watched_connection() -> Any:
                 self.check(bool(ready))
 
         def check(self, ready: bool) -> None:
-            """Called during a wait; may raise to end it. ``ready`` says whether the server has sent data."""
+            """Called during a wait; raises to end the wait. ``ready`` is whether the server has sent data."""
 
     return WatchedConnection
 

@@ -1,7 +1,7 @@
 """Threads for calls that would block an event loop.
 
-The loop's default executor is not used, because LangGraph runs synchronous nodes in it: nodes that occupy all
-of its threads, and wait for an agent on the same loop, would deadlock if that agent's saver needed a thread.
+The default executor of the loop is not used, because LangGraph runs synchronous nodes there. If such nodes
+occupied all its threads and waited for an agent on the same loop, the agent's saver would get no thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_on(loop: AbstractEventLoop) -> bool:
 
 
 async def finish(work: Future[Result]) -> Result:
-    """Wait for ``work``, even if the waiting task is cancelled meanwhile, and return its result."""
+    """Wait for ``work`` and return its result; a task that is cancelled still waits until ``work`` ends."""
     import asyncio  # imported here, as above
 
     try:
@@ -47,10 +47,10 @@ async def finish(work: Future[Result]) -> Result:
 
 
 class ThreadPool:
-    """Runs calls on a bounded number of threads, which start when they are needed.
+    """Runs calls on a limited number of threads, which start when they are needed.
 
-    A call must not wait for an event loop, unless the pool belongs to that loop alone, nor for another call
-    that has not begun.
+    A called function must not wait for another call of the pool that has not begun. It may wait for an event
+    loop only if no other loop uses the pool.
     """
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class ThreadPool:
         reset_in_child(self)
 
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on a thread, in a copy of the current context.
+        """Call a function on a thread of the pool, in a copy of the current context.
 
-        A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise a
+        A task that is cancelled meanwhile still waits for the thread, which cannot be stopped: otherwise a
         connection might be closed while in use, and SQLite would crash. If the interpreter is shutting down
         while a loop still runs, the function is called on the caller's thread.
         """
@@ -83,14 +83,14 @@ class ThreadPool:
         return await finish(asyncio.wrap_future(begun))
 
     def shutdown(self) -> None:
-        """End the threads when their calls have ended, without waiting; a later call starts new threads."""
+        """Let each thread end after its present call, without waiting; a later call starts new threads."""
         with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False)
 
     def reset_after_fork(self) -> None:
-        """Forget the threads and the lock of the parent."""
+        """Forget the threads and the lock of the parent process."""
         if self._executor is not None:
             inherited.append(self._executor)
         self._executor, self._lock = None, threading.Lock()

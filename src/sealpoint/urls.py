@@ -12,23 +12,23 @@ _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
 _PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
-URL_HINT: Final = "use the parameters of libpq, and write special characters as %XX"
+URL_HINT: Final = "use only parameters of libpq in the URL, and write special characters as %XX"
 
 
 def is_url(database: str) -> bool:
-    """Whether a database is named by a URL of Postgres, possibly with a driver in its scheme."""
+    """Whether the name of a database is a Postgres URL, also one such as ``postgresql+psycopg://``."""
     return _SCHEME.match(database) is not None
 
 
 def plain_url(database: str) -> str:
-    """Return a URL of Postgres as libpq reads it, without a driver; any other name as it is."""
+    """Return a Postgres URL without a driver in the scheme, as libpq needs it; other names unchanged."""
     return _SCHEME.sub(r"\1", database, count=1) if is_url(database) else database
 
 
 def has_password(database: str) -> bool:
     """Whether a URL contains a password in one of the three places where libpq looks for it.
 
-    An empty password does not count. Text before an unescaped ``@`` may be part of a password, and counts.
+    An empty password is none. Text before an unescaped ``@`` may be part of a password: the result is True.
     """
     _, _, rest = database.partition("://")
     fronts = (rest.partition("/")[0], rest.partition("?")[0], rest)

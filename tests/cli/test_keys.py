@@ -472,7 +472,7 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
         (["enable", "k1"], "the key opens values already: there is nothing to enable"),
         (["enable", "k2"], "the key opens values already: there is nothing to enable"),
         (["disable", "k1"], "promote another key first: this key then only opens values"),
-        (["disable", "k2"], "possible in this state: promote, compromise, destroy"),
+        (["disable", "k2"], "commands in this state: promote, compromise, destroy"),
         (["init"], "no file is overwritten; to add a key: sealpoint keys generate --keys "),
     ],
 )

@@ -1,4 +1,4 @@
-"""Parses the tables of a ring file: keys, wrapped keys, wrappers, the ledger and databases.
+"""Parses the tables of a ring file: keys, wrapped keys, wrappers, ledger, thread store and databases.
 
     name = "agents"               # 1 to 64 of a-z, A-Z, 0-9, '.', '_', '-'; wrapped keys are bound to it
 
@@ -17,7 +17,7 @@
     service = "agents"            # of ~/.pg_service.conf or $PGSERVICEFILE
 
 The signing key of a ledger belongs to the account that runs maintenance, never to one that runs agents. Only
-commands open databases: a process that seals and opens values checks the entries, and connects to none.
+commands open databases: a process that seals and opens values only checks the form of these tables.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class RingEntry:
         source: Kind of the source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
         location: Where the material is, according to the source; ``None`` for inline material.
         wrapper: Id of the wrapper of a wrapped key.
-        version: Version of the wrapping key that wrapped this key, if the service named a version.
-        material: Whether a destroyed key's material was removed: ``removed``, ``left`` or ``gone-before``.
+        version: Version of the wrapping key under which this key is wrapped, if the service named a version.
+        material: For a destroyed key, what became of its material: ``removed``, ``left`` or ``gone-before``.
         waived: Checks that were waived when the key was destroyed, see `DATABASE_CHECK`.
         owner: Who is responsible for the key.
         created: When the key was created; this and the other times are ``None`` if not recorded in the file.
@@ -123,7 +123,7 @@ class RingEntry:
 
     @property
     def transitions(self) -> tuple[str, ...]:
-        """The commands that the key's state allows; none for an active key."""
+        """Names of the commands that the key's state allows, e.g. ``promote``; empty for an active key."""
         if self.state is KeyState.ACTIVE:
             return ()
         commands = (COMMANDS[state] for state in self.state.transitions)
@@ -139,7 +139,7 @@ class RingEntry:
         return self.expires is not None and as_utc(self.expires) <= now
 
     def require_transition(self, command: str) -> None:
-        """Refuse a command that the key's state does not allow.
+        """Raise if the key's state does not allow a command, such as ``promote``.
 
         Raises:
             KeyTransitionError: If ``command`` is not one of `transitions`.
@@ -147,7 +147,7 @@ class RingEntry:
         if command in self.transitions:
             return
         allowed = ", ".join(self.transitions)
-        hint = f"possible in this state: {allowed}" if allowed else "a destroyed key cannot be changed"
+        hint = f"commands in this state: {allowed}" if allowed else "a destroyed key cannot be changed"
         if self.state is KeyState.ACTIVE:
             hint = "promote another key first: this key then only opens values"
         if command == "enable" and self.state.opens:
@@ -166,7 +166,7 @@ KEY_FIELDS: Final = frozenset(
 
 
 def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
-    """Return the entry called ``key_id``."""
+    """Return the entry of the key ``key_id``; raise if the ring has no such key."""
     held = {entry.id: entry for entry in entries}
     if key_id not in held:
         raise UnknownKeyError(key_id, tuple(held), hint="to add a key: sealpoint keys generate ID")
@@ -176,7 +176,7 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
 def read_entry(
     table: Mapping[str, Any], file: Path, wrappers: Wrappers
 ) -> tuple[RingEntry, KeySource | None]:
-    """Return the entry that the table of a key describes, and the source of its material, if there is any."""
+    """Parse the table of a key; return its entry, and the source of its material or ``None``."""
     require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
     where = f"{file}: key {require_key_id(table['id'])!r}"
     try:
@@ -219,7 +219,7 @@ def _read_source(
 
 
 def require_types(entry: Mapping[str, Any], where: str) -> None:
-    """Refuse optional fields of the wrong type. Fields that are missing are not checked."""
+    """Raise if an optional field of a table is present, and has the wrong type."""
     for name in DATES:
         if name not in entry:
             continue
@@ -245,11 +245,11 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrappedSource:
-    """A wrapped key in the ring file, and the wrapper that unwraps it.
+    """Source of a wrapped key: the encrypted key in the ring file, and the wrapper that decrypts it.
 
         source = { wrapped = "BASE64", by = "aws-prod", version = "3" }
 
-    The entry of a destroyed key keeps ``wrapped = ""`` as a record.
+    The entry of a destroyed key keeps ``wrapped = ""``, to record that the key was wrapped.
     """
 
     kind: ClassVar = "wrapped"
@@ -278,11 +278,11 @@ class WrappedSource:
 
     @property
     def location(self) -> str:
-        """The wrapping service, and the key that it wraps with."""
+        """The wrapping service and its key, for messages."""
         return self.wrapper.wrapper.location
 
     def read(self, _: Path, /) -> bytes:
-        """Unwrap the key."""
+        """Unwrap the key, and return its material."""
         return self.wrapper.unwrap(self.blob, self.context)
 
 
@@ -290,7 +290,7 @@ KeySource = Source | WrappedSource
 
 
 def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> KeySource:
-    """Parse the source of a key, which may be wrapped. No material is read, and no service is called."""
+    """Parse the source of a key or of a wrapped key. No material is read, and no service is called."""
     if isinstance(source, dict) and WrappedSource.kind in source:
         return WrappedSource.parse(source, wrappers, key_id, where)
     return parse_source(source, (WrappedSource.kind,))
@@ -301,14 +301,14 @@ RING_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Wrappers:
-    """The wrappers of a ring."""
+    """The wrappers that a ring file lists, and the name of the ring."""
 
     file: Path
     ring: str | None
     by_id: Mapping[str, NamedWrapper]
 
     def require(self, wrapper_id: str) -> NamedWrapper:
-        """Return the wrapper called ``wrapper_id``."""
+        """Return the wrapper with the id ``wrapper_id``; raise if the ring file has no such wrapper."""
         if wrapper_id not in self.by_id:
             hint = "add a [[wrapper]] entry with this id to the ring file by hand, see docs/wrapped-keys.md"
             held = ", ".join(self.by_id) or "none"
@@ -316,9 +316,9 @@ class Wrappers:
         return self.by_id[wrapper_id]
 
     def context(self, key_id: str) -> WrapContext:
-        """Return the context to which a wrapped key of the ring is bound."""
+        """Return the context, name of the ring and key id, to which a wrapped key is bound."""
         if self.ring is None:
-            hint = 'wrapped keys are bound to the ring\'s name: restore the line name = "..." from a copy'
+            hint = 'wrapped keys are bound to the name of the ring: restore name = "..." from a copy'
             raise RingFileError(f"{self.file} has a wrapped key, but no 'name'", hint=hint)
         return WrapContext(self.ring, key_id)
 
@@ -349,7 +349,7 @@ _SIGNERS: Final = (FileSource.kind, CredentialSource.kind, CommandSource.kind)
 
 @dataclass(frozen=True, slots=True)
 class LedgerTable:
-    """The ledger that a ring file names."""
+    """The table ``[ledger]`` of a ring file."""
 
     folder: Path
     origin: str  # name of the ledger, not checked yet
@@ -358,7 +358,7 @@ class LedgerTable:
 
 
 def read_ledger_table(table: Mapping[str, Any], file: Path) -> LedgerTable | None:
-    """Return the ledger table of a ring file; ``None`` if the file names no ledger."""
+    """Parse the table ``[ledger]`` of a ring file; return ``None`` if the file has no such table."""
     ledger = table.get("ledger")
     if ledger is None:
         return None
@@ -374,13 +374,13 @@ def read_ledger_table(table: Mapping[str, Any], file: Path) -> LedgerTable | Non
 
 
 _DATABASE_FIELDS: Final = frozenset({"path", "url", "service"})
-LIBPQ_HINT: Final = "remove it from the URL; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
+LIBPQ_HINT: Final = "remove the password; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
 
 
 def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[str, ...]:
     """Return the databases that a ring file lists, each as a path or a URL of Postgres.
 
-    No file is opened, so two paths to one file are not noticed.
+    No database is opened, so two paths of the same file count as two databases.
     """
     where, found = f"{file}: [[database]]", list[str]()
     for table in tables:
@@ -407,7 +407,7 @@ def read_database_tables(tables: Sequence[Mapping[str, Any]], file: Path) -> tup
 
 
 def read_store_table(table: Mapping[str, Any], file: Path) -> str | None:
-    """Return the thread store that ``[threads]`` names. Paths are relative to the folder of the ring file."""
+    """Return the thread store in ``[threads]``: a URL, or a path relative to the folder of the ring."""
     threads = table.get("threads")
     if threads is None:
         return None

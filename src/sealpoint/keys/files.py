@@ -1,4 +1,4 @@
-"""Private files: read only if no other account can read or change them; published completely or not at all.
+"""Private files: refused if another account can read or change them; written completely or not at all.
 
 Access lists (POSIX ACLs) of files on Linux grant permissions in addition to the mode:
 
@@ -45,7 +45,7 @@ _ENTRY: Final = struct.Struct("<HHI")
 
 
 def _parse_access_list(data: bytes) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return what a list grants: the bits of the file's own group; tag, bits and id of each named entry."""
+    """Return the permissions of the file's own group, and tag, permissions and id of each named entry."""
     body = data[len(_VERSION) :]
     if not data.startswith(_VERSION) or len(body) % _ENTRY.size:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -57,7 +57,7 @@ def _parse_access_list(data: bytes) -> tuple[int, list[tuple[int, int, int]]]:
 
 
 def get_access_list(file: int | Path) -> bytes | None:
-    """Return the access list of a file as it is stored, if the file has one."""
+    """Return the stored bytes of a file's access list; ``None`` if the file has no access list."""
     if sys.platform != "linux":
         return None
     try:
@@ -80,19 +80,19 @@ def opened(path: str | Path, flags: int, *, dir_fd: int | None = None) -> Iterat
 
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 10  # attempts to open a link that other processes replace meanwhile
-_LINK_HINT: Final = "name the file itself; a link is followed only to a target within its own folder"
+_LINK_HINT: Final = "name the file itself; a link is followed only to a target within the folder of the link"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The path of a ring file, and the state in which the file was found."""
+    """The path of a ring file, and the result of its `stat`, which shows later changes of the file."""
 
     path: Path
     stamp: tuple[int, ...] | None  # differs if the file, or the target of the link, has changed
 
     @classmethod
     def of(cls, path: Path) -> Origin:
-        """Examine a file. The change time is part of the stamp: a corrected mode is a change."""
+        """Call `stat` for a file. The stamp has the change time: corrected permissions are a change."""
         path = path.absolute()
         try:
             # Of the target: in a Secret that is mounted, the link itself never changes.
@@ -118,7 +118,7 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
       mounts ``k1 -> ..data/k1``, where ``..data`` is a link to a folder that is replaced as a whole. Other
       links are refused: an account that can write in another folder could exchange the target.
 
-    The permissions of the folders above it are not checked.
+    The permissions of the folders above the file are not checked.
     """
     with open_private(path, forbidden=forbidden, allow_links=allow_links) as (data, _):
         return data
@@ -171,7 +171,7 @@ def _open(path: Path, *, allow_links: bool) -> int:
 
 
 def _require_within(path: Path) -> Path:
-    """Return the target of a link within its folder: Kubernetes mounts ``k1 -> ..data/k1``."""
+    """Return the target of a link; refuse a target outside of the folder of the link."""
     target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
     if not target.is_relative_to(folder):
         raise FilePermissionsError(f"{path} is a symbolic link that leads out of its folder", hint=_LINK_HINT)
@@ -207,7 +207,7 @@ def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
 def _require_private_entries(
     path: Path, named: list[tuple[int, int, int]], forbidden: int, readers: set[int]
 ) -> None:
-    """Refuse entries of an access list for others; ``readers`` are groups that may read the file."""
+    """Raise if an access list lets other accounts in; ``readers`` are groups that may read the file."""
     for tag, granted, number in named:
         bits = granted & (forbidden >> 3 | forbidden)
         if tag == _USER and number in (0, os.geteuid()):
@@ -222,7 +222,7 @@ def _require_private_entries(
 
 
 def why_fixed(path: Path) -> str | None:
-    """Return why this process cannot notice that ``path`` is replaced; ``None`` if it can."""
+    """Return the reason why this process cannot notice a new file at ``path``; ``None`` if it can."""
     target = Path(os.path.realpath(path))
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and target.is_relative_to(os.path.realpath(credentials)):
@@ -240,7 +240,7 @@ def why_fixed(path: Path) -> str | None:
 
 
 def _hint_for(owner: int) -> str | None:
-    """Return the hint for root about a file of another account: use that account, do not change the owner."""
+    """Return, if this process runs as root, the hint to run the command as the owner of the file."""
     if os.geteuid() != 0:
         return None
     try:
@@ -254,10 +254,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class PrivateFolder:
-    """A private folder next to an output file, in which the file is completed before it gets its name.
+    """A private folder next to an output file: the file is written here, then moved to its place.
 
-    Only this account can enter the folder, and leaving the context removes it. All access is by descriptor,
-    because an account that may write next to the folder could replace ``path`` at any time.
+    Only this account can enter the folder. Leaving the context removes the folder. All access is by
+    descriptor, because an account that may write next to the folder could replace ``path`` at any time.
     """
 
     __slots__ = ("_parent", "descriptor", "path")
@@ -282,7 +282,7 @@ class PrivateFolder:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Remove the folder and its files, even if the folder was moved."""
+        """Remove the folder and its files, even if another process has moved the folder."""
         try:
             for name in self._names():
                 os.unlink(name, dir_fd=self.descriptor)
@@ -299,7 +299,7 @@ class PrivateFolder:
         os.close(self._parent)
 
     def _replaced(self) -> AccessError:
-        hint = "name an output in a folder in which no other account can write"
+        hint = "name an output file in a folder in which no other account can write"
         return AccessError(f"another process has replaced the folder {self.path}", hint=hint)
 
     def _is_there(self) -> bool:
@@ -311,7 +311,7 @@ class PrivateFolder:
     def publish(self, name: str, out: Path) -> None:
         """Move the complete file ``name`` of the folder to ``out``. An existing file is not replaced.
 
-        The content is flushed before the move: after a power failure ``out`` is never incomplete.
+        The content is fsynced before the move: after a power failure ``out`` is never incomplete.
         """
         if not self._is_there():
             raise self._replaced()

@@ -1,4 +1,4 @@
-"""Key material: parsed from text, loaded from its source at first use, and never pickled or shown."""
+"""Key material: parsed from text, loaded from its source at first use, and never pickled or printed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ logger: Final = logging.getLogger("sealpoint.keys")
 class LazyMaterial(Material):
     """The material of one key, loaded once from its source at first use. Safe to share between threads.
 
-    Material from a slow source is loaded by a separate thread; a caller that needs it waits. After a
-    failure the source is not read again for `RETRY_SECONDS`: until then every use raises the same error.
+    Material from a slow source is loaded by a separate thread, and callers wait for the thread. After a
+    failure the source is not read again for `RETRY_SECONDS`; meanwhile every call raises the same error.
     """
 
     __slots__ = ("_error", "_lock", "_retry_at", "_thread")
@@ -36,7 +36,7 @@ class LazyMaterial(Material):
         """Create material, without loading it.
 
         Args:
-            loader: Reads the material, or raises `KeyRingError`. Equal loaders read equal material.
+            loader: Returns the material, or raises `KeyRingError`. Equal loaders return equal material.
             is_slow: Whether loading may wait for another program or a network.
         """
         self.loader = loader
@@ -49,13 +49,13 @@ class LazyMaterial(Material):
         reset_in_child(self)
 
     def get(self) -> bytes:
-        """Return the bytes; load them first if necessary."""
+        """Return the bytes of the key; load them from the source first if necessary."""
         if self._value is None and self.is_slow and not self._has_failed():
             self.start().join()
         return self.load()
 
     def load(self) -> bytes:
-        """Return the bytes. If they are not loaded, the calling thread reads the source."""
+        """Return the bytes of the key. If they are not loaded yet, read the source in the calling thread."""
         with self._lock:
             if self._value is None:
                 if self._error is not None and self._has_failed():
@@ -73,7 +73,7 @@ class LazyMaterial(Material):
             return self._value
 
     def start(self) -> Thread:
-        """Return the thread that loads the bytes; start one if none is running."""
+        """Return the running thread that loads the bytes of the key; start a thread if none is running."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             thread = self._thread = Thread(target=_try_load, args=(self,), name="sealpoint-key", daemon=True)
@@ -84,13 +84,13 @@ class LazyMaterial(Material):
         return self._error is not None and monotonic() < self._retry_at
 
     def reset_after_fork(self) -> None:
-        """Release the lock of a thread that does not exist in this process."""
+        """Replace the lock, which a thread that does not exist in this process may hold."""
         self._lock = Lock()
         self._thread = None
 
 
 def _try_load(material: Material) -> None:
-    """Load the bytes, and log the problem if they are not available."""
+    """Load the bytes of a key; log the error if they are not available."""
     try:
         material.load()
     except KeyRingError as error:
@@ -98,10 +98,10 @@ def _try_load(material: Material) -> None:
 
 
 class Background:
-    """Loads material in one thread of the process, so that the first value under a key need not wait.
+    """Loads material in advance, so that the first value under a key need not wait.
 
-    One thread for all keys: a host with many old keys makes one request at a time. Opening a value does not
-    wait for this thread: another thread loads the key of the value.
+    One thread loads all keys, so a host with many old keys makes one request at a time. Opening a value does
+    not wait for this thread: another thread loads the key of the value.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Background:
         reset_in_child(self)
 
     def load(self, materials: Iterable[Material]) -> None:
-        """Load material soon. A failure is logged once, and raised when the key is used."""
+        """Queue material to be loaded. A failure is logged once, and raised when the key is used."""
         with self._lock:
             self._waiting.extend(materials)
             if not self._waiting or self._is_running:
@@ -144,7 +144,7 @@ background: Final = Background()
 
 
 def parse_material(text: bytes, what: str) -> bytes:
-    """Parse 32 raw bytes, or base64 or hex of them with an optional newline."""
+    """Return the 32 bytes of a key, given as raw bytes, base64 or hex; one newline may follow text."""
     # Checked before a newline is removed: the last of 32 raw bytes can be a newline.
     if len(text) == KEY_BYTES:
         return text
@@ -165,7 +165,7 @@ def check_value(key: bytes) -> str:
     """Return eight hex digits that identify a key and reveal nothing else about it.
 
     Args:
-        key: Its bytes.
+        key: The bytes of the key.
 
     Example:
         >>> from sealpoint.crypto import check_value

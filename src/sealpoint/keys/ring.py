@@ -33,15 +33,15 @@ class KeyRing(Ring):
     def __init__(
         self, keys: Iterable[Key], *, index: bytes | Material | None = None, origin: Origin | None = None
     ) -> None:
-        """Make a ring.
+        """Create a ring.
 
         Args:
-            keys: At most one of them active, and at most one for the suite ``aes``.
-            index: 32 bytes for blind indexes, or an object that loads them; ``None`` for no index key.
-            origin: The file it was read from; ``None`` for a ring that is created in code.
+            keys: The keys; at most one is active, and at most one is for the suite ``aes``.
+            index: The index key, as 32 bytes or as material that is loaded later; ``None`` for no index key.
+            origin: The file that the ring was read from; ``None`` for a ring that is created in code.
 
         Raises:
-            ConfigError: If one of them is not a key.
+            ConfigError: If an element of ``keys`` is not a `Key`.
             KeyIdError: If two keys have the same id.
             RingFileError: If two keys are active.
             KeyRingError: If two keys are for the suite ``aes``.
@@ -54,15 +54,15 @@ class KeyRing(Ring):
     def load(cls, path: str | PathLike[str] | None = None) -> KeyRing:
         """Read a ring from its file.
 
-        Material in files, variables and the ring itself is read and checked, as is that of the active key.
-        Commands of other keys run when their material is first used, or in `load_material`.
+        The material of keys in files, environment variables and the ring file is loaded at once, as is the
+        active key. Commands and wrappers of other keys are called at first use, or in `load_material`.
 
         Args:
             path: The ring file; by default the first of ``$SEALPOINT_KEYS``,
                 ``$CREDENTIALS_DIRECTORY/sealpoint.keys`` and ``/etc/sealpoint/keys.toml``.
 
         Raises:
-            KeyRingError: One of its subclasses, each for one thing that can be wrong.
+            KeyRingError: A subclass, which says what is wrong with the ring file or a key.
         """
         # Not above: a ring that is created in code needs no TOML.
         from sealpoint.keys.ringfile import RingFile
@@ -81,7 +81,7 @@ class KeyRing(Ring):
             older: Earlier rings of this file; their material from slow sources is reused.
 
         Raises:
-            KeyRingError: As the constructor.
+            KeyRingError: For the same reasons as the constructor.
         """
         held = [material for ring in older for material in ring.materials]
         keys = (file.make_key(entry, held) for entry in file.entries)
@@ -89,12 +89,12 @@ class KeyRing(Ring):
 
     @property
     def path(self) -> Path | None:
-        """The ring file it was read from; ``None`` for a ring that is created in code."""
+        """The ring file that this ring was read from; ``None`` for a ring that is created in code."""
         return None if self.origin is None else self.origin.path
 
     @property
     def materials(self) -> tuple[Material, ...]:
-        """The material of all keys that have any, including the index key, loaded or not."""
+        """The material of all keys that open values, and of the index key, loaded or not."""
         found = (*(key.lazy_material for key in self.keys), self.index)
         return tuple(material for material in found if material is not None)
 
@@ -104,7 +104,7 @@ class KeyRing(Ring):
         For programs that should fail at once if any key is not available.
 
         Args:
-            is_local: Whether no wrapper and no command is asked: only files, variables and the ring file.
+            is_local: Whether to load only from files, variables and the ring file: no wrapper, no command.
 
         Raises:
             KeyRingError: If a source does not provide the material of its key, or provides other material.
@@ -115,7 +115,7 @@ class KeyRing(Ring):
         return self
 
     def with_keys(self, keys: Iterable[Key]) -> KeyRing:
-        """Return a ring with other keys, and the same file and index key.
+        """Return a ring with other keys, but the same ring file and index key.
 
         Args:
             keys: All keys of the new ring.

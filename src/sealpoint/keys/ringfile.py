@@ -58,7 +58,7 @@ from sealpoint.seal.keys import (
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
-_DISABLE: Final = "; a key that is no longer needed can be disabled, and is then not read"
+_DISABLE: Final = "; a key that is no longer needed can be disabled: its material is then not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SourceLoader:
     has_state: bool = True  # whether the entry can be disabled; the index key cannot
 
     def __call__(self) -> bytes:
-        """Return the material."""
+        """Read the material from its source, check it, and return it."""
         try:
             raw = self.source.read(self.file.parent)
         except (FilePermissionsError, SourceError, WrappedKeyError) as error:
@@ -93,14 +93,14 @@ class SourceLoader:
         if self.check not in (None, check_value(material)):
             raise KeyMaterialError(
                 f"{self.where}: the material does not match 'check'",
-                hint="restore the material of this id; if the ring file is wrong, correct 'check'",
+                hint="restore the material of this key; if the ring file is wrong, correct 'check'",
             )
         return material
 
     def accepts(self, held: Material) -> bool:
-        """Whether this loader would read the same material as ``held``.
+        """Whether this loader would read the same material as ``held``, which an earlier ring has loaded.
 
-        Equal check values suffice if the key was moved to another source, or wrapped again for the same ring.
+        If a key was moved to another source, or wrapped again for the same ring, check values are compared.
         """
         if held.loader == self:
             return True
@@ -116,7 +116,7 @@ class SourceLoader:
 
 
 def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
-    """Return new material for a loader; a slow loader reuses equal material in ``held``."""
+    """Return material for a loader; if the source is slow, reuse the same material of ``held``."""
     is_slow = loader.source.is_slow
     same = (material for material in held if is_slow and loader.accepts(material))
     return next(same, None) or LazyMaterial(loader, is_slow=is_slow)
@@ -161,7 +161,7 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
     try:
         found.lstat()
     except PermissionError:
-        hint = "run this as the account that owns the ring (sudo -u OWNER), or name another: --keys FILE"
+        hint = "run this as the account that owns the ring (sudo -u OWNER), or name another file: --keys FILE"
         raise RingFileMissingError(f"this account may not enter the folder of {found}", hint=hint) from None
     except OSError:
         unnamed = "" if path is not None or named else ", and $SEALPOINT_KEYS is not set"
@@ -177,7 +177,7 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
         path: As for `KeyRing.load`.
 
     Raises:
-        KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
+        KeyRingError: For every error of the ring file that `KeyRing.load` raises; none of key material.
 
     Example:
         >>> from sealpoint.keys.ringfile import read_ring_entries
@@ -188,7 +188,7 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
 
 class RingFile(NeverPickled):
-    """A ring file, found by `find_ring_file`, read and parsed. It contains no key material."""
+    """A ring file that was found by `find_ring_file`, read and parsed. No key material is loaded."""
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         file = find_ring_file(path)
@@ -230,7 +230,7 @@ class RingFile(NeverPickled):
         return None if self.index is None else get_material(self.index, held)
 
     def load_key(self, key_id: str) -> Key:
-        """Load one key, whatever its state."""
+        """Load the material of a key in any state, and return the key."""
         entry = require_entry(self.entries, key_id)
         key = self.make_key(entry, is_needed=True)
         if key.lazy_material is not None:
@@ -247,7 +247,7 @@ class RingFile(NeverPickled):
         return self._loaders[key_id]
 
     def make_key(self, entry: RingEntry, held: Sequence[Material] = (), *, is_needed: bool = False) -> Key:
-        """Return a key without loading its material; slow sources reuse the material of earlier rings."""
+        """Return a key without loading its material; keys of slow sources reuse the material in ``held``."""
         # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
         is_read = is_needed or entry.state.opens or entry.source == InlineSource.kind
@@ -258,12 +258,12 @@ class RingFile(NeverPickled):
 
 @lru_cache(maxsize=1)  # a command reads its ring several times: it is parsed again if it has changed
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """Parse a ring file. The result must not be changed: the next call may return it again."""
+    """Parse the bytes of a ring file. Callers must not change the result: it is cached."""
     return tomllib.loads(data.decode())
 
 
 def _read_table(data: bytes, file: Path) -> dict[str, Any]:
-    """Return the contents of a ring file, of which only size and version are checked."""
+    """Parse the bytes of a ring file; check only size, syntax, version and the names of its fields."""
     if len(data) > MAX_RING_BYTES:
         raise RingFileError(f"{file} has {len(data)} bytes; a ring file has at most {MAX_RING_BYTES}")
     lines = (line for line in data.split(b"\n") if not line.startswith(b"#"))
@@ -296,7 +296,7 @@ def _read_table(data: bytes, file: Path) -> dict[str, Any]:
 def _read_index(
     tables: Sequence[Mapping[str, Any]], file: Path, wrappers: Wrappers
 ) -> tuple[str | None, SourceLoader | None]:
-    """Return the id of the index key, if its entry has an id, and the loader of its material."""
+    """Return the id of the index key, or ``None`` if its entry has no id, and the loader of its material."""
     if len(tables) > 1:
         raise RingFileError(f"{file} has {len(tables)} [[index]] entries; at most one is allowed")
     for table in tables:

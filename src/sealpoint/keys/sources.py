@@ -37,7 +37,7 @@ _withheld: Final = {"LANGGRAPH_AES_KEY"}
 def run_command(
     argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS, *, text: bytes | None = None
 ) -> bytes:
-    """Return the output of a command, at most 4096 bytes, and end it with all its child processes."""
+    """Run a command, return its output of at most 4096 bytes, and kill its remaining child processes."""
     try:
         process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
             argv,
@@ -83,7 +83,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _exchange(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
-    """Write a command's input and read its output, each as far as its pipe is ready for it."""
+    """Write ``text`` to a command's input and read its output at the same time, until the output ends."""
     if process.stdout is None:
         raise SourceError(f"command {name} has no output")
     descriptor, output = process.stdout.fileno(), b""
@@ -112,7 +112,7 @@ def _exchange(process: subprocess.Popen[bytes], text: bytes, name: str, deadline
 
 
 def _feed(pipe: IO[bytes], text: bytes) -> bytes:
-    """Write as much as a pipe accepts, and return the rest; nothing if the command has closed its input."""
+    """Write as much as a pipe accepts; return the rest, or ``b""`` if the command has closed its input."""
     try:
         return text[os.write(pipe.fileno(), text) :]
     except BlockingIOError:
@@ -130,12 +130,12 @@ class _NamedSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource(_NamedSource):
-    """A private file."""
+    """A private file with key material."""
 
     kind: ClassVar = "file"
 
     def read(self, folder: Path, /) -> bytes:
-        """Return the contents of the file."""
+        """Return the contents of the file; a relative path is within ``folder``."""
         return read_private(folder / self.location, allow_links=True)
 
 
@@ -153,14 +153,14 @@ class EnvSource(_NamedSource):
         value = os.environ.get(self.location)
         if value is None:
             problem = f"environment variable {self.location} is not set"
-            raise SourceError(problem, hint="set it for this process")
+            raise SourceError(problem, hint="set the variable for this process")
         # os.environ represents bytes that are not UTF-8 as surrogates: this returns the original bytes.
         return os.fsencode(value)
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialSource(_NamedSource):
-    """A credential of systemd."""
+    """A credential that systemd provides to a service."""
 
     kind: ClassVar = "credential"
 
@@ -179,7 +179,7 @@ class CredentialSource(_NamedSource):
 
 @dataclass(frozen=True, slots=True)
 class CommandSource:
-    """The output of a command."""
+    """A command that prints key material."""
 
     kind: ClassVar = "command"
     is_slow: ClassVar = True
@@ -197,7 +197,7 @@ class CommandSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InlineSource:
-    """Text in the ring file itself, for development. Two are never equal: that would compare material."""
+    """Key material as text in the ring file, for development. Compared by identity, not by material."""
 
     kind: ClassVar = "inline"
     is_slow: ClassVar = False
@@ -205,7 +205,7 @@ class InlineSource:
     text: str = field(repr=False)
 
     def read(self, _: Path, /) -> bytes:
-        """Return the text."""
+        """Return the text as bytes."""
         return self.text.encode()
 
 
@@ -219,7 +219,7 @@ SOURCES: Final[Mapping[str, Callable[[Any], Source]]] = {
 
 
 def parse_source(source: object, others: Sequence[str] = ()) -> Source:
-    """Parse the source of a key in a ring file. No material is read. Messages also list ``others``."""
+    """Parse the source of a key. No material is read. Errors also list ``others`` as kinds of sources."""
     known = ", ".join((*SOURCES, *others))
     if not isinstance(source, dict) or len(source) != 1:
         raise RingFileError(f"source must name exactly one of {known}")
@@ -238,7 +238,7 @@ def parse_source(source: object, others: Sequence[str] = ()) -> Source:
 def require_fields(
     table: Mapping[str, Any], known: Collection[str], needed: Collection[str], where: str
 ) -> None:
-    """Refuse a table with an unknown field, or without a required one."""
+    """Raise if a table has an unknown field, or lacks a required field."""
     for name in table:
         if name not in known:
             from difflib import get_close_matches  # only for this error
@@ -251,7 +251,7 @@ def require_fields(
 
 
 def get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
-    """Return the entries ``[[name]]`` of a ring file."""
+    """Return the tables ``[[name]]`` of a ring file."""
     entries = table.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise RingFileError(f"{file}: '{name}' must be an array of tables, [[{name}]]")
@@ -259,12 +259,12 @@ def get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str
 
 
 def get_text(table: Mapping[str, Any], field: str, where: str) -> str | None:
-    """Return a field that is one line of text; ``None`` if the table does not have it."""
+    """Return the value of a field if it is one line of text; ``None`` if the table lacks the field."""
     return require_text(table, field, where) if field in table else None
 
 
 def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
-    """Return a field that is one line of text."""
+    """Return the value of a field; raise if it is missing, or is not one line of text."""
     require_fields(table, table, {field}, where)
     value = table[field]
     if not isinstance(value, str) or not value or not value.isprintable():
@@ -273,14 +273,14 @@ def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def require_words(value: object, what: str) -> tuple[str, ...]:
-    """Return a value that is a command: a program and its arguments."""
+    """Return a value if it is a list of texts, a program and its arguments; otherwise raise."""
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         raise RingFileError(f"{what} must be a list of words: program and arguments, no shell")
     return tuple(value)
 
 
 def get_seconds(table: Mapping[str, Any], field: str, where: str, default: float, maximum: float) -> float:
-    """Return a field that is a time limit in seconds, or its default."""
+    """Return the value of a field that is a time limit in seconds, or ``default`` if it is missing."""
     value = table.get(field, default)
     # TOML's true is a bool, which is an int; its nan is equal to nothing and fails both comparisons.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= maximum:

@@ -1,4 +1,4 @@
-"""Statistics of a process about its ring and the sources of its keys, as numbers and names."""
+"""Statistics of a process: reloads of its ring file, and requests to the sources of its keys."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 
 
 class Tally:
-    """Counters by kind and name.
+    """Counters, each identified by a kind and a name.
 
-    Counting is a call of `next`, which is atomic, so the numbers are exact without a lock. A process that
-    was forked continues with the numbers of its parent.
+    A counter is incremented by a call of `next`, which is atomic, so the numbers are exact without a lock. A
+    forked process continues with the numbers of its parent.
     """
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, str], count[int]] = {}
 
     def counter(self, kind: str, name: str) -> count[int]:
-        """Return the counter of a kind and a name; each call of `next` on it adds one."""
+        """Return the counter of a kind and a name; each call of `next` on the counter adds one."""
         return self._counters.setdefault((kind, name), count())
 
     def add(self, kind: str, name: str) -> None:
@@ -29,7 +29,7 @@ class Tally:
         next(self.counter(kind, name))
 
     def read(self, *kinds: str) -> dict[str, int]:
-        """Return the sum of the counts of some kinds, by name; names that were not counted are omitted."""
+        """Return, by name, the sum of the counters of these kinds; names with the sum 0 are omitted."""
         shown: dict[str, int] = {}
         for (kind, name), counter in sorted(self._counters.copy().items()):
             number = int(repr(counter)[len("count(") : -1])  # other ways to read the count would increase it
@@ -45,10 +45,10 @@ class RingStats:
     Attributes:
         active_id: Id of the active key; ``None`` if no key is active.
         active_created: When the active key was created, if the ring file records it.
-        read_at: When the ring in use was read; for a ring that is not reloaded, when the cipher was made.
-        reloads: Number of reloads after which a new ring was in use.
-        refused: Number of refusals of the file or of a source of its keys, by class of the error.
-        error: Class of the error of the last reload; ``None`` after success, or without a reload.
+        read_at: When the ring in use was read; before the first reload, when the cipher was created.
+        reloads: Number of reloads that put a changed ring into use.
+        refused: Number of failed reloads, by class of the error of the ring file or of a key source.
+        error: Class of the error of the last reload; ``None`` if it succeeded, or before the first reload.
     """
 
     active_id: str | None
@@ -69,12 +69,12 @@ class Reloads:
         self.refused = Counter[str]()  # by class of the error
 
     def succeed(self) -> None:
-        """Record that a new ring is in use."""
+        """Record that a reload put a changed ring into use."""
         self.read_at, self.error = datetime.now(UTC), None
         self.reloads += 1
 
     def fail(self, error: BaseException) -> None:
-        """Record that the file was refused."""
+        """Record that a reload failed with ``error``."""
         self.error = type(error).__name__
         self.refused[self.error] += 1
 
@@ -84,8 +84,8 @@ class SourceStats:
     """How often this process asked slow sources for key material: wrappers, and commands that print a key.
 
     Attributes:
-        reads: Number of requests to sources; repeated attempts of one call count once.
-        failed: Number of requests that did not provide the key, by class of the error.
+        reads: Number of requests to these sources; repeated attempts of a request count once.
+        failed: Number of requests that failed to provide a key, by class of the error.
     """
 
     reads: int
@@ -99,7 +99,7 @@ tally: Final = Tally()  # of this process: a source is read once for all ciphers
 
 
 def source_stats() -> SourceStats:
-    """Return the counts of this process.
+    """Return the numbers of requests of this process so far.
 
     Example:
         >>> from sealpoint.keys.stats import source_stats

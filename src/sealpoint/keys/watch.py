@@ -1,9 +1,9 @@
 """Follower: reloads a ring file after a change, and refuses a file that is older than the ring in use.
 
-Only the ring file is watched, by its `stat`: as long as the result is the same, neither the file nor a source
-is read. Key files are not watched: a key's material never changes, other material is another key. For the
-same reason slow sources are not read again.
-`sealpoint.seal.ring` says which rings are refused.
+Only the ring file is watched, by calls of `stat`: as long as the result is the same, neither the file nor the
+source of a key is read. Key files are not watched, and slow sources are not read again: the material of a key
+never changes, because other material is another key.
+`sealpoint.seal.ring` decides which rings are older than the ring in use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _fixed: Final[set[Path]] = set()  # ring files whose changes cannot reach this p
 
 
 class _Load(NamedTuple):
-    """A changed ring whose slow sources are being read."""
+    """A changed ring that is not in use yet: a thread reads the slow sources of its keys."""
 
     ring: KeyRing
     missing: Collection[Material]  # the material that must be loaded before the ring is used
@@ -46,19 +46,19 @@ class _Load(NamedTuple):
 
 
 class Follower(NeverPickled):
-    """Follows one ring file for one cipher. Safe to share between threads, and after a fork.
+    """Reloads one ring file for one cipher. Safe to share between threads, and after a fork.
 
-    New states apply when the file is parsed, before any source is read. The call that finds the change
-    reads key files and environment variables. Slow sources are read by a thread, and only for keys whose
-    material is not loaded. The new ring waits for the material of the active key, and of keys whose loaded
-    material may have changed; until then the loaded keys are used with their new states. The material of all
-    other keys is loaded meanwhile: values under them wait for it, or raise.
+    New states of keys apply when the file is parsed, before any source is read. The call that finds the
+    change reads key files and environment variables. Slow sources are read by a thread, and only for keys
+    whose material is not loaded. The new ring is used once the material of the active key is loaded, and of
+    keys whose loaded material may have changed; until then the loaded keys are used with their new states.
+    Other keys are loaded in the background: opening a value under such a key waits for the key, or raises.
 
     A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
-    refusal is reported once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
-    missing source may be the reason. If only a source failed, keys that the file disables or destroys are
-    refused nevertheless, and a key that it marks as compromised no longer seals, even if no key is left to
-    seal.
+    refusal is logged once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
+    missing source may be the reason. If only a source failed, keys that the file disables or destroys stop
+    opening values nevertheless, and keys that the file marks as compromised stop sealing, even if no key is
+    left that seals.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class Follower(NeverPickled):
         background.load(material for material in ring.materials if not material.is_loaded)
 
     def look(self, *, wait: bool) -> bool:
-        """Reload the file if it has changed, without running or awaiting a command.
+        """Reload the file if it has changed, without running a command or waiting for one.
 
-        Returns whether the file was checked. Without ``wait``, returns False while another thread checks it.
+        Returns whether the file was checked: without ``wait``, False while another thread checks the file.
         """
         return holding(self._lock, -1 if wait else 0, self._look, bool)
 
     def wait_for(self, need: str) -> None:
-        """Wait while the material of a key, or `SEALING` or `ANY_LEGACY`, is loaded for the first time."""
+        """Wait until the material for ``need`` is loaded or failed: a key id, `SEALING` or `ANY_LEGACY`."""
         while (load := self._load) is not None and need in load.needs:
             load.ended.wait()
 
     def reset_after_fork(self) -> None:
-        """Release the lock and the load of threads that do not exist in this process."""
+        """Replace the lock, and forget a load, of threads that do not exist in this process."""
         self._lock = Lock()
         if self._load is not None:
             self._seen = ()  # no file has this stamp, so the next check starts again
@@ -120,7 +120,7 @@ class Follower(NeverPickled):
         return True
 
     def _read(self) -> KeyRing:
-        """Parse the file, and apply the restrictions that it puts on keys. No source is read."""
+        """Parse the file, and apply its restrictions to the keys in use. No source is read."""
         from sealpoint.keys.ringfile import RingFile  # rings that are created in code need no TOML
 
         self._marks |= marks(self._ring)  # first: the ring loses the material of keys that are closed below
@@ -136,7 +136,7 @@ class Follower(NeverPickled):
         return later
 
     def _missing(self, ring: KeyRing) -> list[Material]:
-        """Return the material from slow sources that a ring needs before it is used."""
+        """Return the material of slow sources that must be loaded before a ring can be used."""
         needed = [key for key in ring.keys if key.state is KeyState.ACTIVE or key.id in self._marks]
         found = [key.lazy_material for key in needed if key.lazy_material is not None]
         if ring.index is not None and self._ring.index is not None and self._ring.index.is_loaded:
@@ -157,7 +157,7 @@ class Follower(NeverPickled):
             Thread(target=self._run, name="sealpoint-ring", daemon=True).start()
 
     def _run(self) -> None:
-        """Load the missing material of the latest file; runs in a separate thread."""
+        """Load the missing material for the latest ring file; called in a separate thread."""
         try:
             while (load := self._next_load()) is not None:
                 try:
@@ -223,7 +223,7 @@ def _stamp(ring: KeyRing) -> tuple[int, ...] | None:
 
 
 def _withdraw(key: Key, later: Key | None) -> Key:
-    """Return a key with the restrictions of a later file: it is closed, or no longer seals."""
+    """Return a key with the restrictions of a later file: the key no longer opens, or no longer seals."""
     if later is None or later.state is key.state:
         return key
     if not later.state.opens:
@@ -234,7 +234,7 @@ def _withdraw(key: Key, later: Key | None) -> Key:
 
 
 def _interim(ring: KeyRing, later: KeyRing, missing: Collection[Material]) -> tuple[KeyRing, frozenset[str]]:
-    """Return the ring in use until material is loaded, with new states, and the calls that wait for it."""
+    """Return the ring to use until material is loaded, and the ids of keys whose callers wait for it."""
     keys, needs = [], set()
     for key in later.keys:
         held = ring.get_key(key.id)

@@ -1,4 +1,4 @@
-"""Thread stores: logs, outside of a database, of the checkpoints that it must have.
+"""Thread stores: logs, kept apart from a database, of the checkpoints that the database must have.
 
 A database cannot show that a row is missing, or that a thread was restored to last week's state. A thread
 store has one event for each checkpoint that was stored or deleted, with a keyed hash of its content.

@@ -34,7 +34,7 @@ EVENTS: Final = """
 
 
 def same_spot(one: str, other: str) -> str:
-    """Return, in SQL, whether two rows are of one checkpoint."""
+    """Return an SQL condition that is true if the rows of two tables are about the same checkpoint."""
     return " AND ".join(f"{one}.{name} = {other}.{name}" for name in Spot._fields)
 
 
@@ -45,7 +45,7 @@ LIVE_SPECIAL: Final = f"""head_seq >= coalesce((
 
 
 def specials_of(records: str, which: str) -> str:
-    """Return, in SQL, the special writes that a condition selects, as records."""
+    """Return an SQL subquery for the special writes that meet the condition ``which``, as records."""
     return f"(SELECT {records} FROM {{schema}}specials AS special WHERE {which} AND {LIVE_SPECIAL})"
 
 
@@ -55,11 +55,11 @@ _LAST: Final = f"""seq = (
 
 
 def standing(records: str, live: str) -> tuple[str, str, str]:
-    """Return the statements NEWEST, BETWEEN and LIVE; ``live`` selects the events without a mark as ``head``.
+    """Return the SQL statements NEWEST, BETWEEN and LIVE; ``live`` selects events not marked ``gone``.
 
-    ``gone`` marks events that a later deletion has replaced: they are in the log, but not in the index of the
-    other events. A subquery for each row is used, not a join: the database reads that index from its end, up
-    to the first match.
+    The column ``gone`` marks events that a later deletion has replaced: they are in the log, but not in the
+    index of the other events. A subquery for each row is used, not a join: the database reads that index from
+    its end, up to the first match.
     """
     found = f"SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM {live} AND {_LAST}"
     answer = f"""
@@ -94,11 +94,11 @@ SPECIAL_NAMES: Final = f"""
 
 
 class DatabaseStore:
-    """The methods of `ThreadStore` that are the same in all databases; `ThreadStore` describes them.
+    """The methods of `ThreadStore` that SQLite and Postgres share; `ThreadStore` describes them.
 
-    A subclass connects and appends.
+    A subclass connects to its database, and appends events.
 
-    A row of an answer has the columns of a head, the records of its special writes, and those of `CLOCK`.
+    A result row has the columns of a head, one column with the records of its special writes, and `CLOCK`.
     """
 
     _statements: ModuleType
@@ -159,7 +159,7 @@ class DatabaseStore:
         return self._number(TRIMMED)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is not DELETED, page by page."""
+        """Append a DELETED event for each checkpoint of a thread whose head is not DELETED, page by page."""
         thread, count = self._encoded(thread_id), PAGE_ROWS
         while count == PAGE_ROWS:
             rows = self._rows(self._statements.LIVE, (*thread, PAGE_ROWS))
@@ -184,14 +184,14 @@ class DatabaseStore:
         self.append(sorted(Head(self._spot((*thread, *name)), Kind.DELETED, b"") for name in names))
 
     def _ordered(self, statement: str, further: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement by checkpoint; ``further`` is its condition after the first page."""
+        """Yield the rows of a statement, page by page; ``further`` is the SQL condition of later pages."""
         after: tuple[Any, ...] = ()
         while rows := self._rows(statement, (*after, PAGE_ROWS), further if after else ""):
             yield from rows
             after = self._later(rows[-1][:3], after)
 
     def _later(self, last: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the end of a page, which a damaged index may put before its beginning."""
+        """Return ``last``, the end of a page; raise if it is not after ``after``, as with a damaged index."""
         if last <= after:
             raise self._damaged("the rows of an index are not in order")
         return last
@@ -207,17 +207,17 @@ class DatabaseStore:
         return Answer(heads, self._clock([row[6:] for row in rows[:1]]), specials)
 
     def _clock(self, rows: Sequence[Sequence[Any]]) -> int:
-        """Return the clock from a row with the columns of `CLOCK`."""
+        """Return the clock of the store, computed from the first row; the row has the columns of `CLOCK`."""
         raised, last = rows[0] if rows else (None, None)
         if type(raised) is not int or type(last) is not int:
-            raise self._damaged("a table has lost its only row")
+            raise self._damaged("the table of the store's clock has lost its only row")
         return raised + last
 
     def _head(self, row: Sequence[Any]) -> Head:
         *names, kind, mac = row
         self._require((kind, mac), int, bytes)
         if not 0 <= kind < len(Kind):
-            raise self._damaged("a row has an unknown kind")
+            raise self._damaged("a row has an unknown kind of event")
         return Head(self._spot(names), Kind(kind), mac)
 
     def _spot(self, names: Sequence[Any]) -> Spot:
@@ -234,7 +234,7 @@ class DatabaseStore:
             raise self._damaged("a special write does not have the form that a thread store writes") from None
 
     def _require(self, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
-        """Return a row whose values have these types; in a damaged file they may have any."""
+        """Return a row if its values have these types; raise otherwise, as may happen in a damaged file."""
         if row is None or tuple(map(type, row)) != types:
             raise self._damaged("a row has values that no thread store writes")
         return row

@@ -1,7 +1,7 @@
-"""Tables, statements and rows of a thread store in Postgres, for a schema.
+"""Tables, statements and rows of a thread store in Postgres, in a schema of its own.
 
-Names of checkpoints are stored as bytes of UTF-8: so they sort by bytes in every database, with any encoding
-and collation, and may contain NUL.
+Ids and namespaces are stored as bytes of UTF-8, in columns of type bytea: so they sort by bytes in every
+database, with any encoding and collation, and may contain NUL.
 """
 
 from __future__ import annotations
@@ -198,14 +198,14 @@ REQUIRE_WRITABLE: Final = """
     SELECT '', '', '', 0, '', 0 WHERE false"""
 
 UPGRADE_HINT: Final = (
-    "let the owner of its schema open it once: run `sealpoint verify DB --threads URL` with that role"
+    "let the owner of the schema open it once: run `sealpoint verify DB --threads URL` with that role"
 )
 
-DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
+DAMAGED_HINT: Final = "restore the tables from backup, or name the schema of a thread store"
 
 
 def encoded(*texts: str) -> tuple[bytes, ...]:
-    """Return names as the bytes that the tables have."""
+    """Return ids and namespaces as bytes of UTF-8, as the tables store them."""
     try:
         return tuple([text.encode() for text in texts])
     except UnicodeEncodeError:
@@ -215,13 +215,13 @@ def encoded(*texts: str) -> tuple[bytes, ...]:
 
 
 def columns_of(heads: Iterable[Head]) -> list[list[Any]]:
-    """Return heads as the columns that `APPEND` takes."""
+    """Return heads as lists of values, one list for each parameter of the statement `APPEND`."""
     rows = [(*encoded(*spot), int(kind), mac) for spot, kind, mac in heads]
     return [[row[column] for row in rows] for column in range(5)]
 
 
 def special_columns(specials: Iterable[tuple[Spot, Sequence[Special]]]) -> list[list[Any]]:
-    """Return events of special writes as the columns that `APPEND_SPECIALS` takes."""
+    """Return special writes as lists of values, one list for each parameter of `APPEND_SPECIALS`."""
     rows = [
         (*encoded(*spot, event.task_id), event.idx, event.call, event.since)
         for spot, events in specials
@@ -262,7 +262,7 @@ WRITER: Final = """
     ORDER BY r.rolsuper DESC, r.oid <> s.oid, r.rolname, r.oid <> n.nspowner, c.relname LIMIT 1"""
 
 HINT: Final = (
-    "revoke this right, and let a role own the store that the saver's role cannot become; as a superuser:"
+    "revoke this right, and let a role that the saver's role cannot become own the store; as a superuser:"
     " CREATE ROLE threads LOGIN; ALTER SCHEMA {schema} OWNER TO threads; "
     + "".join(f"ALTER TABLE {{schema}}.{table} OWNER TO threads; " for table in COLUMNS)
     + "then name it in the URL of the store"

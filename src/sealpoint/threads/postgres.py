@@ -78,7 +78,7 @@ _ABSENT: Final[_Translation] = (ThreadStoreMissingError, "its tables do not exis
 _ERRORS: Final[dict[str, _Translation]] = {
     "57014": _LATE,  # a statement
     "55P03": _LATE,  # a lock
-    READ_ONLY: (ThreadStoreError, "the server lets this session only read", _GRANT_HINT),
+    READ_ONLY: (ThreadStoreError, "the server allows this session only to read", _GRANT_HINT),
     _FORBIDDEN: (ThreadStoreError, "the role lacks a permission", _GRANT_HINT),
     "53100": (ThreadStoreFullError, "the disk of the server is full", None),
     "42P01": _ABSENT,
@@ -88,7 +88,7 @@ _ERRORS: Final[dict[str, _Translation]] = {
 
 
 class Pool:
-    """Connections to one server, made on demand; ``prepare`` is called with each new one.
+    """Connections to one server, opened on demand; ``prepare`` is called with each new connection.
 
     psycopg_pool is not used: its threads, which open and check connections, do not exist after a fork, and it
     has no time limit for a whole call.
@@ -124,7 +124,7 @@ class Pool:
             return work(connection, *arguments)
 
     def writing(self) -> AbstractContextManager[Any]:
-        """Return a context that provides a connection for a block, which is not repeated."""
+        """Return a context manager that provides a connection. Its block is not repeated after an error."""
         return self._using(self._take(), is_read=False)
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Pool:
             self._give(connection)
 
     def _take(self) -> Any:
-        """Return a connection that the server has not closed, as far as this process knows."""
+        """Return an idle connection that is not known to be closed, or else a new connection."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -206,7 +206,7 @@ class Pool:
         return connection
 
     def _translated(self, error: Any, *, is_read: bool) -> ThreadStoreError:
-        """Return sealpoint's error for a server's error, without its text, which may contain values."""
+        """Return sealpoint's error for a server's error; omit the server's text, which may contain values."""
         code = state_of(error)
         unknown = ThreadStoreDownError, f"{type(error).__name__} (SQLSTATE {code or 'none'})", None
         kind, what, hint = _ERRORS.get(code, unknown)
@@ -222,9 +222,9 @@ def _close_all(connections: list[Any]) -> None:
 
 @cache
 def _connection_class() -> Any:
-    """Return a subclass of psycopg's connection with a time limit in this process: a server may fall silent.
+    """Return a subclass of psycopg's connection that ends a call if the server does not answer in time.
 
-    It has one cursor for all statements: creating a cursor takes as long as a small statement.
+    A connection has one cursor for all statements: creating a cursor takes as long as a small statement.
     """
     psycopg = require_psycopg()
 
@@ -239,7 +239,7 @@ def _connection_class() -> Any:
             self.input.register(self.fileno(), select.POLLIN)
 
         def extend(self, seconds: float) -> None:
-            """Set the time limit of the next statement, plus time for the server to report its own limit."""
+            """Let the next statement take ``seconds``, plus time for the server to report its own limit."""
             self.until = time.monotonic() + seconds + GRACE_SECONDS
 
         def check(self, ready: bool) -> None:
@@ -247,7 +247,7 @@ def _connection_class() -> Any:
                 raise ThreadStoreTimeoutError("the server of the thread store does not answer")
 
         def insert(self, statement: bytes, values: Sequence[bytes]) -> int:
-            """Execute a statement without a cursor, in a third of the time."""
+            """Execute an INSERT without a cursor, in a third of the time; return the number of rows."""
             name = self.prepared.get(statement)
             if name is None:
                 name = b"sealpoint_%d" % len(self.prepared)
@@ -279,8 +279,8 @@ class PostgresThreadStore(DatabaseStore):
     """A thread store in Postgres. `ThreadStore` describes the methods.
 
     The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
-    column ``gone`` of ``heads``; commands that adopt, trim and compare pins must own the tables, and so must
-    the first use of a store of an earlier version.
+    column ``gone`` of ``heads``. The role of commands that adopt, trim or compare pins must own the tables,
+    and so must the first role that opens a store of an earlier version.
 
     Attributes:
         identity: Identifier of this store in sealed values: 32 hex digits.
@@ -300,14 +300,14 @@ class PostgresThreadStore(DatabaseStore):
         create: bool = False,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        """Open a store.
+        """Open a thread store.
 
         Args:
             conninfo: The database, as a URL of libpq or ``service=NAME``. On the server of the checkpoints,
                 use a role that is not the saver's role, and that the saver's role cannot become.
             schema: The schema of the tables.
             create: Whether to create the schema and the tables if there are none.
-            timeout: Time limit of a call, in seconds. A new connection always has two seconds.
+            timeout: Time limit of each call of a method, in seconds; to open a connection, at least two.
 
         Raises:
             ThreadStoreError: If the store cannot be reached, or is not a thread store.
@@ -328,7 +328,7 @@ class PostgresThreadStore(DatabaseStore):
 
     @property
     def claim(self) -> int:
-        """The clock when an event was last flushed: a power failure may undo later ones."""
+        """Clock up to which all events are flushed to the disk; a power failure may undo later events."""
         return self._claim
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
@@ -347,14 +347,15 @@ class PostgresThreadStore(DatabaseStore):
         self._pool.read(lambda connection: connection.insert(statement, ()), is_read=False)
 
     def require_apart(self, lock: int, roles: Sequence[str]) -> None:
-        """Check that no role that a saver's session has, or can become, may write the store.
+        """Check that no role that a saver's session has, or can become, may write to this store.
 
         Args:
-            lock: An advisory lock that the session holds: seen here if both are in one cluster.
-            roles: The roles of the session.
+            lock: Number of an advisory lock that the saver's session holds. If this connection sees the
+                lock, both sessions are in the same cluster; otherwise no role is refused.
+            roles: Names of the roles of the saver's session.
 
         Raises:
-            SharedRoleError: If such a role may write the store.
+            SharedRoleError: If such a role may write to the store.
         """
         halves = lock >> 32, lock & 0xFFFFFFFF  # as pg_locks shows it
         for role, right in self._rows(statements.WRITER, (roles, *halves)):
@@ -396,7 +397,7 @@ class PostgresThreadStore(DatabaseStore):
             return self._execute(connection, *arguments)
 
     def end(self) -> int:
-        """Return the number of the last event, after running appends have ended. See `ThreadStore`."""
+        """Wait until running transactions that append have ended; return the number of the last event."""
         # Waits for transactions that have a number, and may commit later. Only a role that may change the
         # table may lock it.
         with self._pool.writing() as connection, connection.transaction():
@@ -432,7 +433,7 @@ class PostgresThreadStore(DatabaseStore):
 
     @contextmanager
     def _long(self, connection: Any) -> Iterator[None]:
-        """Run a block in a transaction whose statements may take as long as maintenance."""
+        """Run a block in a transaction with the long time limit of maintenance for each statement."""
         connection.extend(statements.LONG_SECONDS)
         with connection.transaction():
             self._execute(connection, statements.LONG)
@@ -500,7 +501,7 @@ class PostgresThreadStore(DatabaseStore):
             raise ThreadStoreError(what, hint=statements.UPGRADE_HINT) from None
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
-        """Return the columns of each table; ``None`` for a view, or a table that runs its owner's code."""
+        """Return the columns of each table as text; ``None`` for a view, or for triggers, rules, policies."""
         rows = self._execute(connection, statements.TABLES, (self._schema,))
         return {name: columns if is_plain else None for name, is_plain, columns in rows}
 

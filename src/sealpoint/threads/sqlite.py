@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def values_of(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
-    """Return the columns of heads that are appended now."""
+    """Return heads as rows for the table of events, with the present time."""
     now = int(time.time())
     # sqlite3 searches for an adapter of each value that is bytes, and not of a bytearray.
     return [(*spot, int(kind), bytearray(mac), now, int(kind is Kind.DELETED)) for spot, kind, mac in heads]
@@ -46,11 +46,11 @@ def _roll_back(opened: Opened) -> None:
 
 
 class SharedFile:
-    """The file of a store, and its connection.
+    """The file of a thread store in SQLite, and the one connection of this process to the file.
 
     If a restored copy of the same store replaces the file, the next use opens the copy. The file is closed
-    while the process forks: a child that opened it while the parent has a connection would take no lock,
-    because SQLite counts the locks of a process, and a child inherits the count.
+    while the process forks: SQLite counts the locks of a process, and a child inherits the count. A child
+    that opened the file while the parent has a connection would take no lock.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -63,7 +63,7 @@ class SharedFile:
         close_at_fork(self)
 
     def run(self, function: Callable[[Opened], Result]) -> Result:
-        """Call a function with exclusive use of the open file, and roll back a transaction left open."""
+        """Call a function that alone may use the open file; roll back a transaction that it leaves open."""
         return holding(self._lock, self._timeout, partial(self._run, function), self._refuse)
 
     def _run(self, function: Callable[[Opened], Result]) -> Result:
@@ -83,7 +83,7 @@ class SharedFile:
                 _roll_back(self.opened)
 
     def _refuse(self) -> NoReturn:
-        raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
+        raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept the store busy")
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -103,7 +103,7 @@ class SharedFile:
             self._lock.release()
 
     def reset_after_fork(self) -> None:
-        """Forget the connection of the parent if it was in use; the child may then not open the file."""
+        """Forget the parent's connection. If the parent was using it, the child cannot open the file."""
         if self.opened is not None:
             inherited.append(self.opened)  # SQLite forbids to use or close it here
             self._is_inherited = True
@@ -133,7 +133,7 @@ class SharedFile:
 
 
 class _Memory(SharedFile):
-    """A database in memory in place of the file. After a fork the child has a copy of it."""
+    """Replaces `SharedFile` by a database in memory. After a fork the child has a copy of the database."""
 
     opened: Opened
 
@@ -183,15 +183,15 @@ class SqliteThreadStore(DatabaseStore):
     def __init__(
         self, path: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
     ) -> None:
-        """Open a store.
+        """Open a thread store.
 
         Args:
             path: File of the store, on a disk of this host.
             create: Whether to create the file if there is none.
-            timeout: Time limit of a call, in seconds.
+            timeout: Time limit of each call of a method, in seconds.
 
         Raises:
-            ThreadStoreError: If the file is missing, not a store, damaged, locked, or cannot be read.
+            ThreadStoreError: If the file is missing, not a thread store, damaged, locked, or cannot be read.
         """
         if is_url(str(path)):  # it may have a password, which messages about a file would show
             raise ThreadStoreError("a URL is not a file", hint="open_thread_store(URL) opens one on Postgres")
@@ -208,7 +208,7 @@ class SqliteThreadStore(DatabaseStore):
 
     @property
     def claim(self) -> int:
-        """The clock when the log was last moved into the file: a power failure may undo later commits."""
+        """Clock up to which all events are in the file itself; a power failure may undo later events."""
         opened = self._file.opened
         return opened.claim if opened else 0
 
@@ -334,13 +334,13 @@ class SqliteThreadStore(DatabaseStore):
         return self._file.run(trim_page)
 
     def close(self) -> None:
-        """Close the store's connection; a later call opens it again."""
+        """Close the store's connection; a later call of a method opens a new connection."""
         self._file.close()
 
     def _begin(self, opened: Opened, *, flushed: bool = False) -> None:
-        """Begin a transaction; ``flushed`` if it must reach the disk before the database deletes rows.
+        """Begin a transaction; with ``flushed``, COMMIT waits until the transaction is on the disk.
 
-        After a power failure the database would else lack rows that the store still remembers.
+        A deletion is flushed: otherwise, after a power failure, the database could lack rows that must exist.
         """
         if opened.appended is None:
             self._move_log(opened)
@@ -356,7 +356,7 @@ class SqliteThreadStore(DatabaseStore):
             self._move_log(opened)
 
     def _move_log(self, opened: Opened) -> None:
-        """Move the log into the file and flush it to the disk; update the claim if all was moved."""
+        """Move SQLite's write-ahead log into the file, and fsync it; update the claim if all was moved."""
         clock = self._read_clock(opened)
         opened.appended = 0
         try:
@@ -405,7 +405,7 @@ class MemoryThreadStore(SqliteThreadStore):
 
     @property
     def claim(self) -> int:
-        """The clock."""
+        """The present clock of the store: no disk is involved, so all events count as flushed."""
         return self._file.run(self._read_clock)
 
 
@@ -422,11 +422,11 @@ def open_thread_store(
     Args:
         name: Path of a SQLite file; or a Postgres database, ``postgresql://...`` or ``service=NAME``.
         create: Whether to create the store if there is none.
-        timeout: Time limit of a call, in seconds.
+        timeout: Time limit of each call of a method, in seconds.
 
     Raises:
         ThreadStoreError: If the store cannot be opened, or is not a thread store.
-        MissingExtraError: If psycopg is not installed, and a Postgres database is named.
+        MissingExtraError: If ``name`` is a Postgres database, and psycopg is not installed.
 
     Example:
         >>> from sealpoint.threads import open_thread_store

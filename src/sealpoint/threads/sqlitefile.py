@@ -37,18 +37,18 @@ _CREATE_HINT: Final = (
     " if there was one, restore it"
 )
 _WRITE_HINT: Final = "let this account write to the file and its folder"
-RESTORE_HINT: Final = "name the file of a thread store, or restore it from backup"
+RESTORE_HINT: Final = "name the file of a thread store, or restore the file from backup"
 
 
 def damaged(path: Path, what: str) -> ThreadStoreDownError:
-    """Return the error for a file whose contents no thread store writes."""
+    """Return the error for a damaged file: its contents are not what a thread store writes."""
     return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
 
 
 _Cause = tuple[type[ThreadStoreError], str, str | None]
 _FULL: Final[_Cause] = (ThreadStoreFullError, "the disk is full", None)
-_LOCKED: Final[_Cause] = (ThreadStoreTimeoutError, "another connection kept it locked", None)
-_UNWRITABLE: Final = "the file, or its log next to it, may not be written"
+_LOCKED: Final[_Cause] = (ThreadStoreTimeoutError, "another connection kept the file locked", None)
+_UNWRITABLE: Final = "this account may not write to the file, or to its log next to it"
 # Our error, its text and its hint by SQLite's code, the exact one first
 _CAUSES: Final[dict[int, _Cause | None]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -61,7 +61,7 @@ _CAUSES: Final[dict[int, _Cause | None]] = {
 
 
 def translated(error: Exception, path: Path) -> ThreadStoreError:
-    """Return the error of a thread store for an error of SQLite or of the file system."""
+    """Return the `ThreadStoreError` that reports an error of SQLite or of the file system."""
     if isinstance(error, ThreadStoreError):
         return error
     kind, what, hint = _cause(error, path)
@@ -81,7 +81,7 @@ def _cause(error: Exception, path: Path) -> _Cause:
     if exact & 0xFF == sqlite3.SQLITE_CANTOPEN and path.exists():
         # SQLite needs to create the log, even for reading.
         if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
-            return ThreadStoreError, "the folder may not be written", _WRITE_HINT
+            return ThreadStoreError, "this account may not write to the folder", _WRITE_HINT
         return ThreadStoreDownError, "the file, or its log next to it, cannot be opened", None
     ours = statements.translated(error)
     if ours is not error:
@@ -261,12 +261,12 @@ class Opened:
 
 
 def _authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
-    """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
+    """Authorizer of SQLite: deny every action of a trigger or view, whose name is ``owner``."""
     return sqlite3.SQLITE_OK if owner is None or owner in SUBQUERIES else statements.deny()
 
 
 def create(path: Path) -> None:
-    """Create an empty store, unless there is a file: complete, and readable for this account only."""
+    """Create the file of an empty store, readable only by this account; do nothing if the file exists."""
     if path.exists():
         return
     try:
@@ -282,7 +282,7 @@ def create(path: Path) -> None:
 
 
 def fill(connection: sqlite3.Connection) -> str:
-    """Make an empty database a store, and return its identity."""
+    """Create the tables of a thread store in an empty database; return the identifier of the new store."""
     identity = os.urandom(16).hex()
     connection.execute("BEGIN")
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -295,10 +295,10 @@ def fill(connection: sqlite3.Connection) -> str:
 
 
 def connect(path: Path, timeout: float) -> Opened:
-    """Open a store, apply its settings, and check its schema.
+    """Open the file of a thread store, apply settings to the connection, and check the tables.
 
     Raises:
-        ThreadStoreError: If it is not a store, or another file replaces it meanwhile. Also `FOREIGN`.
+        ThreadStoreError: If the file is not a thread store, or is replaced meanwhile. Also raises `FOREIGN`.
     """
     before = path.stat()
     connection = open_file(path, "mode=rw", timeout=timeout)
@@ -335,7 +335,7 @@ def _upgrade(opened: Opened) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> set[str | None]:
-    """Return the statements of the schema, or nothing if they are too many."""
+    """Return the CREATE statements of the file's schema; an empty set if there are too many."""
     rows = connection.execute(
         "SELECT sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' LIMIT ?",
         (len(SCHEMA) + 1,),

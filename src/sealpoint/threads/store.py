@@ -1,16 +1,16 @@
-"""ThreadStore: a log of what was stored in a database, and kept apart from it.
+"""ThreadStore: a log, kept apart from a database, of the checkpoints that were stored there or deleted.
 
-The log is only appended to. The last event of a checkpoint says what the database must have:
+Events are appended to the log. The last event of a checkpoint, its head, says what the database must have:
 
-    PUT       the checkpoint, with the content that the event names
-    LEAVING   that checkpoint, or none: its deletion began, and may have been interrupted
-    DELETED   none; a row that is there was put back
+    PUT       the checkpoint, with the content of which the event has a MAC
+    LEAVING   that checkpoint, or no row: the deletion began, and may have been interrupted
+    DELETED   no row; if there is a row, a deleted row was put back
 
-A checkpoint without an event is newer than the last head, or older than the store. Next to the log of
-checkpoints there is one of special writes; DELETED ends those before it.
+A checkpoint without an event is newer than the last head, or older than the store. A second log has events of
+special writes: pending writes that must exist, until a DELETED event of their checkpoint.
 
-Formats. A record of a special write is what the statements of the stores return, in hex where it says so;
-records are separated by commas. Over the lines of all events there is one root, see `sealpoint.merkle`.
+Formats. The stores' SQL statements return each event of a special write as a record; commas separate records.
+The lines of all events are the leaves of a hash tree, whose root a pin contains, see `sealpoint.merkle`.
 
 record  number, index, since, call in hex and task in hex, separated by spaces
 line    JSON in ASCII without spaces: [seq, kind, MAC in hex, thread, namespace, checkpoint, time]
@@ -29,7 +29,7 @@ SEPARATOR: Final = ","
 
 
 def parse_specials(records: str | None) -> list[Special]:
-    """Return the events of records; none for ``None``."""
+    """Parse the records of special writes that a statement returned; return an empty list for ``None``."""
     found = []
     for record in records.split(SEPARATOR) if records else ():
         seq, idx, since, call, task = record.split(" ")
@@ -52,9 +52,9 @@ class Event(NamedTuple):
     """One line of the log.
 
     Attributes:
-        seq: Its number: greater than that of every line before it.
-        head: What it says.
-        at: When it was written, in seconds since 1970.
+        seq: Number of the event, greater than the numbers of all events before it.
+        head: The checkpoint, what happened to it, and the MAC of its content.
+        at: When the event was appended, in seconds since 1970.
     """
 
     seq: int
@@ -63,12 +63,12 @@ class Event(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a store knows.
+    """Answer of a thread store to a query for heads.
 
     Attributes:
-        heads: The heads that were asked for.
-        clock: How far the log was when it was read. It never decreases.
-        specials: The events of special writes to these checkpoints, for those that have any.
+        heads: The heads that match the query.
+        clock: Number that grows with every event appended to the log, and never decreases.
+        specials: Pairs of a checkpoint and the events of its special writes.
     """
 
     heads: Sequence[Head]
@@ -80,12 +80,12 @@ class Answer(NamedTuple):
 class ThreadStore(Protocol):
     """A log of checkpoints. Safe to share between threads, and after a fork.
 
-    Every method raises `ThreadStoreError`, each subclass for one cause, and nothing else.
+    Every method raises only `ThreadStoreError` or a subclass; each subclass is for one cause.
 
     Attributes:
-        identity: Names this store in what is sealed: 32 hex digits.
-        identities: All that were names of it: `adopt` adds those of other stores.
-        claim: A clock that no power failure makes greater than that of the store; 0 if none is known.
+        identity: Identifier of this store in sealed checkpoints: 32 hex digits.
+        identities: This identifier, and those of the stores whose databases `adopt` took over.
+        claim: Clock up to which all events are flushed to the disk, to seal in a checkpoint; 0 if unknown.
     """
 
     @property
@@ -94,24 +94,24 @@ class ThreadStore(Protocol):
 
     @property
     def identities(self) -> frozenset[str]:
-        """See the class. Read again each time."""
+        """See the class. Each access reads the set from the store again."""
 
     @property
     def claim(self) -> int:
         """See the class."""
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
-        """Return the head with the greatest id of those whose kind is PUT, or none. One round trip.
+        """Return the head of kind PUT with the greatest checkpoint id, if there is one. One round trip.
 
         Args:
-            thread_id: The thread, as the database has it: a pseudonym, if there are any.
-            checkpoint_ns: The namespace.
+            thread_id: Id of the thread as in the database: its pseudonym, if pseudonyms are used.
+            checkpoint_ns: The checkpoint namespace.
         """
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        """Return the heads of those of ``spots`` that have one, in any order. One round trip.
+        """Return the heads of the checkpoints ``spots``, in any order. One round trip.
 
-        Special writes are returned also for those that have no head.
+        A checkpoint without a head is omitted from the heads, but its special writes are returned.
         """
 
     def between(
@@ -120,21 +120,21 @@ class ThreadStore(Protocol):
         """Return the heads of a thread whose kind is not DELETED, in any order. One round trip.
 
         Args:
-            thread_id: The thread.
-            checkpoint_ns: Its namespace; ``None`` for all.
-            least: Least id; ``None`` for no limit.
-            below: Id that is greater than all; ``None`` for no limit.
+            thread_id: Id of the thread.
+            checkpoint_ns: Checkpoint namespace; ``None`` for all namespaces of the thread.
+            least: Return only checkpoint ids from this one on; ``None`` for no limit.
+            below: Return only checkpoint ids before this one; ``None`` for no limit.
         """
 
     def has_live(self, thread_id: str) -> bool:
         """Whether a thread has a head whose kind is not DELETED. One round trip.
 
         Args:
-            thread_id: The thread, as the database has it: a pseudonym, if there are any.
+            thread_id: Id of the thread as in the database: its pseudonym, if pseudonyms are used.
         """
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
-        """Return the MACs of the earlier contents of a checkpoint: at most the last `REPLACED`.
+        """Return the MACs of the contents that a checkpoint had earlier, at most `REPLACED`, newest first.
 
         Args:
             spot: The checkpoint.
@@ -147,45 +147,45 @@ class ThreadStore(Protocol):
         """Append events in one transaction, and update `claim`.
 
         Args:
-            heads: What the events say, in their order.
+            heads: The head that each event makes, in the order of the events.
         """
 
     def last_special(self) -> int:
-        """Return the number of the last event of a special write, or 0. One round trip.
+        """Return the number of the last event of a special write, or 0 without events. One round trip.
 
         Raises:
-            ThreadStoreError: Also if others cannot be appended.
+            ThreadStoreError: Also if no further events of special writes can be appended.
         """
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
-        """Append events of special writes to a checkpoint, in one transaction. Their numbers are not used.
+        """Append events of special writes to a checkpoint, in one transaction.
 
         Args:
             spot: The checkpoint.
-            specials: The writes.
+            specials: The special writes; the store gives them new numbers.
         """
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events of special writes by checkpoint, in the order of `heads`."""
+        """Yield each checkpoint with the events of its special writes, in the order of `heads`."""
 
     def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another.
+        """Append a DELETED event for each checkpoint of a thread whose head is not DELETED.
 
         Args:
-            thread_id: The thread, as the database has it: a pseudonym, if there are any.
+            thread_id: Id of the thread as in the database: its pseudonym, if pseudonyms are used.
         """
 
     def heads(self) -> Iterator[Head]:
-        """Yield the head of each checkpoint, by thread, namespace and id, in the order of their bytes."""
+        """Yield the head of each checkpoint, sorted by the bytes of thread, namespace and checkpoint id."""
 
     def end(self) -> int:
-        """Return the number of the last event: events with a smaller number that come later are excluded."""
+        """Return the number of the last event. No event with this number or a smaller one is added later."""
 
     def events(self, until: int) -> Iterator[Event]:
-        """Yield the events up to a number, in their order.
+        """Yield the events up to a number, in the order of their numbers.
 
         Args:
-            until: The number of the last one.
+            until: Number of the last event to yield.
         """
 
     def adopt(
@@ -196,36 +196,36 @@ class ThreadStore(Protocol):
         reason: str,
         specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
     ) -> None:
-        """Take what a database has as true, in one transaction.
+        """Append events so that the store agrees with the present contents of a database, in one transaction.
 
         Args:
-            heads: Events to append.
-            identities: More names of this store.
-            clock: A clock that the store reaches with this, at least.
-            reason: Why, for the record.
-            specials: Events of special writes to append, by checkpoint.
+            heads: The head that each appended event makes.
+            identities: Other stores that checkpoints of the database name, to add to `identities`.
+            clock: Raise the clock of the store to this number, if it is lower.
+            reason: The operator's reason, kept in the store.
+            specials: Special writes to append, as pairs of a checkpoint and its special writes.
         """
 
     def trim(self, before: int) -> int:
         """Remove the events of checkpoints that were deleted before a time.
 
-        The last event of the log is kept, so that numbers are not used again.
+        The last event of the log is kept, so that no event number is used twice.
 
         Args:
             before: The time, in seconds since 1970.
 
         Returns:
-            How many checkpoints are forgotten.
+            Number of checkpoints whose events were removed.
         """
 
     def trimmed(self) -> int:
-        """Return how many checkpoints `trim` has made it forget so far."""
+        """Return the number of checkpoints whose events `trim` has removed from this store so far."""
 
     def close(self) -> None:
         """Close the store's connection."""
 
 
 def line_of(event: Event) -> bytes:
-    """Return the line of an event."""
+    """Return the log line of an event: a JSON array in ASCII, without a newline."""
     (spot, kind, mac), seq, at = event.head, event.seq, event.at
     return json.dumps([seq, int(kind), mac.hex(), *spot, at], separators=(",", ":")).encode()

@@ -124,7 +124,7 @@ def test_ring_with_inline_material_must_be_private(tmp_path: Path, state: str) -
 INDEX = "[[index]]\nid = 'index'\nsource = "
 OF_NOTHING = {
     "file": ("{ file = 'none' }", "restore its copy at this path"),
-    "env": ("{ env = 'SEALPOINT_NONE' }", "set it"),
+    "env": ("{ env = 'SEALPOINT_NONE' }", "set the variable"),
     "credential": ("{ credential = 'none' }", "LoadCredential"),
     "command": ("{ command = ['false'] }", "by hand"),
 }
@@ -140,7 +140,7 @@ def test_a_disabled_key_needs_no_material(tmp_path: Path, source: str, hint: str
         KeyRing.load(write_ring(tmp_path, ring_text(source=source)))
     assert hint in caught.value.hint
     assert caught.value.hint.endswith(
-        "; a key that is no longer needed can be disabled, and is then not read"
+        "; a key that is no longer needed can be disabled: its material is then not read"
     )
     with pytest.raises(SourceError) as caught:
         KeyRing.load(write_ring(tmp_path, ring_text(INDEX + source))).load_material()

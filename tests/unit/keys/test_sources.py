@@ -207,7 +207,7 @@ def test_source_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(SourceError, match="k1"):
         parse_source({"credential": "k1"}).read(tmp_path)
     for kind, variable, hint in (
-        ("env", "SEALPOINT_KEY", "set it for this process"),
+        ("env", "SEALPOINT_KEY", "set the variable for this process"),
         ("credential", "CREDENTIALS_DIRECTORY", "LoadCredential="),
     ):
         monkeypatch.delenv(variable, raising=False)

@@ -36,7 +36,7 @@ _DAY: Final = len("2026-01-31")
 
 
 def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
-    """Return a function that returns the HMAC of an id under the index key; ``None`` without such a key."""
+    """Return a function that computes the HMAC of an id under the index key, or ``None`` without the key."""
     try:
         keyed = KeyedHash(KeyRing.of_file(ring).index_key("ledger"))
     except KeyRingError:
@@ -46,11 +46,11 @@ def hmac_of(ring: RingFile) -> Callable[[str], str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """An erased thread, or namespace of LangGraph's Store.
+    """An erased thread, or an erased namespace of LangGraph's Store.
 
     Attributes:
-        names: HMACs of its name and its pseudonym; empty without an index key.
-        last: Greatest checkpoint id of the thread, or time of the last change of an item, UTC.
+        names: HMACs of the thread id or namespace, and of its pseudonym; empty without an index key.
+        last: Greatest checkpoint id of the thread; or time, in UTC, of the last change in the namespace.
     """
 
     names: Sequence[str]
@@ -73,14 +73,14 @@ class HeldKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """The document of an erasure.
+    """The document that a command writes to the ledger's folder before it erases rows.
 
     Attributes:
-        database: Identity of the database: its path, or URL and schema.
+        database: Identity of the database: path of a file, or URL and schema.
         index: HMAC of an empty text, which identifies the index key; ``None`` without an index key.
-        keys: Every key of the ring that was not destroyed.
-        counts: Number of rows found, by table and key id.
-        due: Date by which all of these keys must be destroyed.
+        keys: Every key of the ring that was not destroyed at the time of the erasure.
+        counts: Number of rows to erase, by table and key id.
+        due: Date by which all keys in ``keys`` must be destroyed.
         sealed_since: Date since which the database is sealed, as the operator declared.
     """
 
@@ -96,7 +96,7 @@ class Erasure:
     sealed_since: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError or TypeError if this release cannot read the document."""
+        """Raise ValueError or TypeError if the document has a form that this release cannot read."""
         days = [day for day in (self.due, self.sealed_since) if day is not None]
         texts = [self.reason, *(key.id for key in self.keys)]
         texts += [text for one in self.owners for text in (one.last, *one.names)]
@@ -105,11 +105,11 @@ class Erasure:
             or any(date.fromisoformat(day).isoformat() != day for day in days)
             or not all(isinstance(text, str | None) for text in texts)
         ):
-            raise ValueError("unknown form of the document")
+            raise ValueError("unknown form of an erasure's document")
 
     @property
     def owners(self) -> tuple[Erased, ...]:
-        """The threads and namespaces."""
+        """The erased threads, then the erased namespaces."""
         return (*self.threads, *self.namespaces)
 
     def __bytes__(self) -> bytes:
@@ -117,7 +117,7 @@ class Erasure:
 
     @classmethod
     def parse(cls, data: bytes) -> Erasure:
-        """Parse a document; the caller has checked its digest."""
+        """Parse the document of an erasure; the caller has compared its digest with the ledger entry."""
         kinds = {"threads": Erased, "namespaces": Erased, "keys": HeldKey}
         try:
             found = json.loads(data)
@@ -159,10 +159,10 @@ class Recorded:
     """An erasure in a ledger.
 
     Attributes:
-        begun: Members of the begin entry.
+        begun: JSON members of the begin entry.
         document: Digest of the erasure's document.
-        end: Members of the end entry with the outcome ``done``.
-        due: Due date; if this erasure repeats another, the earlier of their dates.
+        end: Members of the end entry, if its outcome is ``done``.
+        due: Date by which keys must be destroyed; if this repeats another erasure, the earlier of both dates.
         keys: Ids of the keys that must still be destroyed.
         why: Sentences with the reasons why the erasure is not complete.
         entries: Numbers of the ledger entries about the erasure.
@@ -192,7 +192,7 @@ class Recorded:
         )
 
     def object(self) -> dict[str, Any]:
-        """Return the erasure as JSON members."""
+        """Return the JSON members that describe the erasure in results."""
         shown = ("document", "due", "is_overdue", "keys", "state", "why")
         return {
             "seq": self.begun["seq"],
@@ -207,7 +207,7 @@ class Recorded:
 
 
 class History:
-    """Collects erasures from the entries of a ledger, and events that keep erasures from being complete."""
+    """Collects from ledger entries the erasures, and the events because of which they are not complete."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = Folder(folder)
@@ -219,7 +219,7 @@ class History:
         self._later = list[Members]()
 
     def take(self, entry: Members) -> None:
-        """Add the next entry of the ledger."""
+        """Process the next ledger entry; entries must be given in the order of the ledger."""
         event, outcome, run = entry["event"], entry["outcome"], entry["run"]
         self._first = self._first or entry["at"]
         # Not from `ring.drift`: an edit during a command first appears in the command's end entry.
@@ -239,7 +239,7 @@ class History:
             self._later.append(entry)
 
     def erasures(self, ok: bool | None, entries: Sequence[RingEntry]) -> list[Recorded]:
-        """Return the erasures with their present states; ``ok`` is the result of verifying the ledger."""
+        """Return the erasures with their present states; ``ok`` is whether the ledger was verified."""
         found = [self._recorded(begun) for begun in self._begun.values()]
         for number, one in enumerate(found):
             if one.end is not None and one.state is State.NOT_ENDED:
@@ -269,7 +269,7 @@ class History:
     def _why(
         self, one: Recorded, end: Members, ok: bool | None, ring: Mapping[str, RingEntry]
     ) -> Iterator[tuple[State, str]]:
-        """Yield states and sentences for an incomplete erasure, except keys that must still be destroyed."""
+        """Yield reasons why an erasure is incomplete, apart from keys: pairs of a state and a sentence."""
         later = [entry for entry in self._later if entry["seq"] > end["seq"]]
         for state, why in {
             State.CAME_BACK: _left(one, later),
@@ -289,10 +289,10 @@ class History:
             yield State.NOT_SHOWN, "the ring was changed during the erasure"
 
     def _not_by_keys(self, one: Recorded, ring: Iterable[RingEntry]) -> Iterator[str]:
-        """Yield reasons why older copies may contain rows not sealed under the ring's keys."""
+        """Yield reasons why older copies of the database may contain rows that no key of the ring sealed."""
         since, first = one.erasure.sealed_since, self._first[:_DAY]
         if since is None:
-            yield "no date was declared since when the database is sealed"
+            yield "it was not declared since when the database is sealed"
         elif not first <= since <= one.begun["at"][:_DAY]:
             yield f"the database is declared to be sealed since {since}, but the ledger begins on {first}"
         if self._unsealed:
@@ -303,7 +303,7 @@ class History:
 
 
 def _left(one: Recorded, later: Sequence[Members]) -> Iterator[str]:
-    """Yield a sentence for each database whose last search left rows; add the searches to ``one.entries``."""
+    """Yield a sentence for each database in which the last search left rows; add to ``one.entries``."""
     found = [each for each in later if one.document in str(each["subject"].get("erasure"))]
     one.entries += [each["seq"] for each in found]
     for each in {str(each["subject"].get("database")): each for each in found}.values():
@@ -312,7 +312,7 @@ def _left(one: Recorded, later: Sequence[Members]) -> Iterator[str]:
 
 
 def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], later: Sequence[Members]) -> Iterator[str]:
-    """Yield reasons why a key is not shown to be destroyed; add keys that exist to ``one.keys``."""
+    """Yield reasons why a key is not proven to be destroyed; add keys that still exist to ``one.keys``."""
     alive = {each.check for each in ring.values() if each.state is not _GONE}
     for entry in ring.values():
         if entry.material == MATERIAL_LEFT:

@@ -4,7 +4,7 @@
     checkpoint          the signed head, see `sealpoint.admin.evidence.note`
     checkpoint.new      the next head, while an entry is added; otherwise empty
     vkey                the verifier key, for convenience: readers must get it from another source
-    edge                the edge of the tree, so that adding an entry reads no entries; it may be deleted
+    edge                hashes of the tree, so that adding an entry reads no entries; it may be deleted
     documents/          findings of commands, each file named after its SHA-256
     entries.torn        the rest of an entry whose writing was interrupted
 
@@ -63,22 +63,22 @@ CHANGES: Final = ("key.", "ring.create")  # prefixes of events that change the r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An entry of the ledger.
+    """A ledger entry.
 
     Attributes:
         seq: Number of the entry, from 0.
-        at: Time of recording: UTC, ISO 8601.
-        run: UUID of the command's run; all entries and the JSON object of a run have the same UUID.
+        at: Time when the entry was written: UTC, ISO 8601.
+        run: UUID of the run of a command; all entries of the run, and its JSON result, have this UUID.
         event: Name of the event, e.g. ``key.promote``.
         outcome: ``begun``, or at the end ``done``, ``found``, ``refused``, ``stopped`` or ``failed``.
         exit: Exit code of the command; ``None`` in a begin entry.
-        actor: ``account``, ``uid`` and ``host``, as the operating system names them.
+        actor: ``account``, ``uid`` and ``host`` of the command, as the operating system reports them.
         tool: Name and version of the program.
         ring: ``digest`` over the ring's keys, and id of the ``active`` key; ``None`` if unreadable.
-        subject: Objects of the event, such as databases and keys.
-        counts: Numbers in the command's result.
-        waived: Checks that options waived.
-        documents: Files in ``documents``, each as ``sha256:`` and 64 hexadecimal digits.
+        subject: What the event is about, such as the database and the key.
+        counts: The counts in the command's result.
+        waived: Names of the checks that options of the command waived.
+        documents: SHA-256 digests of files in ``documents``: ``sha256:`` and 64 hexadecimal digits.
         v: Version of the entry's format.
     """
 
@@ -98,7 +98,7 @@ class Entry:
     v: int = VERSION
 
     def line(self) -> bytes:
-        """Return the entry as a line, without a newline.
+        """Return the entry as a line of ASCII JSON, without a newline.
 
         Raises:
             MaintenanceError: If the line has over 65,535 bytes.
@@ -114,7 +114,7 @@ class Entry:
 
 
 def read_members(line: bytes, seq: int) -> dict[str, Any]:
-    """Parse an entry and return its members.
+    """Parse the line of a ledger entry, and return the JSON members.
 
     Args:
         line: Line of the entry, without a newline.
@@ -169,7 +169,7 @@ class Folder:
         return self.documents / f"{digest.removeprefix('sha256:')}.json"
 
     def has_document(self, digest: str) -> bool:
-        """Whether a document exists and matches its digest. Reads at most `MAX_DOCUMENT_BYTES`."""
+        """Whether the document with this digest exists, and its contents match the digest."""
         if not _DIGEST.fullmatch(digest):  # it could name a file outside of the folder
             return False
         found, left = sha256(), MAX_DOCUMENT_BYTES + 1
@@ -181,7 +181,7 @@ class Folder:
         return False
 
     def read_document(self, digest: str) -> bytes:
-        """Return the contents of a document; raises if they do not match its digest."""
+        """Return the contents of the document with this digest; raise if they do not match the digest."""
         if _DIGEST.fullmatch(digest):
             with suppress(OSError, LedgerTamperedError), open_regular(self.document(digest)) as stream:
                 if digest_of(data := stream.read(MAX_DOCUMENT_BYTES)) == digest:
@@ -198,13 +198,13 @@ class Folder:
         return VerifierKey.parse(self._read(self.vkey).decode(errors="replace").strip())
 
     def read_note(self) -> bytes:
-        """Return the signed head as it is stored."""
+        """Return the stored bytes of the signed head."""
         return self._read(self.checkpoint)
 
     def read_next(self, key: VerifierKey, size: int, tail: bytes) -> Checkpoint | None:
-        """Return the next head, if a writer may have been interrupted while it appended ``tail``.
+        """Return the next head, if ``tail`` may be the rest of an entry whose writer was interrupted.
 
-        A writer signs the head with one more entry before it begins to append that entry.
+        A writer signs the next head, of a ledger with one more entry, before it begins to append the entry.
         """
         try:
             head = open_checkpoint(self._read(self.new), key)
@@ -213,7 +213,7 @@ class Folder:
         return head if head.size == size + 1 and len(tail) <= _LINE_BYTES else None
 
     def read_entries(self, count: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Yield the first ``count`` entries as pairs of line and members."""
+        """Yield the first ``count`` ledger entries, each as its line and its JSON members."""
         with open_regular(self.entries) as stream:
             for seq, line in enumerate(read_lines(stream, count)):
                 yield line, read_members(line, seq)
@@ -227,7 +227,7 @@ class Folder:
 
 
 def read_lines(stream: BinaryIO, count: int) -> Iterator[bytes]:
-    """Yield at most ``count`` complete lines without newlines. Stop at a line longer than any entry."""
+    """Yield at most ``count`` complete lines without newlines; stop at a line too long for an entry."""
     for _ in range(count):
         line = stream.readline(_LINE_BYTES)
         if not line.endswith(b"\n"):
@@ -236,7 +236,7 @@ def read_lines(stream: BinaryIO, count: int) -> Iterator[bytes]:
 
 
 def open_regular(file: Path) -> BinaryIO:
-    """Open a file of a ledger for reading; raises if it is not a regular file."""
+    """Open a file of a ledger for reading; raise LedgerTamperedError if it is not a regular file."""
     try:
         # O_NONBLOCK: do not wait for the writer of a FIFO. The descriptor is checked, as the path may change.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -253,7 +253,7 @@ def open_regular(file: Path) -> BinaryIO:
 
 
 def require_regular(file: Path, descriptor: int) -> None:
-    """Raise LedgerTamperedError if an open file is not regular."""
+    """Raise LedgerTamperedError if an open file is not a regular file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise _not_regular(file)
 

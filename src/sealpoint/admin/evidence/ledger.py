@@ -64,7 +64,7 @@ from sealpoint.merkle import Tree
 LOCK_SECONDS: Final = 30.0
 
 _RETRY_SECONDS: Final = 0.005
-_HINT: Final = "free disk space, or let this account write to the folder: until then commands are refused"
+_HINT: Final = "free disk space, or let this account write to the ledger: until then commands are refused"
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # do not block on a FIFO
 _MAX_EDGE_BYTES: Final = 1 << 16
 _PENDING: Final = "entries.torn.new"
@@ -72,11 +72,11 @@ _MAX_PENDING: Final = 1 << 20
 
 
 class Ledger:
-    """A ledger that this account signs for.
+    """A ledger to which this account can add entries.
 
     Args:
-        folder: Folder of the ledger, made by `create`.
-        signer: Signs each new head.
+        folder: Folder of the ledger, which `create` has made.
+        signer: Signer of the new heads.
     """
 
     def __init__(self, folder: Path, signer: Signer) -> None:
@@ -90,11 +90,11 @@ class Ledger:
 
         Args:
             folder: Folder of the ledger, created if missing.
-            signer: Signs the checkpoints.
+            signer: Signer of the checkpoints.
             entry: The first entry.
 
         Returns:
-            The signed head.
+            The head after the first entry.
 
         Raises:
             OutputError: If the folder already contains a ledger with an entry.
@@ -118,10 +118,10 @@ class Ledger:
 
     @contextmanager
     def writing(self, template: Entry) -> Iterator[Writer]:
-        """Lock a ledger to add entries; first repair an incomplete entry after a crash.
+        """Lock the ledger, repair it after a crash, and provide a `Writer` within the context.
 
         Args:
-            template: An entry with the actor, run, tool and time for an entry about a recovery.
+            template: If a repair is recorded, its entry gets the actor, run, tool and time of this entry.
 
         Raises:
             LedgerMissingError: If there is no ledger.
@@ -142,7 +142,7 @@ class Ledger:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse a folder that contains a ledger with an entry."""
+    """Raise OutputError if a folder contains a ledger with an entry."""
     entries = Folder(folder).entries
     if entries.exists() and entries.stat().st_size:
         raise OutputError(
@@ -153,9 +153,9 @@ def require_new(folder: Path) -> None:
 
 @contextmanager
 def _locked(entries: Path, create: int = 0) -> Iterator[int]:
-    """Open and lock the file of entries; wait for another writer. The lock ends with the process.
+    """Open and lock the file of entries; wait until another writer ends. The lock ends with the process.
 
-    Unlike a database, the file itself can be locked, because no library locks it.
+    Unlike a database file, the file itself can be locked, because no library locks it.
     """
     deadline = time.monotonic() + LOCK_SECONDS
     while (descriptor := _take(entries, create)) is None:
@@ -198,16 +198,16 @@ class Writer:
     """
 
     def __init__(self, folder: Folder, signer: Signer, entries: int, state: State | None) -> None:
-        """Read the head, and check its signature and that it matches the entries.
+        """Read the head; check its signature, and that the head matches the entries.
 
-        A command adds one entry when it begins and another when it ends. If head and size still match
-        ``state``, nothing is verified again, which saves a third of the time.
+        A command adds one entry when it begins and another when it ends. If head and file size still match
+        ``state``, the head is not checked again, which saves a third of the time.
 
         Args:
             folder: Folder of the ledger.
-            signer: Signs each new head.
-            entries: Descriptor of the file of entries.
-            state: State after the last writer of this process, if any.
+            signer: Signer of the new heads.
+            entries: File descriptor of the file of entries.
+            state: State in which the last writer of this process left the ledger; ``None`` without one.
         """
         require_unshared(folder.path)
         self._folder, self._signer, self._entries = folder, signer, entries
@@ -217,13 +217,13 @@ class Writer:
     def add(self, entry: Entry) -> Checkpoint:
         """Add an entry with the next number. When this returns, the entry is fsynced.
 
-        If writing fails, the entry is not part of the ledger, or the next writer completes it.
+        If writing fails, the entry is not added, or the next writer completes the entry.
 
         Args:
-            entry: The entry; its number is replaced.
+            entry: The entry; the next number of the ledger replaces its number.
 
         Returns:
-            The signed head.
+            The new head of the ledger.
         """
         tree = self.state.tree.copy()
         entry = replace(entry, seq=tree.size)
@@ -241,10 +241,10 @@ class Writer:
         return head
 
     def add_document(self, data: bytes) -> str:
-        """Write a document; return the name by which an entry refers to the document.
+        """Write a document to the ledger's folder; return its digest, by which an entry names it.
 
         Args:
-            data: Bytes of the document.
+            data: Contents of the document.
 
         Raises:
             MaintenanceError: If the document is too large.
@@ -261,10 +261,10 @@ class Writer:
         return digest
 
     def record_recovery(self, template: Entry) -> None:
-        """Record that a recovery has set aside the rest of an interrupted entry, if it has.
+        """Add an entry about bytes of an interrupted entry that a recovery has set aside, if there are any.
 
         Args:
-            template: The entry to record, without the facts of the recovery.
+            template: The actor, run, tool and time of the entry.
         """
         if self._torn is None:
             return
@@ -282,7 +282,7 @@ class Writer:
         self._torn = None
 
     def _is_current(self, state: State) -> bool:
-        """Whether nothing was written since. Only `verify` detects a line that was altered in place."""
+        """Whether the ledger is still in this state. Only `verify` detects a line edited in place."""
         return (
             self._torn is None
             and _is_own(self._folder.new)
@@ -291,7 +291,7 @@ class Writer:
         )
 
     def _read(self) -> State:
-        """Read the ledger; first repair the last entry, unless the edge shows that it is complete."""
+        """Read the state of the ledger; first repair the last entry, unless the edge proves it complete."""
         folder, key = self._folder, self._folder.read_key()
         if key != self._signer.key:
             raise LedgerSignerError(f"the ledger belongs to {key}, but the signer is {self._signer.key}")
@@ -316,13 +316,13 @@ class Writer:
         return State(note, head, tree, size, _read_last(self._entries, tree.size))
 
     def _make_new(self) -> None:
-        """Create the file of the next head, and fsync its name and the rename before it."""
+        """Create an empty `checkpoint.new`; fsync the folder, and with it the rename before this."""
         with opened(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL):
             fsync_path(self._folder.path)
 
 
 def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
-    """Write the edge for entries of ``size`` bytes. The edge is checked before use, so it is not fsynced."""
+    """Write the file ``edge``: hashes of the tree, and ``size``, the length of the file of entries."""
     edge = [base64.b64encode(node).decode() for node in tree.edge]
     data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
     with suppress(OSError), opened(folder.edge, _WRITE | os.O_CREAT) as descriptor:
@@ -331,7 +331,7 @@ def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
 
 
 def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
-    """Return the tree if the edge matches the checkpoint, so that the last entry is complete."""
+    """Return the hash tree if the edge file matches the checkpoint: then the last entry is complete."""
     try:
         with open_regular(folder.edge) as stream:
             found, _ = decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
@@ -356,7 +356,7 @@ def _read_last(entries: int, size: int) -> Entry | None:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file can be overwritten: a regular file without a second name (hard link)."""
+    """Whether a file can be overwritten safely: it is a regular file without further hard links."""
     with suppress(FileNotFoundError):
         status = file.lstat()
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
@@ -385,7 +385,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
-    """Check the entries of a locked ledger against its checkpoint, and repair an incomplete entry."""
+    """Check the entries of a locked ledger against its checkpoint; complete or cut off a partial entry."""
     with open_regular(folder.entries) as stream:
         tree = Tree.of(read_lines(stream, checkpoint.size))
         whole = stream.tell()
@@ -421,7 +421,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
 
 
 def pending(folder: Folder) -> bytes | None:
-    """Return bytes set aside and not yet recorded: at most 1 MiB, more than an interruption leaves."""
+    """Return the bytes that a recovery has cut off and not yet recorded; raise if they exceed 1 MiB."""
     file = folder.path / _PENDING
     try:
         with open_regular(file) as stream:

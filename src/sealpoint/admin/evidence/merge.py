@@ -1,6 +1,7 @@
 """Merge: combines the results of a run that was divided into ranges of threads into one verdict.
 
-A result is the exact output of a command. Results are not signed: a verified ledger must have their digests.
+A result is the exact JSON output of a command. Results are not signed, so their digests must be in a verified
+ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CLOCK_SECONDS: Final = 60  # tolerance: the host that made the run may have a cl
 
 
 class Part(NamedTuple):
-    """The result of one range."""
+    """The result of a command for one range of threads."""
 
     digest: str  # SHA-256 of the output, as in a ledger
     shard: Shard
@@ -33,7 +34,7 @@ class Part(NamedTuple):
 
 
 def parse_part(data: bytes) -> Part | None:
-    """Parse a result; return ``None`` if the bytes are not the result of a range."""
+    """Parse the JSON result for a range of threads; return ``None`` if the bytes are something else."""
     try:
         found = json.loads(data)
         shard = Shard(**{name: found["shard"][name] for name in Shard._fields})
@@ -66,8 +67,8 @@ def merge_reasons(parts: Sequence[Part | None], recorded: Collection[Any]) -> se
     """Return the reasons why the results of ranges do not prove the answer for the whole database.
 
     Args:
-        parts: Results; ``None`` for a file that is not a result.
-        recorded: Digests of results in a verified ledger.
+        parts: Results for the ranges; ``None`` for each file that is not such a result.
+        recorded: Digests of the results that a verified ledger records.
     """
     found = [part for part in parts if part is not None]
     joined = {reason for part in found for reason in part.reasons}

@@ -5,8 +5,8 @@
     key id  SHA-256(name | 0A | 01 | public key)[:4]
     vkey    name + key id in hex + base64(01 | public key), with a plus sign between them
 
-A checkpoint is the text of a note: size and root of a ledger, signed with the ledger's own key, which no
-agent has.
+A checkpoint is the text of a note: size and root of a ledger, signed with the ledger's own key. No agent has
+this key.
 
     origin  name of the ledger and of its signing key
     size    number of entries, decimal
@@ -48,7 +48,7 @@ _KEY: Final = re.compile(r"([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)")
 
 
 def require_name(name: str) -> str:
-    """Return the name of a key or the origin of a ledger, if it is valid."""
+    """Return ``name`` if it is valid as the origin of a ledger, which is also the name of its key."""
     # ASCII only, so that two different names do not look the same.
     if re.fullmatch(r"[!-*,-~]{1,255}", name) is None:
         raise NoteError(
@@ -59,7 +59,7 @@ def require_name(name: str) -> str:
 
 
 def decode_base64(text: str, size: int, what: str) -> bytes:
-    """Decode canonical base64 of ``size`` bytes."""
+    """Decode canonical base64 to ``size`` bytes; ``what`` names the value in errors."""
     data = decode_value(text)
     if data is None or len(data) != size:
         raise NoteError(f"{what} is not base64 of {size} bytes")
@@ -68,10 +68,10 @@ def decode_base64(text: str, size: int, what: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
-    """The public key of a signer, with its name.
+    """The public key of a signer, and the name of the key.
 
     Attributes:
-        name: Name of the key; for a ledger, its origin.
+        name: Name of the key: the origin of its ledger.
         public: Ed25519 public key, 32 bytes.
     """
 
@@ -80,7 +80,7 @@ class VerifierKey:
 
     @property
     def key_id(self) -> bytes:
-        """The 4 bytes by which a signature line names the key."""
+        """The 4 bytes that identify the key in a signature line."""
         return sha256(self.name.encode() + b"\n" + _ED25519 + self.public).digest()[:_ID_BYTES]
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class VerifierKey:
             text: One line: ``<name>+<key id>+<key>``.
 
         Raises:
-            NoteError: If the text is not a verifier key, or the key id does not match.
+            NoteError: If the text is not a verifier key, or the key id is not that of the key.
         """
         found = _KEY.fullmatch(text)
         if found is None:
@@ -110,13 +110,13 @@ class VerifierKey:
 
 
 def format_note(text: str, key: VerifierKey, signature: bytes) -> bytes:
-    """Return a note with one signature."""
+    """Return the bytes of a note: the text with one signature line."""
     line = base64.b64encode(key.key_id + signature).decode()
     return f"{text}\n— {key.name} {line}\n".encode()
 
 
 def open_note(note: bytes, key: VerifierKey) -> str:
-    """Return the text of a note after verifying the key's signature. Ignores signatures of other keys."""
+    """Verify the signature of ``key`` in a note, and return the text. Ignores signatures of other keys."""
     text, lines = _split(note)
     data = text.encode()
     own = [signature for name, key_id, signature in lines if (name, key_id) == (key.name, key.key_id)]
@@ -155,10 +155,10 @@ _MAX_DIGITS: Final = 19  # 2^63 - 1
 
 
 class KeySigner(SigningKey):
-    """Signs with a private key in this process.
+    """Signs with a private key in the memory of this process.
 
     Attributes:
-        key: The verifier key.
+        key: The verifier key of the private key.
 
     Args:
         origin: Name of the ledger.
@@ -174,11 +174,11 @@ class CommandSigner:
     """Signs by a command that reads the text from stdin and prints the signature, raw or in base64.
 
     Attributes:
-        key: The verifier key.
+        key: The verifier key of the command's signatures.
 
     Args:
-        argv: Command with arguments.
-        key: Verifier key of the command's signatures.
+        argv: The program and its arguments.
+        key: The verifier key of the command's signatures.
     """
 
     def __init__(self, argv: Sequence[str], key: VerifierKey) -> None:
@@ -205,7 +205,7 @@ Signer = KeySigner | CommandSigner
 
 
 def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
-    """Return the signer configured in a ring file."""
+    """Return the signer that ``[ledger]`` in a ring file names; raise if its key is not ``key``."""
     source = table.signer
     if source is None:
         raise LedgerSignerError(
@@ -227,7 +227,7 @@ def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
 
 
 def make_signing_key(table: LedgerTable) -> Path | None:
-    """If the signer in a ring file is a file that does not exist, write a new signing key to this file."""
+    """Write a new signing key if the signer in ``[ledger]`` is a missing file; return the path, if so."""
     if not isinstance(table.signer, FileSource):
         return None
     file = table.base / table.signer.location
@@ -254,22 +254,22 @@ class Checkpoint:
 
     @classmethod
     def of(cls, origin: str, tree: Tree) -> Checkpoint:
-        """Return the head of a ledger.
+        """Return the head of a ledger with the size and root of a tree.
 
         Args:
             origin: Name of the ledger.
-            tree: Hash tree over the entries.
+            tree: Hash tree over the ledger entries.
         """
         return cls(origin, tree.size, tree.root())
 
     @property
     def text(self) -> str:
-        """The three lines to sign."""
+        """The text to sign: three lines with origin, size and root."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
 
     @property
     def line(self) -> str:
-        """Origin, size and root on one line: a pin to keep elsewhere."""
+        """Origin, size and root on one line, which can be kept elsewhere as a pin."""
         return self.text.strip().replace("\n", " ")
 
     @classmethod
@@ -277,10 +277,10 @@ class Checkpoint:
         """Parse the text of a checkpoint. Ignores lines after the third, as C2SP tlog-checkpoint requires.
 
         Args:
-            text: The lines, without signatures.
+            text: The lines of the checkpoint, without signature lines.
 
         Raises:
-            NoteError: If it is not the text of a checkpoint.
+            NoteError: If ``text`` is not the text of a checkpoint.
         """
         origin, size, root, *_ = [*text.split("\n"), "", "", ""]
         if not text.endswith("\n") or not root:
@@ -301,7 +301,7 @@ class Checkpoint:
 
 
 def open_checkpoint(note: bytes, key: VerifierKey) -> Checkpoint:
-    """Return the checkpoint in a note after verifying its signature."""
+    """Verify the signature of ``key`` in a note, and return the checkpoint in the note."""
     checkpoint = Checkpoint.parse(open_note(note, key))
     if checkpoint.origin != key.name:
         raise NoteError(f"the checkpoint is of {excerpt(checkpoint.origin)}, but the key is of {key.name}")
@@ -311,7 +311,7 @@ def open_checkpoint(note: bytes, key: VerifierKey) -> Checkpoint:
 def read_pin(data: bytes, key: VerifierKey) -> Checkpoint:
     """Parse a pin: an earlier checkpoint as a signed note, or as the one line that commands print.
 
-    The line is not signed: it can be trusted only as far as the place where it was kept.
+    The one line is not signed: trust it only as far as the place where it was kept.
     """
     lines = data.strip().split(b"\n")
     if len(lines) > 1:
@@ -326,7 +326,7 @@ def read_pin(data: bytes, key: VerifierKey) -> Checkpoint:
 
 
 def parse_decimal(text: str) -> int:
-    """Parse a decimal number without leading zeros."""
+    """Parse a number of entries: decimal digits without leading zeros."""
     if not (text.isascii() and text.isdigit()) or len(text) > _MAX_DIGITS or (text[0] == "0" and text != "0"):
         raise NoteError(f"{excerpt(text)} is not a number of entries")
     return int(text)

@@ -29,7 +29,7 @@ _MAX_RUNS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """The facts about a command that its entries record."""
+    """What the ledger entries of a command record about the command."""
 
     begin: str
     end: str
@@ -40,10 +40,10 @@ class Act:
 
 
 class Recorder:
-    """Records one run of one command.
+    """Writes the ledger entries of one run of a command.
 
     Attributes:
-        documents: Digests of the documents of the begin entry.
+        documents: Digests of the documents that the begin entry names.
     """
 
     documents: Sequence[str] = ()
@@ -55,15 +55,15 @@ class Recorder:
         folder = Folder(table.folder)
         folder.require()
         if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end entry has a document
-            raise LedgerTamperedError(f"{folder.documents} is not a folder, but must be")
+            raise LedgerTamperedError(f"{folder.documents} must be a folder, and not a link")
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
         self._template = make_template(run, self._ring)
 
     def begin(self) -> None:
         """Write the begin entry. When this returns, the entry is fsynced.
 
-        If the ring differs from the ring in the last entry, it was changed by hand, or by a run without an
-        end entry. This is recorded first, with such runs.
+        If the ring differs from the ring in the last entry, the ring file was changed by hand, or by a run
+        without an end entry. An entry ``ring.drift`` first records the difference, and names such runs.
         """
         act = self._act
         with self._ledger.writing(self._now()) as writer:
@@ -76,7 +76,7 @@ class Recorder:
             writer.add(replace(begun, documents=documents))
 
     def end(self, outcome: str, code: int, result: Result | None) -> Checkpoint:
-        """Write the end entry, and return the new head."""
+        """Write the end entry, and return the new head of the ledger."""
         act = self._act
         with self._ledger.writing(self._now()) as writer:
             made = sorted(self._read_ring() - self._ids)
@@ -101,9 +101,9 @@ class Recorder:
         writer.add(replace(template, event="ring.drift", outcome="found", subject=subject))
 
     def _read_ring(self) -> set[str]:
-        """Read the ring again, and return its key ids.
+        """Read the ring file again, and return the key ids.
 
-        If the ring cannot be read, assume that it is unchanged: the next run detects a change.
+        If the file cannot be read, assume that it is unchanged: the next run detects a change.
         """
         try:
             ring = RingFile(self._file)
@@ -117,7 +117,7 @@ class Recorder:
 
 
 def _unended(folder: Folder, size: int) -> list[str]:
-    """Return the last runs of commands that change rings and have no end entry."""
+    """Return the UUIDs of the last runs that could change the ring, and have no end entry."""
     runs = dict[str, None]()
     for _, members in folder.read_entries(size):
         if members["event"].startswith(CHANGES):
@@ -129,7 +129,7 @@ def _unended(folder: Folder, size: int) -> list[str]:
 
 
 def make_template(run: Result, ring: Mapping[str, Any] | None) -> Entry:
-    """Return an entry of a run, without event and outcome."""
+    """Return a ledger entry with the facts of a run, whose event and outcome are still empty."""
     head = run.head()
     account = head["account"]
     return Entry(
@@ -148,7 +148,8 @@ def create_ledger(
 ) -> tuple[Checkpoint, Path | None]:
     """Create the ledger configured in a ring file; its first entry describes the ring.
 
-    If the signer is a file that does not exist, a new signing key is written to this file.
+    If the signer is a file that does not exist, a new signing key is written to this file. Returns the head,
+    and the path of the new signing key or ``None``.
     """
     require_new(table.folder)
     made = make_signing_key(table)

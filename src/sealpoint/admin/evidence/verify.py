@@ -1,11 +1,11 @@
 """Verification of a ledger, and proofs that an entry is in a ledger, which can be checked without the ledger.
 
-Verifies the signer, all entries, earlier heads and documents. Files are only read, without a lock, so that
-any account can verify a copy. A proof is
+Verifies the signature, all ledger entries, pins and documents. Files are only read, without a lock, so that
+any account can verify a copy. A proof is a text with these lines:
 
     c2sp.org/tlog-proof@v1
     index           number of the entry, from 0
-    hashes          of the path to the root, base64, one per line, the sibling's first
+    hashes          of the siblings on the path to the root, lowest first, base64, one per line
                     an empty line
     checkpoint      as the signer wrote it
 
@@ -50,15 +50,15 @@ class Verdict:
 
     Attributes:
         key: Verifier key given by the reader; otherwise the key in the folder.
-        note: Head as stored; empty if unreadable.
-        checkpoint: Parsed head; ``None`` if it is not validly signed.
-        problems: A sentence for each refuting reason.
+        note: Stored bytes of the signed head; empty if the file cannot be read.
+        checkpoint: The parsed head; ``None`` without a valid signature.
+        problems: A sentence for each reason that refutes the ledger.
         reasons: Reasons why the ledger is not proven to be complete and unchanged.
-        pins: Number of pins that match the ledger.
-        documents: Number of unchanged documents.
+        pins: Number of given pins that match the ledger.
+        documents: Number of documents that match their digests.
         unended: Number of runs with a begin entry but no end entry.
 
-    Made by `verify_ledger`, from ``files``, a verifier ``key``, and the heads ``pins``.
+    Made by `verify_ledger` from the ledger's ``files``, a verifier ``key``, and the earlier heads ``pins``.
     """
 
     def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
@@ -140,12 +140,12 @@ class Verdict:
 
 
 def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[bytes] = ()) -> Verdict:
-    """Verify a ledger.
+    """Verify a ledger: its signature, all entries and documents, and that it continues the pins.
 
     Args:
         folder: Folder of the ledger, or a copy of the folder.
-        key: Verifier key of the ledger, from a source that the reader trusts. Without a key, the key in the
-            folder is used, and the result is not proven: all entries could be from another signer.
+        key: Verifier key of the ledger, from a source that the reader trusts. Without it, the key in the
+            folder is used, and the result is not proven: another signer could have written all entries.
         pins: Earlier heads that were kept elsewhere, as files or lines, see `read_pin`. Without a pin, the
             result is not proven: the last entries could be missing, or the signer could have rewritten all.
 
@@ -178,7 +178,7 @@ def _is_unchanged(files: Folder, note: bytes) -> bool:
 
 
 def read_verified(folder: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    """Yield the entries under a verified head. If they have changed since, add a reason to the verdict."""
+    """Yield the entries of a verified ledger; if they were changed since, add a reason to the verdict."""
     head, tree = verdict.checkpoint, Tree()
     with suppress(LedgerTamperedError, FileNotFoundError):  # reported by the verification
         for line, entry in Folder(folder).read_entries(head.size if head else 0):
@@ -198,8 +198,8 @@ class Proof:
 
     Attributes:
         index: Number of the entry, from 0.
-        hashes: Hashes on the path from the entry to the root, 32 bytes each, the sibling's first.
-        checkpoint: Signed checkpoint, as a note.
+        hashes: The 32-byte sibling hashes on the path from the entry to the root, lowest first.
+        checkpoint: Signed note of the checkpoint that has the root.
     """
 
     index: int
@@ -259,7 +259,7 @@ class Proof:
 
 
 def make_proof(folder: Path, seq: int) -> tuple[bytes, Proof]:
-    """Return the stored line of an entry, and the proof that the entry is in the ledger."""
+    """Return the stored line of the entry ``seq``, and the proof that the entry is in the ledger."""
     files = Folder(folder)
     note, key = files.read_note(), files.read_key()
     checkpoint = open_checkpoint(note, key)

@@ -1,10 +1,10 @@
 """Changing a ring file: the file is locked, and replaced as a whole.
 
 The new file is read back before it replaces the old file, so an interrupted command leaves either the old or
-the new ring, and can be repeated. If the file was changed by hand meanwhile, it is not replaced.
+the new ring, and can be repeated. A file that was changed by hand meanwhile is not replaced.
 
-Comments, order and spaces are preserved: a change is made twice, on the text and on the parsed tree, and is
-accepted only if the new text parses to exactly the changed tree.
+Comments, order and spaces are preserved. A change is made twice, in the text and in the table parsed from it,
+and is accepted only if the new text parses to exactly the changed table.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class LockedRing:
 
     @property
     def taken_ids(self) -> list[str]:
-        """Ids in use: of all keys, also destroyed ones, of the index key and of wrappers."""
+        """The ids in use: of all keys, including destroyed keys, of the index key, and of wrappers."""
         index = [] if self.parsed.index_id is None else [self.parsed.index_id]
         return [*(entry.id for entry in self.entries), *index, *self.parsed.wrappers.by_id]
 
     def replace(self, change: Change) -> LockedRing:
-        """Write a changed ring, unless the file was changed by hand since it was read."""
+        """Replace the ring file by the changed ring; refuse if it was changed by hand since it was read."""
         fresh = files.write_private(
             self.file.with_name(f".{self.file.name}.new"), self._changed(change), self.file
         )
@@ -111,13 +111,13 @@ class LockedRing:
         if new is None or parse_toml(new.encode()) != wanted:
             raise RingFileError(
                 f"the layout of {self.file} cannot be changed without loss",
-                hint="write its keys as [[key]] entries, one after another, or change it by hand",
+                hint="write the keys as [[key]] entries, one after another, or change the ring file by hand",
             )
         return new.encode()
 
 
 def _rewritten(text: str, change: Change) -> str | None:
-    """Return the changed text; ``None`` if tomlkit does not preserve the original."""
+    """Return the changed text of a ring file; ``None`` if tomlkit does not preserve the rest of the text."""
     try:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
@@ -179,17 +179,17 @@ def lock_folder(file: Path) -> Iterator[None]:
 
 
 def find_key(tree: Any, key_id: str) -> Any:
-    """Return the TOML table of a key in a ring."""
+    """Return the TOML table of a key in a parsed ring file."""
     return next(entry for entry in tree["key"] if entry["id"] == key_id)
 
 
 def now_in_seconds() -> datetime:
-    """Return the current time as in ring files: UTC, whole seconds."""
+    """Return the current time in the form of ring files: UTC, whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
 def entry_text(table: str, fields: Mapping[str, str | datetime | None], source: str) -> str:
-    """Return the text of an entry ``[[table]]``; ``source`` is its last line. ``None`` omits a field."""
+    """Return an entry ``[[table]]`` as TOML; its last line is ``source``. Omits fields that are ``None``."""
     lines = [
         f"{field} = {format_utc(value) if isinstance(value, datetime) else _quote(value)}"
         for field, value in fields.items()
@@ -223,5 +223,5 @@ def ring_digest(entries: Iterable[RingEntry]) -> str:
 
 
 def describe_ring(entries: Sequence[RingEntry]) -> dict[str, Any]:
-    """Return the facts about a ring for JSON objects and ledger entries."""
+    """Return the digest of a ring and its active key id, as members of JSON results and ledger entries."""
     return {"digest": ring_digest(entries), "active": active_id(entries)}

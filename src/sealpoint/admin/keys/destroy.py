@@ -1,9 +1,9 @@
 """Destroying a key: marks its entry, then removes its key file, then records the removal.
 
-The file is compared with the key before the entry is marked. Until the file is removed, the entry has
+The key file is compared with the key before the entry is marked. Until the file is removed, the entry has
 ``material = "left"``, so that an interrupted command can be repeated. A file is removed only if it contains
-the key (its check value matches), and has no other names (hard links). To make sure that the compared file is
-the removed file, it is renamed first:
+the key (the check value matches), and has no other names (hard links). So that the compared file is the file
+that is removed, the file is renamed first:
 
     k1.key  ->  .k1.key.old, compared again  ->  removed, or put back
 
@@ -66,7 +66,7 @@ class OwnFile:
         return self.path.parent / f".{self.path.name}.old"
 
     def require_removable(self) -> bool:
-        """Return whether the file exists. Refuse a file that contains another key, or has other names."""
+        """Return whether the key file exists. Refuse a file with another key, or with more than one name."""
         self._require_no_link()
         if _is_there(self._hidden):
             with self._compared(self._hidden, most_names=2):  # two names, if `_put_back` was interrupted
@@ -78,7 +78,7 @@ class OwnFile:
             return True
 
     def remove(self) -> bool:
-        """Remove the file, check that no other name of it remains, and return whether it existed."""
+        """Remove the key file, check that the file has no other name, and return whether the file existed."""
         if is_there := self.require_removable():
             with stopping(f"{self.path} cannot be removed", _AGAIN):
                 self.path.rename(self._hidden)
@@ -98,16 +98,16 @@ class OwnFile:
         return is_there
 
     def _require_no_link(self) -> None:
-        """Refuse a symbolic link in the path, from the ring's folder down."""
+        """Refuse a key file that is a symbolic link, or in a linked folder below the folder of the ring."""
         path, folder = self.path.absolute(), self.ring.parent.absolute()
         for part in (path, *(one for one in path.parents if one != folder and one.is_relative_to(folder))):
             if part.is_symlink():
-                hint = f"replace the link by the file: the link would be removed, not the key{self.way_out}"
+                hint = f"replace the link by the file: the command would only remove the link{self.way_out}"
                 raise FilePermissionsError(f"{part} is a symbolic link", hint=hint)
 
     @contextmanager
     def _compared(self, path: Path, most_names: int = 1) -> Iterator[int]:
-        """Open the file under one of its names; refuse a file without the key, or with another name."""
+        """Open a file; refuse it if it does not contain the key, or has over ``most_names`` names."""
         with open_private(path) as (raw, descriptor):
             found = None
             with suppress(KeyMaterialError):
@@ -115,11 +115,11 @@ class OwnFile:
             if found is None or found != self.check:
                 problem = f"{path} is not known to contain the key {self.key_id!r}"
                 hint = (
-                    "if the file was the key's, remove it, otherwise move it away; then run the command again"
+                    "if it was the file of this key, remove it, otherwise move it away; then run this again"
                 )
                 if self.check is None and found is not None:
                     problem += ": its entry has no check value"
-                    hint = f'add check = "{found}" to the entry if the file is the key\'s, or move it away'
+                    hint = f'add check = "{found}" to the entry if the file is of this key, or move it away'
                 raise KeyTransitionError(problem, hint=hint)
             links = os.fstat(descriptor).st_nlink
             if links > most_names:
@@ -128,7 +128,7 @@ class OwnFile:
             yield descriptor
 
     def _put_back(self) -> None:
-        """Rename the file from the hidden name back to its own name."""
+        """Rename the key file from the hidden name back to its original name."""
         hidden = self._hidden
         if not _is_there(hidden):
             return
@@ -169,17 +169,17 @@ def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
 
 
 def left_file(ring: LockedRing, key_id: str) -> OwnFile | None:
-    """Return the key file of a wrapped key that `wrap_key` has not removed yet."""
+    """Return the former key file of a wrapped key, if `wrap_key` has not removed the file yet."""
     loader = ring.parsed.require_loader(key_id)
     if not isinstance(loader.source, WrappedSource) or loader.source.left is None:
         return None
     file = ring.file.parent / loader.source.left
-    way_out = "; or remove it and its links yourself"
+    way_out = "; or remove the file and its links yourself"
     return OwnFile(file, ring.file, key_id, loader.suite, loader.check, way_out)
 
 
 def _is_there(path: Path) -> bool:
-    """Whether a path exists. Raises errors, unlike `os.path.lexists`, which returns false for them."""
+    """Whether a path exists. Raises other errors of the file system; `os.path.lexists` returns False."""
     with stopping(f"{path} cannot be examined", _AGAIN), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
         return True
@@ -200,12 +200,13 @@ def destroy_key(
 
     The file is removed, not overwritten: journals, snapshots and flash memory may have copies that a
     program cannot reach. A wrapped key is removed from the ring file, but copies of the ring file still
-    contain it. If its former key file still exists, that is removed, too, without calling the wrapping
-    service. Material from other sources is not removed; the entry records the source. If the key is already
-    destroyed, this removes material left by an interrupted run or by ``leave_material``.
+    contain it. If the key file from which the key was wrapped still exists, the file is removed, too; the
+    wrapping service is not called. Material from other sources is not removed; the entry records the source.
+    If the key is already destroyed, this removes a key file left by an interrupted run or by
+    ``leave_material``.
 
-    ``require`` raises while the key is in use, and returns the waived checks, which the entry records.
-    Without ``require``, the check of databases counts as waived. Returns the removed file.
+    ``require`` raises if the key is still in use, and returns the names of waived checks for the entry.
+    Without ``require``, the check of databases counts as waived. Returns the path of the removed file.
     """
     with lock_ring(path) as ring:
         entry = require_entry(ring.entries, key_id)
@@ -239,7 +240,7 @@ def _destroy(ring: LockedRing, entry: RingEntry, waived: Sequence[str]) -> Path 
 
 
 def _remove(ring: LockedRing, entry: RingEntry) -> Path | None:
-    """Remove the key file of a destroyed key, and record the removal in place of ``material = "left"``."""
+    """Remove the key file of a destroyed key; record the outcome as ``material`` in the entry."""
     file = own_file(ring, entry.id, "destroy") if entry.material == MATERIAL_LEFT else None
     if file is None:
         return None
@@ -250,7 +251,7 @@ def _remove(ring: LockedRing, entry: RingEntry) -> Path | None:
 
 
 def _mark(ring: LockedRing, entry: RingEntry, outcome: str, waived: Sequence[str]) -> LockedRing:
-    """Mark a key as destroyed, with its source and the waived checks. Remove material in the ring itself."""
+    """Mark a key as destroyed; record its source and waived checks; remove material from the ring file."""
     now = now_in_seconds()
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:

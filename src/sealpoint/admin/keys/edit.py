@@ -1,8 +1,8 @@
 """Changes of a ring: create a ring file, add a key, change the state of a key.
 
 The material of a new key is written to a file in ``keys.d``, or wrapped, before its entry is added. If a
-command is killed in between, a key file without an entry remains. Other commands never use or overwrite it; a
-command for the same id reports it.
+command is killed in between, a key file without an entry remains. No command uses or overwrites this file; a
+command that adds a key with the same id reports it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Fields = dict[str, str | datetime | None]
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
-    """Create a ring file with one new active key, and a folder for key files; return the key's id."""
+    """Create a ring file with one new, active key, whose key file is in ``keys.d``; return the key id."""
     file = Path(path)
     if not file.name:
         raise OutputError(f"{file} is a folder")
@@ -126,7 +126,7 @@ def _new_entry(table: str, key_id: str, fields: Fields, keep: Callable[[str, byt
 
 
 def key_file(ring: Path, key_id: str) -> Path:
-    """Return the path of the key file for a new key of ``ring``."""
+    """Return the path of the key file for a new key of the ring file ``ring``."""
     return ring.parent / KEY_FOLDER / f"{key_id}.key"
 
 
@@ -170,7 +170,7 @@ def _require_free(ring: Path, key_id: str | None, taken: Collection[str], now: d
 def free_id(ring: Path, taken: Collection[str], year: int) -> str:
     """Return an unused id for a new key, such as ``k26a-4f7c``: year, counter and a random part.
 
-    The random part makes ids differ between environments, so rows of one never name a key of another.
+    The random part makes ids differ between rings, so no row of one ring names a key of another ring.
     """
     for number in count(1):
         stem = f"k{year % 100:02}{_letters(number)}"
@@ -183,7 +183,7 @@ def free_id(ring: Path, taken: Collection[str], year: int) -> str:
 
 
 def _letters(number: int) -> str:
-    """Return a number in letters: a ... z, aa, ab ..."""
+    """Return a counter as letters: 1 is a, 26 is z, 27 is aa, 28 is ab."""
     front, place = divmod(number - 1, 26)
     return (_letters(front) if front else "") + ascii_lowercase[place]
 
@@ -191,9 +191,9 @@ def _letters(number: int) -> str:
 def promote_key(
     path: str | PathLike[str] | None, key_id: str, require: Callable[[RingFile, Key], object] | None = None
 ) -> str | None:
-    """Make a key active; the previously active key becomes decrypt-only. Return that key's id, if any.
+    """Make a key active; the previously active key becomes decrypt-only. Return the id of the previous key.
 
-    ``require`` is a further check, called with the ring and the loaded key.
+    ``require`` is called with the ring file and the loaded key, and raises to refuse the change.
     """
 
     def require_material(ring: RingFile, entry: RingEntry) -> None:
@@ -207,9 +207,9 @@ def promote_key(
 def change_state(
     path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None = None
 ) -> str | None:
-    """Change the state of a key; return the id of the previously active key.
+    """Change the state of a key; return the id of the key that was active before, or ``None``.
 
-    Enabling a disabled key makes it compromised if it was compromised before, otherwise decrypt-only.
+    A disabled key that is enabled becomes compromised if it was ever compromised, otherwise decrypt-only.
     """
     with lock_ring(path) as ring:
         entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
@@ -249,7 +249,7 @@ def check_ring(
 ) -> tuple[dict[str, KeyRingError | None], KeyRingError | None]:
     """Load the material of each key that is not destroyed, and of the index key, and compare check values.
 
-    Returns the error of each key by id (``None`` if none), and the error of the index key.
+    Returns the error of each key by its id, and the error of the index key; ``None`` for no error.
     """
     ring = RingFile(path)
     ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]

@@ -1,4 +1,4 @@
-"""Files and folders made by commands: private to this account, and written completely or not at all."""
+"""Creates files and folders for commands: private to this account, and complete or not there at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_private(path: Path, data: bytes, like: Path | None = None, *, replaces
     """Write a new file, fsync it, and return its path.
 
     An existing file is removed first, or refused if ``replaces`` is false. The new file gets the owner, mode
-    and access list of ``like``; by default it is private to this account.
+    bits and access list of ``like``; by default it is private to this account.
     """
     hint = f"move the folder {path} away" if os.path.isdir(path) else None  # noqa: PTH112 -- raises nothing
     with stopping(f"{path} cannot be written", hint):
@@ -50,7 +50,7 @@ def _give(path: Path, descriptor: int, like: Path) -> None:
         except PermissionError:
             raise FilePermissionsError(
                 f"{path.parent} has a file of user {old.st_uid}, group {old.st_gid}; it cannot be replaced",
-                hint="run the command as that account",
+                hint="run the command as the owner of this file",
             ) from None
     # Set the access list before the mode: with a list, the mode's group bits are the mask of the list.
     data = get_access_list(like)
@@ -63,14 +63,14 @@ def _give(path: Path, descriptor: int, like: Path) -> None:
 
 
 def fsync_path(path: Path) -> None:
-    """Call fsync for a file, or for a folder with its names."""
+    """Call fsync for a file; or for a folder, so that created and renamed files keep their names."""
     with opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
 
 
 def make_folder(folder: Path, mode: int) -> None:
     """Create a folder if it does not exist. Its parent folder must exist."""
-    hint = "name another place with --keys or $SEALPOINT_KEYS"
+    hint = "name a ring file in another folder with --keys or $SEALPOINT_KEYS"
     try:
         folder.mkdir(mode=mode, exist_ok=True)
     except PermissionError:
@@ -87,7 +87,7 @@ def make_folder(folder: Path, mode: int) -> None:
 
 def read_only(folder: Path) -> FilePermissionsError:
     """Return the error for a folder on a read-only file system."""
-    hint = "change the original of the ring, and deploy it; or mount the file system writable"
+    hint = "change the original of the ring file, and deploy it; or mount the file system writable"
     return FilePermissionsError(f"{folder} is on a read-only file system", hint=hint)
 
 
@@ -107,9 +107,9 @@ def require_unshared(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file for other readers, such as a pin or report, or replace it, in one step.
+    """Write or replace a file that other accounts may read, such as a pin or report, in one step.
 
-    An OSError names ``path``.
+    An OSError has ``path`` as its filename.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:

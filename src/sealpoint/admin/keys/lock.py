@@ -26,7 +26,7 @@ _HINT: Final = "let this account write to the folder, and check the free disk sp
 
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
-    """Hold a lock on ``path`` within the context."""
+    """Hold a lock on ``path`` within the context; raise HeldError if another run holds the lock."""
     path = path.resolve()  # symbolic links share one lock; hard links do not
     lock = path.with_name(path.name + SUFFIX)
     descriptor = _take(lock)
@@ -39,7 +39,7 @@ def holding(path: Path) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a run has locked ``path``, as far as this account can see. Creates no file."""
+    """Whether a run has locked ``path``, or another account owns the lock file. Creates no file."""
     path = path.resolve()
     try:
         descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | _FLAGS)
@@ -71,7 +71,7 @@ def _take(lock: Path) -> int:
             raise stopped_by(error, f"{lock} cannot be created", _HINT) from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            hint = "find out who created it, and remove it"
+            hint = "find out what created this file, and remove the file"
             raise AccessError(f"{lock} is not a lock file: it is not a regular file", hint=hint)
         try:
             # Not fcntl.lockf: closing the file in `is_held` would release this process's POSIX lock.

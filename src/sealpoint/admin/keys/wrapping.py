@@ -1,8 +1,8 @@
 """Wrapping keys: wraps new key material and the keys of key files, and rewraps wrapped keys.
 
 Every wrapped key is unwrapped and compared before it is written to the ring; only then is its key file
-removed, so the ring can be loaded at any time. Until then the source names the file as ``left``, so that an
-interrupted command can be repeated.
+removed, so the ring can be loaded at any time. Until the file is removed, the source of the key names it as
+``left``, so that an interrupted command can be repeated.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sealpoint.seal.keys import KEY_BYTES, KeyState
 
 
 def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:
-    """Wrap a key from a key file or another source; remove its key file, if any, and return the path."""
+    """Wrap a key of a key file or another source; remove the key file, and return its path, or ``None``."""
     with lock_ring(path) as locked:
         ring, source = locked, locked.parsed.require_loader(key_id).source
         if not isinstance(source, WrappedSource):
             ring = _wrap_key(ring, key_id, wrapper_id)
         elif source.left is None or source.wrapper.id != wrapper_id:
             again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
-            first = f"its key file still exists: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
+            first = f"to remove its key file first: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
             hint = again if source.left is None else first
             raise KeyTransitionError(f"key {key_id!r} is already wrapped by {source.wrapper.id!r}", hint=hint)
         # An earlier run may have been interrupted here, before it removed the file.
@@ -44,7 +44,8 @@ def rewrap_keys(
 ) -> list[str]:
     """Unwrap keys and wrap them again: under the latest version of the wrapping key, or by another wrapper.
 
-    Each key is written to the ring at once: an interrupted command can be repeated. Rows do not change.
+    Each wrapped key is written to the ring file at once, so an interrupted command can be repeated.
+    Rows of databases do not change. Returns the ids of the keys.
     """
     with lock_ring(path) as locked:
         ring = locked
@@ -57,7 +58,7 @@ def rewrap_keys(
             material = loader()
             if loader.check is None:
                 # Without a check value, a faulty wrapper could replace the only wrapped key by another key.
-                hint = f'if the key opens its values, add check = "{check_value(material)}" to the entry'
+                hint = f'if the values under the key open, add check = "{check_value(material)}" to the entry'
                 raise KeyTransitionError(f"the entry of {key_id!r} has no check value", hint=hint)
             text = wrap_material(ring, wrapper_id or source.wrapper.id, key_id, material, source.left)
             ring = _set_source(ring, key_id, text, check_value(material))
@@ -69,9 +70,9 @@ def check_wrappers(
 ) -> list[dict[str, Any]]:
     """Test each wrapper: wrap and unwrap 32 random bytes, and get the state of the wrapping key.
 
-    In the result, ``problem`` is an error of the test, or a problem that the service reports; ``is_failing``
-    means that unwrapping fails, or soon will. Wrappers in ``unwrapped`` have just unwrapped a key: they may
-    refuse to wrap, since hosts of agents do not need the right to wrap.
+    Returns JSON members for each wrapper. ``problem`` is the error of the test, or a problem that the service
+    reports; ``is_failing`` means that unwrapping fails, or soon will. ``unwrapped`` has the ids of wrappers
+    that have just unwrapped a key: they may refuse to wrap, since hosts of agents need no right to wrap.
     """
     ring = RingFile(path)
     context = WrapContext(ring.wrappers.ring or "unnamed", "keys-check")
@@ -102,7 +103,7 @@ def check_wrappers(
 
 
 def find_left_files(path: str | PathLike[str] | None = None) -> dict[str, str]:
-    """Return the key files that an interrupted `wrap_key` has not removed, by key id."""
+    """Return the names of key files that an interrupted `wrap_key` has not removed, by key id."""
     sources = _wrapped_sources(RingFile(path))
     return {key_id: source.left for key_id, source in sources.items() if source.left is not None}
 
@@ -127,7 +128,7 @@ def _require_wrapped(ring: RingFile, key_id: str) -> WrappedSource:
 def wrap_material(
     ring: LockedRing, wrapper_id: str, key_id: str, material: bytes, left: str | None = None
 ) -> str:
-    """Wrap the material of a key; return the ``source`` line. The caller must set the ring's name."""
+    """Wrap key material; return the ``source`` line. The caller writes ``ring.name`` to the file."""
     wrapper = ring.parsed.wrappers.require(wrapper_id)
     wrapped = wrapper.wrap(material, WrapContext(ring.name, key_id))
     return wrapped_text(wrapped.blob, wrapper_id, wrapped.version, left)
@@ -141,7 +142,7 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
         replace(file, check=check_value(material)).require_removable()
         left = str(loader.source.location)
         if not left.isprintable():
-            raise KeyTransitionError(f"a ring file cannot name the file {excerpt(left)}", hint="rename it")
+            raise KeyTransitionError(f"a ring cannot name the file {excerpt(left)}", hint="rename the file")
     text = wrap_material(ring, wrapper_id, key_id, material, left)
     return _set_source(ring, key_id, text, check_value(material))
 
@@ -160,7 +161,7 @@ def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
 
 
 def _set_source(ring: LockedRing, key_id: str, text: str, check: str | None) -> LockedRing:
-    """Replace the source of a key. Add a name to the ring, and a check value to the key, if missing."""
+    """Replace the source of a key; add a missing name of the ring, and a missing check value of the key."""
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:
         is_key = any(entry.id == key_id for entry in ring.entries)

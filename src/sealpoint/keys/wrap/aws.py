@@ -1,4 +1,4 @@
-"""Keys wrapped by AWS KMS, with the context as encryption context.
+"""Keys wrapped by AWS KMS, with the `WrapContext` as KMS encryption context.
 
     [[wrapper]]
     id = "aws-prod"
@@ -71,7 +71,7 @@ class Wrapper:
 
     @property
     def location(self) -> str:
-        """The key, for messages."""
+        """The ARN, id or alias of the KMS key, for messages."""
         return self.key
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
@@ -80,7 +80,7 @@ class Wrapper:
         return WrappedKey(call_in_time(self._ask, "encrypt", "CiphertextBlob", bytes, parameters))
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key."""
+        """Decrypt a wrapped key, and return its material."""
         if not blob:
             raise WrappedKeyError("the wrapped key is empty")
         # KeyId: without it the service uses whatever key the blob names.
@@ -89,7 +89,7 @@ class Wrapper:
         return material
 
     def describe(self) -> WrapperState:
-        """Ask for the state of the key. Without the right to ask, the state is unknown, which is no error."""
+        """Ask for the state of the KMS key. Without the right to ask, all attributes are ``None``."""
         key = call_in_time(self._ask, "describe_key", "KeyMetadata", dict, {"KeyId": self.key})
         version = key.get("CurrentKeyMaterialId")
         return WrapperState(version if isinstance(version, str) else None, _find_problem(key))
@@ -106,7 +106,7 @@ class Wrapper:
             found = answer.get(member)
             if isinstance(found, form):
                 return found
-            code = f"the answer has no {member}"
+            code = f"the answer of AWS KMS has no {member}"
         except exceptions.ClientError as failed:
             error = failed.response.get("Error", {})
             code, text = str(error.get("Code")), str(error.get("Message", ""))
@@ -129,7 +129,7 @@ class Wrapper:
         if operation == "describe_key" and code == "AccessDeniedException":
             return form()
         if code in _FOREIGN:
-            raise WrappedKeyError(f"the wrapping key did not make this blob for this ring and key ({code})")
+            raise WrappedKeyError(f"the KMS key did not encrypt this key for this ring and key id ({code})")
         shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else code
         raise KeyUnavailableError(shown, hint=_HINTS.get(code), may_pass=may_pass)
 
@@ -151,7 +151,7 @@ def _get_loader(data_path: str | None) -> Any:
 
 
 def _find_problem(key: Mapping[str, Any]) -> str | None:
-    """Return the reason in a key's metadata why it cannot decrypt (``{}``: unknown)."""
+    """Return the reason why a KMS key with this metadata cannot decrypt; ``None`` if it can."""
     state = key.get("KeyState", "Enabled")
     if state in ("PendingDeletion", "PendingReplicaDeletion"):
         date = key.get("DeletionDate")
@@ -168,7 +168,7 @@ _calls: Final = threading.local()
 
 @contextmanager
 def _without_debug_log() -> Iterator[None]:
-    """Drop DEBUG records of botocore in this thread: they contain the bodies of requests and answers."""
+    """Drop this thread's DEBUG log records of botocore, which contain the bodies of requests and answers."""
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("botocore"):
             logging.getLogger(name).addFilter(_is_logged)  # never removed, and added once

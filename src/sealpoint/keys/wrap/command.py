@@ -7,7 +7,7 @@
     unwrap = ["age", "--decrypt", "--identity", "/etc/sealpoint/age.txt"]
     timeout_seconds = 10                  # of each call
 
-Few programs take associated data, so the plaintext is one line of ASCII with the context and the material.
+Few programs take associated data, so they encrypt one line of ASCII with the context and the material:
 
     {"material":"BASE64","sealpoint:key":"k27a","sealpoint:ring":"agents"}
 """
@@ -34,7 +34,7 @@ _MATERIAL: Final = "material"
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """Wraps with one program, and unwraps with another."""
+    """Wraps a key by one program, and unwraps it by another program."""
 
     kind: ClassVar = "command"
     wrap_argv: tuple[str, ...] = field(repr=False, compare=False)
@@ -55,15 +55,15 @@ class Wrapper:
         return self.unwrap_argv[0]
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material."""
+        """Encrypt key material by the program ``wrap``."""
         return WrappedKey(self._run(self.wrap_argv, format_bound(material, context)))
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key."""
+        """Decrypt a wrapped key by the program ``unwrap``, and return its material."""
         return parse_bound(self._run(self.unwrap_argv, blob), context)
 
     def describe(self) -> WrapperState:
-        """Return an empty description: there is no program to ask."""
+        """Return a state without attributes: no program describes the wrapping key."""
         return WrapperState()
 
     def _run(self, argv: tuple[str, ...], text: bytes) -> bytes:
@@ -76,13 +76,13 @@ class Wrapper:
 
 
 def format_bound(material: bytes, context: WrapContext) -> bytes:
-    """Return material and its context as one line of ASCII, for programs without associated data."""
+    """Return material and its context as one line of ASCII, for a program to encrypt."""
     pairs = {**context.pairs(), _MATERIAL: b64encode(material).decode()}
     return json.dumps(pairs, separators=(",", ":"), sort_keys=True).encode() + b"\n"
 
 
 def parse_bound(text: bytes, context: WrapContext) -> bytes:
-    """Return the material of a line that `format_bound` made for the same context."""
+    """Return the material in a line of `format_bound`; raise if the line is of another context."""
     material, found = b"", context
     with suppress(ValueError, RecursionError, TypeError, LookupError):
         pairs = json.loads(text)

@@ -1,4 +1,4 @@
-"""Keys wrapped by an AES key of a PKCS#11 token, with the context as associated data of AES-GCM.
+"""Keys wrapped by an AES key of a PKCS#11 token, with the `WrapContext` as associated data of AES-GCM.
 
     [[wrapper]]
     id = "hsm"
@@ -61,7 +61,7 @@ _TAG_BYTES: Final = 16
 _MAY_PASS: Final = frozenset(
     {"DeviceError", "DeviceRemoved", "FunctionFailed", "GeneralError", "NoSuchToken", "TokenNotPresent"}
 )
-_OTHER_FORM: Final = "the process of the library gave an invalid answer"
+_OTHER_FORM: Final = "the helper process of the library gave an invalid answer"
 _HINTS: Final = {
     pkcs11helper.DENIED: "the key needs the attributes CKA_ENCRYPT and CKA_DECRYPT",
     pkcs11helper.LAST_ATTEMPT: "correct the PIN, and log in to the token once with its vendor's tool",
@@ -101,7 +101,7 @@ class Wrapper:
 
     @property
     def location(self) -> str:
-        """The token and its key, for messages."""
+        """The labels of the token and of its key, for messages."""
         return f"{self.token}/{self.key}"
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
@@ -109,17 +109,17 @@ class Wrapper:
         iv = os.urandom(_IV_BYTES)
         text = self._call("encrypt", material, iv, context)
         if len(text) != len(material) + _TAG_BYTES:
-            raise KeyUnavailableError(f"the token returned {len(text)} bytes for {len(material)}")
+            raise KeyUnavailableError(f"the token encrypted {len(material)} bytes to {len(text)} bytes")
         return WrappedKey(_FORMAT + iv + text)
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key."""
+        """Decrypt a wrapped key, and return its material."""
         if not blob.startswith(_FORMAT) or len(blob) <= 1 + _IV_BYTES + _TAG_BYTES:
             raise WrappedKeyError("the wrapped key does not have the form of kind pkcs11")
         return self._call("decrypt", blob[1 + _IV_BYTES :], blob[1 : 1 + _IV_BYTES], context)
 
     def describe(self) -> WrapperState:
-        """Log in and find the key. Keys of tokens have no versions."""
+        """Log in to the token and find the key. Returns no version: keys of tokens have none."""
         self._call("find")
         return WrapperState()
 
@@ -143,7 +143,7 @@ class Wrapper:
                 return b64decode(str(answer.get("text")), validate=True)
             raise KeyUnavailableError(_OTHER_FORM)
         if error == pkcs11helper.FOREIGN:
-            raise WrappedKeyError("the wrapping key did not make this blob for this ring and key")
+            raise WrappedKeyError("the wrapping key did not encrypt this key for this ring and key id")
         hint, may_pass = _HINTS.get(error), error in _MAY_PASS
         raise KeyUnavailableError(f"the library says {excerpt(error)}", hint=hint, may_pass=may_pass)
 
@@ -169,7 +169,7 @@ def _run(request: bytes) -> dict[str, str]:
     except SourceTimeoutError:
         problem = f"the library did not answer in {TIMEOUT_SECONDS:g} seconds"
     except SourceError as error:
-        problem = f"the process of the library failed: {error}"
+        problem = f"the helper process of the library failed: {error}"
     except ValueError:
-        problem = "the process of the library did not answer"
+        problem = "the helper process of the library did not answer"
     raise KeyUnavailableError(problem, hint=_HINTS["PKCS11Error"])

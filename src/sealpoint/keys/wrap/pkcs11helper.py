@@ -1,8 +1,8 @@
-"""One call of a PKCS#11 token, in a process of its own: `sealpoint.keys.wrap.pkcs11` starts it.
+"""One call of a PKCS#11 token, in a process of its own, which `sealpoint.keys.wrap.pkcs11` starts.
 
-The vendor's library is loaded here, as OpenSSH does in ssh-pkcs11-helper. It may hang or crash, it cannot be
-used after a fork (PKCS#11 2.20, 6.6.1), and a login applies to its whole process. Standard input is a JSON
-object, standard output another. ``iv``, ``context`` and ``text`` are base64.
+This process loads the vendor's library, as OpenSSH does in ssh-pkcs11-helper. The library may hang or crash,
+cannot be used after a fork (PKCS#11 2.20, 6.6.1), and a login applies to its whole process. Standard input
+is a JSON object, standard output another. ``iv``, ``context`` and ``text`` are base64.
 
     {"module": PATH, "token": LABEL, "key": LABEL, "pin": .., "operation": "encrypt", "iv": .., ...}
     {"text": ..} or {"error": "PinIncorrect"}
@@ -30,7 +30,7 @@ _PROBE: Final = bytes(16)
 
 
 def run(request: Mapping[str, str]) -> dict[str, str]:
-    """Log in, find the key, and encrypt or decrypt a text, or do nothing further (``find``)."""
+    """Log in and find the key; then encrypt or decrypt a text, unless the operation is ``find``."""
     try:
         import pkcs11
     except ImportError:
@@ -76,7 +76,7 @@ def _use(key: Any, request: Mapping[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Read a request from standard input, and write the answer to standard output."""
+    """Read a JSON request from standard input, and write the JSON answer to standard output."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would contain the PIN and the key
     # The library may print, too: only this descriptor leads to the original standard output.
     output = os.dup(1)

@@ -1,4 +1,4 @@
-"""Keys wrapped by the transit engine of HashiCorp Vault or OpenBao, with the context as associated data.
+"""Keys wrapped by the transit engine of HashiCorp Vault or OpenBao; the `WrapContext` is associated data.
 
     [[wrapper]]
     id = "vault-prod"
@@ -9,7 +9,7 @@
     namespace = "team-a"                      # by default $VAULT_NAMESPACE, if it is set
     ca_file = "ca.pem"                        # relative to the ring's folder; by default $VAULT_CACERT
 
-The token is $VAULT_TOKEN, or the contents of ~/.vault-token. It is sent over plain HTTP to this host only.
+The token is $VAULT_TOKEN, or the contents of ~/.vault-token. Plain HTTP is allowed only to this host itself.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ADDRESS_HINT: Final = (
 )
 _HINTS: Final = {
     "Forbidden": "check the token; its policy must allow update on MOUNT/encrypt/KEY and MOUNT/decrypt/KEY",
-    "SSLError": "name the authority of the server's certificate: ca_file in the [[wrapper]]",
+    "SSLError": "name the certificate authority of the server: ca_file in the [[wrapper]]",
     "VaultDown": "unseal the server, or wait until it has started",
 }
 _HIDDEN_HINT: Final = "see the log of the server: the text of its answer may quote a key, and is not shown"
@@ -90,11 +90,11 @@ class Wrapper:
 
     @property
     def location(self) -> str:
-        """The engine and its key, for messages."""
+        """The mount of the engine and the name of the transit key, for messages."""
         return f"{self.mount}/{self.key}"
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material, and test that the server binds the result to the context."""
+        """Encrypt key material; check that the server binds the wrapped key to the context."""
         answer = self._crypt("encrypt_data", context, plaintext=b64encode(material).decode())
         blob = str(answer.get("ciphertext")).encode()
         found = _BLOB.fullmatch(blob)
@@ -111,7 +111,7 @@ class Wrapper:
         )
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key."""
+        """Decrypt a wrapped key, and return its material."""
         if not _BLOB.fullmatch(blob):
             raise WrappedKeyError("the wrapped key is not a ciphertext of transit (vault:vN:...)")
         answer = self._crypt("decrypt_data", context, ciphertext=blob.decode())
@@ -120,7 +120,7 @@ class Wrapper:
         raise KeyUnavailableError("the server's answer is not a plaintext of transit")
 
     def describe(self) -> WrapperState:
-        """Ask for the version and the type of the key. Without the right to read them, they are unknown."""
+        """Ask for version and type of the transit key. Without the right to ask, both are unknown."""
         key = call_in_time(self._ask, "read_key")
         version = key.get("latest_version")
         return WrapperState(None if version is None else str(version), _find_problem(key))
@@ -152,7 +152,7 @@ class Wrapper:
         if code == "Forbidden" and method == "read_key":
             return {}
         if method == "decrypt_data" and any(known in text for known in _FOREIGN):
-            raise WrappedKeyError("the wrapping key did not make this blob for this ring and key")
+            raise WrappedKeyError("the wrapping key did not encrypt this key for this ring and key id")
         shown = next((known for known in _SHOWN if known in text), None)
         hint = _HINTS.get(code) or (_HIDDEN_HINT if text and shown is None else None)
         raise KeyUnavailableError(f"{code}: {shown}" if shown else code, hint=hint, may_pass=may_pass)
@@ -202,7 +202,7 @@ def _is_this_host(host: str) -> bool:
 
 
 def _find_problem(key: Mapping[str, Any]) -> str | None:
-    """Return the reason in the server's description of a key why it cannot decrypt (``{}``: unknown)."""
+    """Return the reason why a transit key of this description cannot decrypt; ``None`` if it can."""
     if key.get("type", _AEAD[0]) not in _AEAD:
         return f"is of the type {excerpt(key['type'])}, which takes no associated data"
     if key.get("derived"):

@@ -1,10 +1,10 @@
 """Wrapper: encrypts key material under a key that another service holds, and decrypts it again.
 
-A call has up to `ATTEMPTS` attempts, and none begins later than `AGAIN_SECONDS` after the first: with the
-time limit of a wrapper, 10 seconds by default, a call ends after 20 seconds at most.
+A call has up to `ATTEMPTS` attempts; the last begins at most `AGAIN_SECONDS` after the first. An attempt has
+a time limit, 10 seconds by default, so a call ends after 20 seconds at most.
 
-The module of a kind is imported when a ring has a wrapper of it, and the SDK of its service, which is part of
-an extra, at the first call: parsing a ring asks no service. A package with a kind declares its class:
+The module of a kind is imported when a ring file has a wrapper of this kind. The SDK of the service, which is
+part of an extra, is imported at the first call. Another package can add a kind by an entry point:
 
     [project.entry-points."sealpoint.wrappers"]
     hsm9 = "its_package:Wrapper"          # kind = "hsm9" in a ring file
@@ -31,18 +31,18 @@ MAX_BLOB_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class WrapContext:
-    """The ring and the key to which a wrapped key is bound: unwrapping it for others fails.
+    """The ring and the key id to which a wrapped key is bound: it cannot be unwrapped for others.
 
     Attributes:
-        ring: The name of the ring.
-        key: The id of the key.
+        ring: Name of the ring.
+        key: Id of the wrapped key in the ring.
     """
 
     ring: str
     key: str
 
     def pairs(self) -> dict[str, str]:
-        """Return the context as names and values, e.g. for an encryption context of AWS."""
+        """Return the context as a dict of names and values, e.g. for an encryption context of AWS."""
         return {"sealpoint:key": self.key, "sealpoint:ring": self.ring}
 
     def to_bytes(self) -> bytes:
@@ -57,8 +57,8 @@ class WrappedKey:
     """A wrapped key.
 
     Attributes:
-        blob: The bytes that the service returned, at most `MAX_BLOB_BYTES`.
-        version: The version of the wrapping key, if the service has versions and named one.
+        blob: The encrypted key, as the service returned it: at most `MAX_BLOB_BYTES` bytes.
+        version: Version of the wrapping key, if the service named a version.
     """
 
     blob: bytes
@@ -70,8 +70,8 @@ class WrapperState:
     """The state of a wrapping key, as its service describes it.
 
     Attributes:
-        version: The version of the key that wraps now, if the service has versions.
-        problem: Why the key cannot or soon cannot unwrap, e.g. that it is disabled or waits for deletion.
+        version: Present version of the wrapping key, if the service has versions.
+        problem: Reason why the wrapping key cannot unwrap, or soon cannot; e.g. it is disabled.
     """
 
     version: str | None = None
@@ -81,9 +81,9 @@ class WrapperState:
 class Wrapper(Protocol):
     """A wrapping key and the service that holds it. Equal wrappers unwrap the same blobs.
 
-    An instance contains no credential. A call has a time limit, about 10 seconds; it is repeated if its error
-    has ``may_pass``. Messages need not name kind and location. No error shows material, or has the
-    SDK's exception as its context. Calls may come from several threads, and in a child after a fork.
+    An instance contains no credential. A call has a time limit of about 10 seconds, and is repeated if its
+    error has ``may_pass``. Messages of errors need not name kind and location, must not contain material, and
+    must not have the SDK's exception as context. Several threads, and children after a fork, may call.
     """
 
     kind: ClassVar[str]
@@ -94,9 +94,9 @@ class Wrapper(Protocol):
         """Create a wrapper from its table in a ring file. No SDK is imported, and no service is called.
 
         Args:
-            table: The fields of the kind: the table without ``id`` and ``kind``.
-            where: Names the table in messages.
-            folder: The folder of the ring file, for relative paths.
+            table: The table without the fields ``id`` and ``kind``.
+            where: Name of the file and table, for messages.
+            folder: Folder of the ring file; relative paths in the table are within this folder.
 
         Raises:
             RingFileError: If a field is unknown, missing, or of the wrong type.
@@ -110,8 +110,8 @@ class Wrapper(Protocol):
         """Encrypt key material.
 
         Args:
-            material: The key, 32 bytes (LANGGRAPH_AES_KEY: 16, 24 or 32).
-            context: The ring and key to bind the result to.
+            material: The key to encrypt, 32 bytes (LANGGRAPH_AES_KEY: 16, 24 or 32).
+            context: The ring and key id to which the service binds the wrapped key.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
@@ -121,16 +121,16 @@ class Wrapper(Protocol):
         """Decrypt a wrapped key.
 
         Args:
-            blob: The blob that `wrap` returned.
-            context: The ring and key to which the blob is bound.
+            blob: The encrypted key that `wrap` returned.
+            context: The ring and key id to which the wrapped key is bound.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
-            WrappedKeyError: If this wrapper did not make the blob for this context.
+            WrappedKeyError: If this wrapper did not make ``blob`` for this context.
         """
 
     def describe(self) -> WrapperState:
-        """Ask the service for the state of its key. Unknown attributes are ``None``.
+        """Ask the service for the state of the wrapping key. What is unknown is ``None``.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
@@ -146,7 +146,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class NamedWrapper:
-    """A wrapper of a ring file."""
+    """A wrapper with its id in the ring file; repeats failed calls."""
 
     id: str
     wrapper: Wrapper
@@ -157,17 +157,17 @@ class NamedWrapper:
         return f"wrapper {self.id!r} ({self.wrapper.kind}, {self.wrapper.location})"
 
     def wrap(self, material: bytes, context: WrapContext) -> WrappedKey:
-        """Encrypt key material, and unwrap the result for comparison."""
+        """Encrypt key material; unwrap the result and compare it with the material."""
         wrapped = self._ask(lambda: self.wrapper.wrap(material, context))
         if not 0 < len(wrapped.blob) <= MAX_BLOB_BYTES:
             size = f"{len(wrapped.blob)} bytes instead of 1 to {MAX_BLOB_BYTES}"
             raise WrappedKeyError(f"{self.name} returned a wrapped key of {size}", hint=_WRONG)
         if self.unwrap(wrapped.blob, context) != material:
-            raise WrappedKeyError(f"{self.name} does not unwrap a key that it wrapped", hint=_WRONG)
+            raise WrappedKeyError(f"{self.name} wraps a key, but does not unwrap it again", hint=_WRONG)
         return wrapped
 
     def unwrap(self, blob: bytes, context: WrapContext) -> bytes:
-        """Decrypt a wrapped key."""
+        """Decrypt a wrapped key, and return its material."""
         try:
             return self._ask(lambda: self.wrapper.unwrap(blob, context))
         except WrappedKeyError as error:
@@ -175,7 +175,7 @@ class NamedWrapper:
             raise WrappedKeyError(f"{self.name}: {fits}: {error}", hint=error.hint) from None
 
     def describe(self) -> WrapperState:
-        """Ask the service for the state of its key."""
+        """Ask the service for the state of the wrapping key."""
         return self._ask(self.wrapper.describe)
 
     def _ask(self, call: Callable[[], _Answer]) -> _Answer:
@@ -208,7 +208,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
 
 
 def parse_wrapper(kind: str, table: Mapping[str, object], where: str, folder: Path) -> Wrapper:
-    """Create the wrapper that a table of a ring file describes."""
+    """Create a wrapper from its table in a ring file; ``kind`` selects the class."""
     if kind in BUILT_IN:
         built_in: type[Wrapper] = import_module(BUILT_IN[kind]).Wrapper
         return built_in.parse(table, where, folder)
@@ -234,7 +234,7 @@ SDK_THREAD: Final = "sealpoint-sdk"
 
 
 def load_sdk(module: str, extra: str) -> Any:
-    """Import a module of an extra."""
+    """Import the module of an SDK; if it is missing, the error names the extra to install."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -244,10 +244,10 @@ def load_sdk(module: str, extra: str) -> Any:
 
 
 def call_in_time(call: Callable[..., _Answer], *given: object, **named: object) -> _Answer:
-    """Return the result of an SDK's call, or raise its error, within a time limit for the whole call.
+    """Call a function of an SDK in a thread, with a time limit; return its result, or raise its error.
 
-    Time limits of an SDK apply between two packets, and none applies to a name server: without this limit, an
-    answer that comes byte by byte would be awaited for ever. An abandoned call ends with its thread.
+    Time limits of an SDK apply between two packets, and not to name servers: without the limit here, an
+    answer that comes byte by byte could take for ever. After the limit the thread runs until the call ends.
     """
     answer = Future[_Answer]()
 

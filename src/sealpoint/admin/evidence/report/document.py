@@ -1,10 +1,10 @@
 """The report: one JSON object, and an HTML page made only from this object.
 
-The page is one file, without scripts, which loads no other file.
+The page is a single file without scripts, and loads no other file.
 
 Jinja2 escapes text from databases and rings. Unprintable characters, such as marks that reverse the direction
 of text, are shown as codes, and long texts are shortened. The page contains the object byte for byte at its
-end, so the digest of the object can be checked from the page.
+end, so the digest of the object can be computed from the page.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A question of an assessor."""
+    """A question of an assessor that the report answers."""
 
     id: str
     label: str
@@ -76,7 +76,7 @@ QUESTIONS: Final = (
         "Values are sealed",
         "Does every value have the tag of a sealed value, and are there no tables of LangGraph that sealpoint"
         " cannot seal?",
-        "type tags and names of tables, not verified",
+        "type tags and names of tables, which are not verified",
     ),
     Question(
         "active-key",
@@ -99,7 +99,7 @@ QUESTIONS: Final = (
     Question(
         "remembered",
         "As in the thread store",
-        "Is every checkpoint of the thread store in the database, unchanged, and no deleted one?",
+        "Does the database have every checkpoint of the thread store, unchanged, and no deleted checkpoint?",
         "comparing every checkpoint with the thread store",
     ),
     Question(
@@ -146,7 +146,7 @@ class Verdict:
         return WORDS[answer(self.reasons)]
 
     def object(self) -> dict[str, Any]:
-        """Return the verdict as JSON members."""
+        """Return the question, the verdict and its reasons as JSON members."""
         reasons = [
             {"reason": reason.value, "sentence": sentence_of(reason), "databases": [*self.reasons[reason]]}
             for reason in ORDER
@@ -156,7 +156,7 @@ class Verdict:
 
 
 def verdicts(report: Report) -> list[Verdict]:
-    """Return the answers to all questions that apply."""
+    """Return the verdict on each question; questions that do not apply to the run are omitted."""
     parts, entries, pin, changes = report.parts, report.entries, report.pin_reason, report.changes
     audited = partial(_audited, allow_store=report.result.options["allow_store"] is not None)
     active = active_id(entries or ())
@@ -178,7 +178,7 @@ def verdicts(report: Report) -> list[Verdict]:
 
 
 def _of_parts(parts: Sequence[Part], ask: Callable[[Part], Iterable[AnyReason]]) -> Reasons:
-    """Call ``ask`` for each database; return each reason with the names of the databases concerned."""
+    """Call ``ask`` for each database; map each reason that it returns to the names of the databases."""
     reasons: dict[AnyReason, dict[str, None]] = {} if parts else {Reason.NO_DATABASE: {}}
     for part in parts:
         for reason in ask(part):
@@ -266,7 +266,7 @@ def _destroyed(entries: Sequence[RingEntry]) -> list[AnyReason]:
 
 
 def key_objects(report: Report) -> Iterator[dict[str, Any]]:
-    """Yield the keys as JSON members, in the order of the ring."""
+    """Yield a JSON object about each key, in the order of the ring."""
     openings = [part.opening for part in report.parts if part.opening is not None]
     for entry in report.entries or ():
         name = LEGACY if entry.suite == LEGACY else entry.id
@@ -295,7 +295,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
-    """Return the algorithms of the suites in use; without values, the algorithms common to all suites."""
+    """Return the algorithms with which a key sealed values; without values, those of every suite."""
     if entry.suite == LEGACY:
         from sealpoint.seal.legacy import LegacyAes  # as in `make_suite`
 
@@ -320,7 +320,7 @@ _ALWAYS: Final = (
 
 
 def limits(report: Report) -> Iterator[str]:
-    """Yield sentences about the limits of a report's proof."""
+    """Yield sentences about what the report does not prove."""
     if report.no_heads is not None:
         yield (
             "No thread store was compared: checkpoints that were deleted, or restored to an earlier state,"
@@ -342,9 +342,9 @@ def limits(report: Report) -> Iterator[str]:
 
 
 def exceptions(report: Report) -> Iterator[tuple[str, str | None, str]]:
-    """Yield the waived checks, and the options and states that weaken the report.
+    """Yield the waived checks, and the options and states of keys that weaken the report.
 
-    Yields tuples of a name, a key id or ``None``, and a sentence.
+    Each is a tuple of a name, a key id or ``None``, and a sentence.
     """
     accepted = sum(part.opening.run.accepted for part in report.parts if part.opening)
     options = report.result.options
@@ -388,21 +388,21 @@ SCHEMA: Final = "urn:sealpoint:report:1"
 
 @dataclass(slots=True)
 class Report:
-    """The questions and findings of one run.
+    """The questions and findings of one run of the command `report`.
 
     Attributes:
         result: Facts and options of the run: whether unsealed values were accepted, and the reason for
             accepting readable parts of LangGraph's Store and caches, if any.
         period: Period of the listed changes; ``None`` for all time.
-        parts: Databases.
+        parts: Findings about each database.
         entries: Key entries of the ring; ``None`` without a ring.
         keys_problem: Class of the error that made the keys unavailable.
-        changes: Changes from the ledger; ``None`` without a ledger.
-        threads: Identity of the thread store that was compared.
-        pin: Pin given by the reader.
+        changes: The ledger's entries in the period; ``None`` without a ledger.
+        threads: Identifier of the thread store that was compared.
+        pin: Pin of the thread store that the reader gave.
         pin_reason: Reason why the thread store is not shown to continue the log of the pin.
         no_heads: Reason why no thread store was compared; ``None`` if one was compared.
-        command: Command line that makes the report again.
+        command: Command line that creates the same report again.
     """
 
     result: Result
@@ -462,7 +462,7 @@ class Report:
 
 
 def text_of(document: dict[str, Any]) -> str:
-    """Return the text of an object for files, in ASCII, so that its bytes do not depend on an encoding."""
+    """Return an object as JSON text for a file, in ASCII: its bytes do not depend on an encoding."""
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -472,7 +472,7 @@ _DASH: Final = "\N{EN DASH}"
 
 
 def render_page(document: dict[str, Any]) -> str:
-    """Return the HTML page of a report.
+    """Return the HTML page of a report, given as its JSON object.
 
     Raises:
         MissingExtraError: If Jinja2 is not installed.
@@ -489,7 +489,7 @@ def render_page(document: dict[str, Any]) -> str:
 
 @cache
 def load_template() -> Template:
-    """Load the template, and compile it once."""
+    """Return the Jinja2 template of the page, compiled once."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
@@ -513,7 +513,7 @@ def load_template() -> Template:
 
 
 def _plain(text: object) -> str:
-    """Return a text with unprintable characters shown as codes, shortened."""
+    """Return a text, shortened, in which codes replace unprintable characters."""
     whole = str(text)
     return _visible(whole if len(whole) <= _SHOWN_CHARS else f"{whole[: _SHOWN_CHARS - 1]}…")
 

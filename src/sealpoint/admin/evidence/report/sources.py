@@ -1,8 +1,8 @@
-"""The sources of a report: each database, and the ledger. Only shapes and counts of values are kept.
+"""The sources of a report: databases and the ledger. Only counts, sizes and types of values are kept.
 
-A database is read in one snapshot. The thread store is a separate database to which agents continue to
-write. A snapshot would lack their new checkpoints, so the comparison with the thread store reads the
-checkpoints once more, as they are at that time.
+A database is read in one snapshot. Agents continue to write to the thread store, a separate database, and the
+snapshot lacks their new checkpoints. So the comparison with the thread store reads the present checkpoints of
+the database once more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Why(AnyReason):
-    """Reasons that only a report has."""
+    """Reasons for a verdict that occur only in a report."""
 
     KEY_EXPIRED = "key-expired", "the active key has expired", True
     COMPROMISED_IN_USE = "compromised-in-use", "values are under a compromised key", True
@@ -71,12 +71,12 @@ _SENTENCES: Final[dict[AnyReason, str]] = {
 
 
 def sentence_of(reason: AnyReason) -> str:
-    """Return the sentence of a reason."""
+    """Return the sentence that states a reason in a report."""
     return _SENTENCES.get(reason, reason.sentence)
 
 
 def key_of(share: Share) -> str | None:
-    """Return the key id of values: ``aes`` for LANGGRAPH_AES_KEY, ``None`` without a key."""
+    """Return the key id of a group of values: ``aes`` for LANGGRAPH_AES_KEY, ``None`` if unsealed."""
     return LEGACY if share.kind is Kind.LEGACY else share.key_id
 
 
@@ -92,7 +92,7 @@ Move = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Opening:
-    """The result of opening every value."""
+    """The result of opening every value of a database."""
 
     run: Verification
     failures: Failures
@@ -109,7 +109,7 @@ class Opening:
         return sum(self.run.covered.values())
 
     def object(self) -> dict[str, Any]:
-        """Return the result as JSON members, without ids."""
+        """Return the result as JSON members, which contain no thread ids."""
         counts = self.run.counts()
         return {
             "rows": self.rows,
@@ -126,14 +126,14 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The result of the comparison with a thread store."""
+    """The result of comparing a database with a thread store."""
 
     check: HeadCheck
     failures: Failures
     at: str
 
     def object(self) -> dict[str, Any]:
-        """Return the result as JSON members, without ids."""
+        """Return the result as JSON members, which contain no thread ids."""
         return {"at": self.at, "failed": self.failures.count, **self.check.counts()}
 
 
@@ -156,16 +156,16 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Name of the database."""
+        """Name of the database, for the report."""
         return str(self.place["database"]["name"])
 
     @property
     def rows(self) -> int:
-        """Number of values, by their tags."""
+        """Number of values in the database, counted by their type tags."""
         return sum(share.rows for share in self.shares)
 
     def object(self) -> dict[str, Any]:
-        """Return this part as JSON members."""
+        """Return the findings as JSON members."""
         covered = None if self.opening is None else self.opening.run.covered
         found = None if self.audit is None else audit_object(self.audit)
         readable = found and {name: found[name] for name in found if name not in ("rows", "shares")}
@@ -182,7 +182,7 @@ class Part:
 
 
 def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | None) -> list[dict[str, Any]]:
-    """Return the table of values by key and protection, largest groups first within each column."""
+    """Return a JSON object with counts for each column, kind and key; largest groups of a column first."""
     groups = dict[tuple[str, str, str | None], list[Share]]()
     for share in shares:
         groups.setdefault((share.table, share.kind.value, key_of(share)), []).append(share)
@@ -216,7 +216,7 @@ def read_part(
     allow_plaintext: bool,
     move: Move,
 ) -> Part:
-    """Read all of a database in one snapshot."""
+    """Read a whole database in one snapshot; return the findings about it."""
     known = None if entries is None else [*entries]
     with store.one_state():
         began = now()
@@ -238,7 +238,7 @@ def read_part(
 
 
 def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
-    """Compare the present checkpoints of a database with a thread store."""
+    """Compare the present checkpoints of a database with the heads of a thread store."""
     rows, cipher = CheckpointRows(store, cipher), RingCipher(cipher.ring, follow=False)
     heads = Heads(HeadCheck(rows, known), Failures(cipher=cipher), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
@@ -267,7 +267,7 @@ def _open(opening: Opening, cipher: RingCipher, move: Move) -> None:
 
 
 def _mark(key: bytes, failed: Failure) -> str:
-    """Return the HMAC of a thread id, because an id may be the name of a person."""
+    """Return the HMAC of the thread id of a failure: the id itself may be the name of a person."""
     thread_id: Any = owner_of(failed.place)
     data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
     return KeyedHash(key)(data).hex()[:32]
@@ -275,7 +275,7 @@ def _mark(key: bytes, failed: Failure) -> str:
 
 @contextmanager
 def _noted(damage: list[SealpointError]) -> Iterator[None]:
-    """Suppress the error of a block that reads a damaged part, and add the error to ``damage``."""
+    """Suppress the error of a block that reads damaged data, and add the error to ``damage``."""
     try:
         yield
     except (DatabaseCorruptError, RowError) as error:
@@ -294,13 +294,13 @@ def _bounded(place: dict[str, Any]) -> dict[str, Any]:
 
 
 class Period(NamedTuple):
-    """A period, in UTC."""
+    """A period of time: ``start`` is part of the period, ``end`` is not. Both are in UTC."""
 
     start: datetime
     end: datetime
 
     def object(self) -> dict[str, str]:
-        """Return this part as JSON members."""
+        """Return the period as JSON members."""
         return {"from": format_utc(self.start), "until": format_utc(self.end)}
 
     def has(self, moment: datetime) -> bool:
@@ -323,7 +323,7 @@ def parse_period(text: str) -> Period:
 
 
 def _parse_moment(text: str, more: timedelta) -> datetime:
-    """Parse a time; for a date, return its first moment plus ``more``."""
+    """Parse an ISO 8601 time; for a date, return its midnight UTC plus ``more``."""
     try:
         if len(text) == len("2026-01-31"):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + more
@@ -353,11 +353,11 @@ class Changes:
 
     @property
     def verified(self) -> bool | None:
-        """Whether the ledger is valid, complete and up to date; ``None`` if this is not proven."""
+        """Whether the ledger is valid, complete and describes the present ring; ``None`` if not proven."""
         return answer(self.reasons - {Why.PERIOD_BEFORE_LEDGER})
 
     def erasures(self, entries: Sequence[RingEntry]) -> list[dict[str, Any]]:
-        """Return all erasures, of any time, as JSON members."""
+        """Return all erasures in the ledger, inside and outside of the period, as JSON objects."""
         return [each.object() for each in self.history.erasures(self.verified, entries)]
 
     def object(self) -> dict[str, Any]:
@@ -377,7 +377,7 @@ def find_changes(
     key: VerifierKey | None = None,
     pins: Sequence[bytes] = (),
 ) -> Changes:
-    """Return the changes in a period, or of all time. The ledger's last entry must have this ring."""
+    """Return the ledger entries of a period, or all; ``ring_digest`` is compared with the last entry."""
     from sealpoint.admin.evidence.erasure import History
     from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 
@@ -401,11 +401,11 @@ def find_changes(
 
 
 class _Listed:
-    """Selects the entries of a period. The order of entries is signed; their times are from hosts' clocks.
+    """Selects the ledger entries of a period. Their order is signed; their times are from hosts' clocks.
 
-    An entry whose time is earlier than the time of the entry before it is listed for all times between the
-    two. An entry with a time in the future, or with an invalid time, is always listed. So a wrong clock
-    cannot hide an entry of the period.
+    An entry whose time is earlier than the time of an entry before it is listed for every period that
+    overlaps the time between both. An entry with a time in the future, or with an invalid time, is always
+    listed. So a wrong clock cannot hide an entry of the period.
     """
 
     def __init__(self, period: Period) -> None:
