@@ -153,7 +153,7 @@ def _require_unmixed(writes: Sequence[StoredWrite]) -> None:
     for task_id, calls in taken.items():
         for one, other in combinations(calls, 2):
             if calls[one] & {*places_of(other)[0]} and calls[other] & {*places_of(one)[0]}:
-                raise WritesLostError(f"task {excerpt(task_id)} has writes of two results mixed")
+                raise WritesLostError(f"the writes of task {excerpt(task_id)} mix two results")
 
 
 def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:

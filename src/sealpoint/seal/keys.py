@@ -141,7 +141,7 @@ class Material(NeverPickled):
         return self.load()
 
     def load(self) -> bytes:
-        """Return the bytes of the key. If they are not loaded, the calling thread reads their source."""
+        """Return the bytes of the key. If these are not loaded, the calling thread reads their source."""
         return self._value or b""
 
 

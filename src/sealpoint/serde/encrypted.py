@@ -177,11 +177,11 @@ class EncryptedSerializer:
         Args:
             key: 32 bytes.
             key_id: Public name of the key, part of every tag.
-            serde: As for the class.
-            plaintext: As for the class.
-            allow_unauthenticated_types: As for the class.
-            allowed_msgpack_modules: As for the class.
-            compress: As for the class.
+            serde: As in ``EncryptedSerializer(...)``.
+            plaintext: As in ``EncryptedSerializer(...)``.
+            allow_unauthenticated_types: As in ``EncryptedSerializer(...)``.
+            allowed_msgpack_modules: As in ``EncryptedSerializer(...)``.
+            compress: As in ``EncryptedSerializer(...)``.
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
@@ -212,11 +212,11 @@ class EncryptedSerializer:
 
         Args:
             path: The ring file; see `KeyRing.load` for the default locations.
-            serde: As for the class.
-            plaintext: As for the class.
-            allow_unauthenticated_types: As for the class.
-            allowed_msgpack_modules: As for the class.
-            compress: As for the class.
+            serde: As in ``EncryptedSerializer(...)``.
+            plaintext: As in ``EncryptedSerializer(...)``.
+            allow_unauthenticated_types: As in ``EncryptedSerializer(...)``.
+            allowed_msgpack_modules: As in ``EncryptedSerializer(...)``.
+            compress: As in ``EncryptedSerializer(...)``.
 
         Raises:
             KeyRingError: One of its subclasses, each for one cause.

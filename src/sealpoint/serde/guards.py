@@ -188,7 +188,7 @@ def require_pattern(arguments: Any) -> None:
 
 @lru_cache(MAX_LEARNED_PATTERNS)  # a saver reads the same patterns again and again
 def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[Any]:
-    """Compile a regular expression, in at most ``steps`` executed lines of Python's compiler for these."""
+    """Compile a regular expression; refuse one that takes over ``steps`` lines of Python's compiler."""
     left = steps
 
     def count(frame: FrameType, event: str, _argument: Any) -> Any:
