@@ -106,9 +106,9 @@ def test_a_search_on_sqlite_refuses_a_key_that_is_there_twice(on: Any, key: str,
         text = f"{{{json.dumps(key)}: {json.dumps(value)}, {json.dumps(row['metadata'])[1:]}"
         scene.raw.put("checkpoints", {**row, "metadata": text.encode()})
     saver = scene.saver()
-    with pytest.raises(MetadataError, match="key twice"):
+    with pytest.raises(MetadataError, match="duplicate key"):
         listed(saver.list(None, filter={key: value}))
-    with pytest.raises(MetadataError, match="key twice"):
+    with pytest.raises(MetadataError, match="duplicate key"):
         saver.get_tuple(at(ALICE))
 
 

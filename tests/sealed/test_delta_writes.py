@@ -121,7 +121,7 @@ def test_writes_deleted_while_the_process_goes_on(db: Database) -> None:
     for number in range(2):
         saver.put_writes(first, [("log", [number])], f"task {number}")
     db.delete(db.raw.rows("writes", thread_id=WRITER, task_id="task 0"))
-    with pytest.raises(WritesLostError, match="has gone"):
+    with pytest.raises(WritesLostError, match="is missing, and was stored before"):
         put(saver, 2)
     put(db.saver(), 3)  # of another process, which knows of none
     saver.delete_thread(WRITER)

@@ -47,7 +47,7 @@ needs_transactions: Final = pytest.mark.skipif(
 )
 AT: Final[Any] = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 METADATA: Final[Any] = {"step": 1}
-REFUSED: Final = "transaction that was begun elsewhere"
+REFUSED: Final = "transaction that other code began"
 
 
 def checkpoint(number: int) -> Any:

@@ -48,7 +48,7 @@ _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def names_of(names: Collection[str]) -> frozenset[str]:
-    """Return a caller's names as a set. A string is refused: it would be a collection of letters."""
+    """Return the names that a caller passed as a set. One string is refused: it would be a set of letters."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)
@@ -134,7 +134,7 @@ def _too_long(size: int) -> MetadataError:
 
 
 def _in_json(metadata: Mapping[str, Any], keep_surrogates: bool) -> dict[str, Any]:
-    """Return metadata as it is read back from JSON."""
+    """Return metadata in the form in which JSON returns it."""
     if not isinstance(metadata, dict):
         raise MetadataError(f"metadata is {type(metadata).__name__}, not a dict")
     try:
@@ -195,7 +195,7 @@ def _name_in_json(key: Any, keep_surrogates: bool) -> str:
 
 
 def _report_change(what: str) -> None:
-    """Report that characters of metadata are not stored. LangGraph drops them silently."""
+    """Report characters of metadata that are not stored. LangGraph removes them without a message."""
     if strict_from_environment():
         raise MetadataError(f"text in metadata has {what}, and would be stored without them")
     if what not in _warned:
@@ -204,7 +204,7 @@ def _report_change(what: str) -> None:
 
 
 def _is_ordinary(table: Any, depth: int = 2) -> bool:
-    """Whether metadata certainly stays the same when it is written as JSON and read back.
+    """Whether metadata certainly stays equal when it is written as JSON and read again.
 
     Nearly all metadata has plain strings as keys, and as values scalars or dicts of scalars, such as
     ``parents``: no two of these keys are equal in JSON.
@@ -220,7 +220,7 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
 
 
 def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> CheckpointMetadata:
-    """Decode the contents of a metadata column.
+    """Return the metadata in the content of a metadata column.
 
     Args:
         data: The contents: a JSON object of at most 16 MiB, or ``None``.
@@ -251,7 +251,7 @@ def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> Checkpo
 
 
 def decode_mapping(data: bytes) -> Any:
-    """Return a mapping that a saver stored readable, with sealed parts; raises as `parse` does."""
+    """Return a JSON object that a saver stored readable, with sealed parts; raises the errors of `parse`."""
     return parse(data, MAX_LEVELS, MAX_ELEMENTS, strict=False)
 
 

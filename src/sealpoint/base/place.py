@@ -1,4 +1,4 @@
-"""Places: what the config of a run names. Frames: whether a metadata column has one."""
+"""Places: thread, namespace and checkpoint in a config. Frames: whether a metadata column has one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THREAD_IDS: Final = (str, int, UUID)
 
 
 class Place(NamedTuple):
-    """Where a config points: columns of a row. No ``checkpoint_id`` means the latest."""
+    """Thread, namespace and checkpoint that a config names; the latest without ``checkpoint_id``."""
 
     thread_id: str
     checkpoint_ns: str
@@ -46,7 +46,7 @@ def require_thread_id(value: object) -> str:
 
 
 def require_channels(channels: Collection[Any], *task: Any) -> None:
-    """Check the names of channels, and of a task its id and its path, which stand in columns of their own."""
+    """Check the names of channels, and the id and the path of a task: text that columns can store."""
     with suppress(TypeError):
         if "".join((*task, *channels)).isascii():  # nearly always
             return
@@ -57,7 +57,7 @@ def require_channels(channels: Collection[Any], *task: Any) -> None:
 
 
 def optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
-    """Return the text of an optional item of ``configurable``."""
+    """Return the text under an optional key of ``configurable``; refuse other types."""
     value = configurable.get(name)
     return None if value is None else require_unicode(name, value)
 
@@ -70,7 +70,7 @@ def configurable_of(config: RunnableConfig) -> Mapping[str, Any]:
 
 
 def require_place(config: RunnableConfig, *needed: str) -> Place:
-    """Return where ``config`` points; it must name a thread, and what is ``needed``."""
+    """Return the place that ``config`` names; raise if the thread, or a key in ``needed``, is missing."""
     if type(config) is dict and type(found := config.get("configurable")) is dict:
         get = found.get
         place = thread_id, ns, checkpoint_id = get("thread_id"), get("checkpoint_ns"), get("checkpoint_id")
@@ -96,10 +96,10 @@ _ESCAPE: Final = rb"\u00"  # of each ASCII character
 
 
 def has_frame(metadata: bytes | str | None) -> bool:
-    """Whether there is a frame in a metadata column.
+    """Whether the content of a metadata column has a frame: a sealed value in JSON.
 
     Metadata is parsed only if it holds `KEY` in quotation marks, or an escape that may stand for one of its
-    characters. What holds `KEY` and is not strict JSON counts as a frame.
+    characters. Content with `KEY` that is not strict JSON counts as a frame.
     """
     if not isinstance(metadata, bytes | str):
         return False

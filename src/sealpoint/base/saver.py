@@ -39,7 +39,7 @@ Steps = Generator[Any, Any, R]
 
 
 def run(steps: Steps[R], reply: Callable[[Any], Any]) -> R:
-    """Run a procedure, which receives what ``reply`` returns or raises, and return its result."""
+    """Run a procedure and return its result; each request gets what ``reply`` of it returns or raises."""
     proceed: Callable[[Any], Any] = steps.send
     value: Any = None
     try:
@@ -87,7 +87,7 @@ class BaseCheckpointSaver(Generic[V]):
 
     @cached_property
     def serde(self) -> SerializerProtocol:
-        """Converts values to bytes and back. Created at first use: subclasses need no ``__init__``."""
+        """The serializer of the saver. Created at first use, so subclasses need not call ``__init__``."""
         return JsonPlusSerializer()
 
     @property
@@ -163,7 +163,7 @@ class BaseCheckpointSaver(Generic[V]):
         """Delete all checkpoints and writes of a thread.
 
         Args:
-            thread_id: The thread.
+            thread_id: Id of the thread.
         """
         raise NotImplementedError
 
@@ -179,8 +179,8 @@ class BaseCheckpointSaver(Generic[V]):
         """Copy all checkpoints and writes of a thread to another thread.
 
         Args:
-            source_thread_id: The thread to copy.
-            target_thread_id: The thread to write to.
+            source_thread_id: Id of the thread to copy.
+            target_thread_id: Id of the thread to write to.
         """
         raise NotImplementedError
 
@@ -188,7 +188,7 @@ class BaseCheckpointSaver(Generic[V]):
         """Delete older checkpoints.
 
         Args:
-            thread_ids: The threads.
+            thread_ids: Ids of the threads.
             strategy: ``keep_latest`` keeps the latest checkpoint of each namespace, and the ancestors that
                 its delta channels need; ``delete`` keeps nothing.
         """
@@ -204,7 +204,7 @@ class BaseCheckpointSaver(Generic[V]):
 
         Args:
             config: Names the checkpoint; the writes to it are not part of the history.
-            channels: The channels to collect.
+            channels: Names of the channels to collect.
         """
         return run(_histories(config, channels), self.get_tuple)
 
@@ -286,7 +286,7 @@ class BaseCheckpointSaver(Generic[V]):
         return 1 if current is None else current + 1  # type: ignore[return-value]
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
-        """Return a copy whose serializer also allows ``extra_allowlist``, or the saver itself if it does."""
+        """Return a copy whose serializer also allows ``extra_allowlist``; or this saver, if its own does."""
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
         if extend is None:  # LangGraph's encrypting serializer, which LangGraph's saver supports
             inherited = getattr(super(), "with_allowlist", None)
@@ -301,7 +301,7 @@ class BaseCheckpointSaver(Generic[V]):
 
 
 def _histories(config: RunnableConfig, channels: Sequence[str]) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    """Return histories. Each request is a config; the reply is the checkpoint that the config names."""
+    """Return histories of channels. Each request is a config; its reply is the checkpoint that it names."""
     walk = DeltaWalk(channels)
     current: CheckpointTuple | None = (yield config) if walk.open else None
     while walk.open and current and current.parent_config:

@@ -31,7 +31,7 @@ _lock: Final = threading.Lock()
 
 
 class Canary:
-    """A value that only a serializer under `watched` can write."""
+    """A test value that only a serializer under `watched` can write."""
 
     __slots__ = ("blob", "place", "text", "was_loaded", "was_shown")
 
@@ -58,7 +58,7 @@ class Canary:
 
 @contextmanager
 def watched(serde: SerializerProtocol) -> Iterator[None]:
-    """Make ``serde`` accept canaries. Other threads may use ``serde`` meanwhile, and may watch it, too."""
+    """Make ``serde`` accept canaries during a block. Other threads may use and watch ``serde`` meanwhile."""
     attributes = vars(serde)
     with _lock:
         watch = getattr(attributes.get("dumps_typed"), "__self__", None)
@@ -77,7 +77,7 @@ def watched(serde: SerializerProtocol) -> Iterator[None]:
 
 
 class _Watch:
-    """Wraps methods of a serializer until the last check of that serializer ends."""
+    """Replaces methods of a serializer until the last check that uses this serializer ends."""
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self.users = 0
@@ -124,7 +124,7 @@ class _Watch:
 
 
 def _replaced(value: Any, found: list[Canary], depth: int = _DEPTH) -> Any:
-    """Return a value with each canary replaced by its text; the canaries are appended to ``found``."""
+    """Return a value in which texts replace the canaries; append the canaries to ``found``."""
     if isinstance(value, Canary):
         found.append(value)
         return value.text
@@ -155,8 +155,8 @@ def require_sealing(
 
     Stores a checkpoint, a write and an interrupt in a thread with a random id, reads them, and deletes the
     thread, also if the check fails; does the same with an item in a random namespace, and a cached value.
-    Each value must reach the serializer, and the serializer must seal. Call this function at the start of a
-    process, before the graph is in use.
+    Each value must be passed to the serializer, and the serializer must seal it. Call this function at the
+    start of a process, before the graph is in use.
 
     The check covers values that are objects. It does not cover:
 
@@ -180,8 +180,8 @@ def require_sealing(
         The name of the class that seals, by part of the graph; ``None`` for a part that the graph lacks.
 
     Raises:
-        SealingCheckError: If a value does not reach the attribute ``serde``, or the serializer does not seal,
-            or a sealed value is not returned, or a method raises. For a graph it names each failed part.
+        SealingCheckError: If a value is not passed to ``serde``, or the serializer does not seal, or a sealed
+            value is not returned, or a method raises. For a graph the error names all failed parts.
 
     Example:
         >>> from langgraph.checkpoint.memory import InMemorySaver
@@ -203,7 +203,7 @@ async def arequire_sealing(
 def _checks(
     checked: Any, configurable: Mapping[str, Any] | None, thread_id: str | None, *, awaited: bool
 ) -> Steps[dict[str, str | None]]:
-    """Yield the calls to make. All parts of a graph are checked before an error is raised."""
+    """Yield the calls of methods to make. All parts of a graph are checked before an error is raised."""
     is_graph, refused = hasattr(checked, "checkpointer"), list[tuple[str, SealingCheckError]]()
     found = _places_of(checked) if is_graph else {_kind_of(checked): checked}
     for place, part in found.items():
@@ -319,7 +319,7 @@ class _Check:
             given = {"put": first, "set": first, "put_writes": others}.get(method, ())
             missed = [canary.place for canary in given if canary.blob is None]
             if missed:
-                reason += f"; the {missed[0]} had not reached {self._kind}.serde"
+                reason += f"; the {missed[0]} was not passed to {self._kind}.serde"
             hint = None
             if isinstance(error, NotImplementedError):
                 other = "require_sealing" if self._awaited else "arequire_sealing"
@@ -364,10 +364,10 @@ class _Check:
     def _require_sealed(self) -> None:
         for canary in self._canaries:
             if canary.blob is None:
-                raise self._refusal(f"the {canary.place} did not reach {self._kind}.serde")
+                raise self._refusal(f"the {canary.place} was not passed to {self._kind}.serde")
             if canary.was_loaded:
                 raise self._refusal(
-                    f"the {canary.place} was sealed, and deserialized again while it was stored",
+                    f"the {canary.place} was sealed, but also deserialized while it was stored",
                     hint=f"the {self._kind} stores the deserialized value; use another {self._kind}",
                 )
             if canary.was_shown:

@@ -1,4 +1,4 @@
-"""Sealing and opening of bytes. Independent of checkpoints.
+"""Seals and opens bytes; independent of checkpoints and savers.
 
 `sealpoint.keys.ringfile` reads a ring file without its keys (`RingEntry`, `read_ring_entries`). It is
 imported where it is used, because a ring that is created in code needs no TOML.

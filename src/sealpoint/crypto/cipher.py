@@ -1,4 +1,4 @@
-"""RingCipher: a cipher that counts, and follows the file of its ring.
+"""RingCipher: a cipher that counts its operations, and reloads its ring file when the file changes.
 
 Sealing and opening are in `sealpoint.seal.cipher`.
 """
@@ -43,24 +43,24 @@ TOLERATED: Final = "tolerated"
 
 @dataclass(frozen=True, slots=True)
 class CipherStats:
-    """What a cipher, and the serializers and savers that use it, have done since it was made.
+    """Counters of a cipher, and of the serializers and savers that use it, since the cipher was created.
 
-    It contains numbers, ids of keys, names of error classes and times: no material, path or message. Each
-    number is exact, over all threads and rings, but the numbers are not read at the same moment.
+    The object contains numbers, ids of keys, names of error classes and times: no material, path or message.
+    Each number is exact, over all threads and rings, but the numbers are not read at the same moment.
 
     Attributes:
-        sealed: How many values were sealed, by key id.
-        opened: How many values were opened, by key id.
-        opened_retired: How many of these were opened when their key was ``decrypt-only`` or
-            ``compromised``.
-        plaintext: How many values that are not sealed were read, where that is allowed.
-        unbound: How many calls of ``put`` and ``put_writes`` a `SealedSaver` with ``allow_write_with`` has
-            stored as before: not bound, and not sealed unless that serializer seals.
-        refused: How many calls raised an error instead of returning or storing a value, by class of the
-            error. Errors in the arguments of a call (`ConfigError`) are not among them.
-        tolerated: How many errors were logged and not raised, by class: those of ``heads="warn"``.
+        sealed: Number of values that were sealed, by key id.
+        opened: Number of values that were opened, by key id.
+        opened_retired: Number of values that were opened while their key was ``decrypt-only`` or
+            ``compromised``, by key id.
+        plaintext: Number of unsealed values that were read, with ``plaintext="allow"``.
+        unbound: Number of calls of ``put`` and ``put_writes`` whose rows a `SealedSaver` with
+            ``allow_write_with`` stored unbound, and unsealed unless that serializer seals.
+        refused: Number of calls that raised an error instead of returning or storing a value, by class of the
+            error, without errors in the arguments of a call (`ConfigError`).
+        tolerated: Number of errors that ``heads="warn"`` logged instead of raising, by class of the error.
         ring: The ring in use.
-        sources: How often this process asked slow sources for keys.
+        sources: Statistics of this process about slow sources of keys: how often they were read.
     """
 
     sealed: Mapping[str, int]
@@ -75,24 +75,24 @@ class CipherStats:
 
 
 class CipherTally(Tally):
-    """The counters of one cipher, to which the layers above it add."""
+    """The counters of one cipher; the serializers and savers that use it count here, too."""
 
     def refuse(self, error: E) -> E:
-        """Count an error that is about to be raised, and return it. It is counted once, on any layer."""
+        """Count an error that is about to be raised, and return it. Each error is counted only once."""
         if not error.is_counted and not isinstance(error, ConfigError):
             error.is_counted = True
             self.add(REFUSED, type(error).__name__)
         return error
 
     def __enter__(self) -> None:
-        """Count what a block raises, as `refuse` does."""
+        """Count the error that a ``with`` block raises, as `refuse` does."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, SealpointError):
             self.refuse(error)
 
     def tolerate(self, error: SealpointError) -> None:
-        """Count an error that is not raised."""
+        """Count an error that is logged and not raised."""
         self.add(TOLERATED, type(error).__name__)
 
 
@@ -101,7 +101,7 @@ _RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedErr
 
 
 class _NoType(str):
-    """The type name of bytes that have none. `RingCipher.seal` refuses any other empty name."""
+    """The empty type name of bytes without a type. `RingCipher.seal` refuses any other empty name."""
 
     __slots__ = ()
 
@@ -117,12 +117,12 @@ class RingCipher(NeverPickled):
 
     If the ring was loaded from a file, the cipher follows that file: see `sealpoint.keys.watch`. A call
     that seals or opens checks the file every few seconds, and at once if a value needs a key that is
-    unknown or not usable. The call that finds a change reads the file. Commands run in separate threads; a
-    call waits for one only if it needs a key whose material was never loaded.
+    unknown or not usable. The call that finds a change reads the file. Commands that print keys run in
+    separate threads; a call waits for a command only if it needs a key whose material was never loaded.
 
     Attributes:
         suite: The suite to seal with.
-        tally: Its counters; serializers and savers that use it add theirs. `stats` shows them.
+        tally: Counters of this cipher, and of serializers and savers that use it; `stats` returns them.
 
     Example:
         >>> from sealpoint import KeyRing, RingCipher
@@ -146,7 +146,7 @@ class RingCipher(NeverPickled):
 
         Raises:
             ConfigError: If ``ring`` is not a ring.
-            TagError: If values cannot be sealed in ``suite``.
+            TagError: If ``suite`` is unknown, or only opens.
         """
         require_is(ring, KeyRing, "ring", "load one: KeyRing.load(PATH)")
         if suite not in SUITES:
@@ -170,7 +170,7 @@ class RingCipher(NeverPickled):
         return self._prepared.ring
 
     def stats(self) -> CipherStats:
-        """Return what this cipher has counted, and which ring it uses, for monitoring."""
+        """Return the counters of this cipher, and the ring that it uses, for monitoring."""
         ring, reloads = self.ring, self._reloads
         active = None if ring.active_id is None else ring.get_key(ring.active_id)
         return CipherStats(
@@ -207,7 +207,7 @@ class RingCipher(NeverPickled):
             data: The serializer's bytes.
             row: Coordinates of the row to bind the value to; ``None`` for no row, ``{}`` for a row without
                 coordinates.
-            compress: Whether to compress it first, if that saves at least a tenth of its bytes.
+            compress: Whether to compress ``data`` first, if that saves at least a tenth of its bytes.
 
         Returns:
             The tag for the `type` column, at most 64 characters, and the sealed bytes.
@@ -240,7 +240,7 @@ class RingCipher(NeverPickled):
         Args:
             tag: The whole text of the `type` column.
             blob: The sealed bytes.
-            row: The same coordinates as at sealing, ``None`` if there were none.
+            row: The coordinates given to `seal`; ``None`` if it was given none.
 
         Returns:
             The inner type name and the serializer's bytes, whether both are authenticated, and by which key.
@@ -249,8 +249,8 @@ class RingCipher(NeverPickled):
             TagError: If ``tag`` is not a valid type tag.
             SealedValueError: If ``blob`` is not bytes, or too short.
             UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not available.
-            ContextMissingError, UnboundValueError: If only one of tag and call has a row.
-            UnknownTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
+            ContextMissingError, UnboundValueError: If only the tag has ``.row``, or only ``row`` is given.
+            UnknownTypeError: If a value under LANGGRAPH_AES_KEY has a type that is not read from such values.
             IntegrityError: If the bytes, the tag, the key or the row differ from those that were sealed.
         """
         try:
@@ -279,8 +279,8 @@ class RingCipher(NeverPickled):
             plaintext: Any bytes.
 
         Returns:
-            ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before the name is not
-            authenticated; `EncryptedSerializer` authenticates it.
+            ``<suite>@<key id>`` and the sealed bytes. Such code writes the type before this name and does not
+            authenticate the type; `EncryptedSerializer` does.
         """
         tag, blob = self.seal(_NO_TYPE, plaintext)
         return tag[1:], blob
@@ -302,7 +302,7 @@ class RingCipher(NeverPickled):
     def _newer_than(self, prepared: PreparedRing[KeyRing], need: str) -> PreparedRing[KeyRing]:
         """Check the ring file, and return the ring in use: ``prepared`` if nothing has changed.
 
-        Waits while a command that prints the material of the needed key runs.
+        Waits for a command that prints the material of the needed key.
         """
         if self._follower is not None:
             if self._prepared is prepared:

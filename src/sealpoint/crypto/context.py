@@ -1,4 +1,4 @@
-"""The context of a value as one function; `sealpoint.seal.context` packs its parts."""
+"""Computes the context of a value in one call; `sealpoint.seal.context` packs the parts of a context."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def context(tag: str, row: Row | PackedRow | None = None) -> bytes:
 
     Args:
         tag: The whole type tag, as in the column.
-        row: Coordinates of the row. ``None`` and ``{}`` encode alike; the ``.row`` flag in the
-            tag distinguishes them.
+        row: Coordinates of the row. ``None`` and ``{}`` give the same bytes; the flag ``.row`` in the tag
+            distinguishes them.
 
     Raises:
         TypeError: If a coordinate is not a string.

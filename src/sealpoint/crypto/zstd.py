@@ -1,4 +1,4 @@
-"""Compression of values before they are sealed, by zstd, and how much one thread may decompress.
+"""Compression of values by zstd before they are sealed, and a limit of the bytes that a thread decompresses.
 
 The length of a sealed value then says how well it compressed: see SECURITY.md.
 """
@@ -24,10 +24,10 @@ _LEVEL: Final = 3
 
 @cache
 def require_zstd() -> Any:
-    """Return the module for zstd: of Python from 3.14 on, else of the extra.
+    """Return the module for zstd: Python's own from 3.14 on, else that of the extra ``zstd``.
 
     Raises:
-        MissingExtraError: If there is none.
+        MissingExtraError: If neither module is installed.
     """
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]
@@ -40,7 +40,7 @@ def require_zstd() -> Any:
 
 
 def compress(data: bytes) -> bytes | None:
-    """Return a value compressed; ``None`` if that does not save at least a tenth of its bytes."""
+    """Return the compressed bytes of a value; ``None`` unless that saves at least a tenth of its bytes."""
     if not MIN_BYTES <= len(data) <= MAX_BYTES:
         return None
     made: bytes = require_zstd().compress(data, level=_LEVEL)
@@ -48,7 +48,7 @@ def compress(data: bytes) -> bytes | None:
 
 
 class Postponed(Exception):  # noqa: N818 -- no refusal: the value is opened on another thread
-    """A value is larger than this thread may decompress."""
+    """Raised for a value that is larger than this thread may decompress."""
 
 
 class _Left(threading.local):
@@ -72,7 +72,7 @@ def zstd_for(frame: bytes) -> Any:
 
     Raises:
         Postponed: If the frame states that it has more bytes than this thread may still decompress.
-        MissingExtraError: If there is no such module.
+        MissingExtraError: If no module for zstd is installed.
     """
     zstd = require_zstd()
     with suppress(zstd.ZstdError):  # is refused when it is decompressed

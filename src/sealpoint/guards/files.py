@@ -7,22 +7,22 @@ SQLite uses files next to a database by their names:
     FILE-wal       of later transactions: read, written and removed
     FILE-shm       an index of the log, in memory that all processes share
 
-It follows links among these files, writes through them, and waits for the writer of a FIFO. So only regular
-files with one name are accepted, and only a super-journal with a name of SQLite's own form. Files that are
-put there after the inspection are not noticed.
+It follows links among these files, writes through them, and waits for the writer of a FIFO. So a file next to
+a database must be a regular file without hard links, and a super-journal must have a name of SQLite's own
+form. Files that are created after the inspection are not noticed.
 
 Sources: https://www.sqlite.org/fileformat2.html (sections 3 and 4), https://www.sqlite.org/atomiccommit.html
 (section 5), and readSuperJournal in pager.c.
 
-The module also detects files that lack some of their pages.
+The module also detects a database file that lacks some of its pages.
 
-SQLite refuses a file that has fewer pages than its header counts, and reads zeros where its last page is cut
-off: rows that end there are missing or changed. With a write-ahead log it does not compare the sizes.
+SQLite refuses a file with fewer pages than its header counts, but reads zeros in place of the end of an
+incomplete last page: rows there are missing or changed. With a write-ahead log it does not compare the sizes.
 
     log    header of 32 bytes, of which 16 to 23 are its salts; then frames
     frame  page number, 4 bytes; 4 more; the salts of its log, 8 bytes; 8 more; the page
 
-The first frame with other salts belongs to an earlier log: there the log ends.
+The log ends before the first frame with other salts, which belongs to an earlier log.
 
 Source: SQLite's file format, sections 1.3.7 (the header's size of the database) and 4.1 (the log).
 """
@@ -66,7 +66,7 @@ def open_file(
 def reopen_file(
     connection: sqlite3.Connection, path: str, options: str, *, isolation_level: Any = None
 ) -> None:
-    """Open a closed connection again, to a database file; it keeps its row factory and text factory."""
+    """Open a closed connection again for a database file; its row and text factories are kept."""
     row_factory, text_factory = connection.row_factory, connection.text_factory
     _open(partial(sqlite3.Connection.__init__, connection), path, options, isolation_level, 5.0)
     connection.row_factory, connection.text_factory = row_factory, text_factory
@@ -88,8 +88,8 @@ def _open(connect: Callable[..., Any], path: Any, options: str, isolation_level:
 def create_file(path: Path, folder: int) -> sqlite3.Connection:
     """Create an empty database, locked for this connection, without a journal and without fsync.
 
-    SQLite opens the file by its path, at which another account may have put another file meanwhile. So the
-    opened file is compared with the created one before anything is read or written.
+    SQLite opens the file by its path, where another account may have put another file since. So the opened
+    file is compared with the created file before anything is read or written.
     """
     # SQLite would create the file with the mode of the umask, possibly readable for others.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -132,7 +132,7 @@ def _is_open_twice(descriptor: int) -> bool:
 def prepare(
     connection: sqlite3.Connection, authorize: Callable[..., int] = statements.authorize
 ) -> Path | None:
-    """Inspect a database's files, make the connection distrust its schema, and return the file, if any."""
+    """Inspect a database's files, set ``trusted_schema`` off, and return the path of the database, if any."""
     file = inspect(connection)
     connection.set_authorizer(authorize)
     limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
@@ -143,7 +143,7 @@ def prepare(
 
 
 def inspect(connection: sqlite3.Connection) -> Path | None:
-    """Inspect the files next to an open database, and return its own file, if any."""
+    """Inspect the files next to an open database; return the path of the database, ``None`` in memory."""
     main = None
     for name, file in _files(connection):
         for ending in COMPANIONS:
@@ -159,7 +159,7 @@ def inspect(connection: sqlite3.Connection) -> Path | None:
 
 
 def _files(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Path]]:
-    """Yield name and file of each attached database that has a file; SQLite reads none of the files."""
+    """Yield the schema name and the path of each attached database with a file, without reading the file."""
     theirs = connection.text_factory
     connection.text_factory = bytes  # a path need not be UTF-8
     try:
@@ -190,7 +190,7 @@ def _require_regular(path: Path, what: str, most_links: int | None = None, hint:
 
 
 def _require_super_journal(journal: Path) -> None:
-    """Refuse a journal whose super-journal SQLite did not write: a rollback reads and removes that file."""
+    """Refuse a journal whose super-journal has not SQLite's form: a rollback reads and removes this file."""
     name = _super_journal_of(journal)
     if name is None:
         return
@@ -226,7 +226,7 @@ def _super_journal_of(journal: Path) -> bytes | None:
 
 
 def _read(path: Path, start: int, size: int) -> bytes:
-    """Read a part of a file, never of a database: closing that would end SQLite's locks in this process."""
+    """Read a part of a file that is not a database: closing a database would end SQLite's locks on it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -238,7 +238,7 @@ def _read(path: Path, start: int, size: int) -> bytes:
 
 
 def switch_log_on(cursor: sqlite3.Cursor) -> None:
-    """Switch a database to WAL, unless its file cannot be changed now; ``cursor`` returns rows as tuples."""
+    """Set journal mode WAL, unless the database cannot be changed now; ``cursor`` must return tuples."""
     (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
     # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
     if mode in ("wal", "memory") or cursor.connection.in_transaction:
@@ -258,7 +258,7 @@ _LOCK_BYTE: Final = 1 << 30  # SQLite writes no page there
 
 
 def rolled_back(cursor: sqlite3.Cursor, work: Callable[[], Result]) -> Result:
-    """Call a function in a new transaction, and roll that back, even if a signal handler raises in it."""
+    """Call a function in a new transaction; roll the transaction back, even if a signal handler raises."""
     try:
         cursor.execute("BEGIN")
         found = work()
@@ -273,9 +273,9 @@ def rolled_back(cursor: sqlite3.Cursor, work: Callable[[], Result]) -> Result:
 def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     """Check that each page of the database is in its file, or in the log.
 
-    A file of 0 bytes is a new database; its first page may still be in memory after ``PRAGMA journal_mode``
-    whose result was not fetched. In a file whose header is older than its last change, only an
-    incomplete page is noticed. In an open transaction, whose pages may be only in memory, nothing is checked.
+    A file of 0 bytes is a new database; its first page may still be in memory, after ``PRAGMA journal_mode``
+    whose result was not fetched. If the header is older than the last change, only an incomplete page is
+    noticed. During a transaction nothing is checked, because its pages may be only in memory.
     """
     if file is None or cursor.connection.in_transaction:
         return
@@ -295,7 +295,7 @@ def _require_pages(cursor: sqlite3.Cursor, file: Path) -> None:
 
 
 def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
-    """Whether a log has the pages from ``first`` to ``last``, except the lock page, never written."""
+    """Whether a write-ahead log has all pages from ``first`` to ``last``; the lock page is never written."""
     numbers = {_LOCK_BYTE // page_bytes + 1}
     try:
         with log.open("rb") as stream:

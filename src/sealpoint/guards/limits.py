@@ -1,4 +1,4 @@
-"""Limits of what is read from a database: per row, per query, and per file, which may have holes."""
+"""Limits of what is read from a database: for a row, for a query, and for a file, which may have holes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def capacity_bytes(cursor: sqlite3.Cursor, file: Path | None) -> int:
     """Return how many bytes the pages of a database and of its log can hold.
 
     A file with holes is larger than its data, so its blocks on the disk are counted. Data extents would be
-    exact, but need a descriptor, and closing that ends all locks that SQLite has on the file in this process.
+    exact, but need a descriptor: closing it ends all locks that SQLite has on the file in this process.
     """
     (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
     (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
@@ -52,7 +52,7 @@ class Budget:
     def __init__(self, rows: int, size_bytes: int, *, uncounted: int = 0) -> None:
         """Create a budget of ``rows`` and, for their texts and values, ``size_bytes``.
 
-        The first ``uncounted`` rows count towards neither.
+        The first ``uncounted`` rows count neither as rows nor by their bytes.
         """
         self._bytes, self._uncounted = size_bytes, uncounted
         self._most_rows = uncounted + max(rows, 1)

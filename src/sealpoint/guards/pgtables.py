@@ -25,7 +25,7 @@ _SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust the
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns and key of a table as a release of LangGraph creates it."""
+    """Columns and primary key of a table as a release of LangGraph creates it."""
 
     name: str
     primary: tuple[str, ...]
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The types of all columns, by name."""
+        """The Postgres type of each column, by name of the column."""
         return dict.fromkeys((*self.primary, *self.other, *self.optional), "text") | self.types
 
 
@@ -150,7 +150,7 @@ TABLES: Final = """
 
 
 class Row(NamedTuple):
-    """The catalog entries of one table, or of a partition."""
+    """The entries of the server's catalogs about one table or partition."""
 
     name: str
     root: str  # the partitioned table that a saver names, or the table itself
@@ -169,12 +169,12 @@ class Row(NamedTuple):
 
 
 def refuse_schema(what: str) -> SchemaError:
-    """Return the error for a database with invalid tables."""
+    """Return the error for a database whose tables are not LangGraph's."""
     return SchemaError(what, hint=_SCHEMA_HINT)
 
 
 def require_tables(rows: Sequence[Row]) -> set[str]:
-    """Check the tables that statements of a saver or of a Store access, and return their names."""
+    """Check the tables that statements of a saver or Store access; return the names of those that exist."""
     for row in rows:
         require_plain(row)
         if row.policies is not None:  # a policy would hide rows, or refuse new rows
@@ -197,7 +197,7 @@ def require_plain(row: Row) -> None:
 
 
 def layout_of(row: Row) -> Layout:
-    """Return the layout of LangGraph that a table has."""
+    """Return the `Layout` of a table; raise if LangGraph creates none with these columns and this key."""
     for column, _, acts, collated in row.columns:
         if acts or collated:
             flaw = "a generated column" if acts else "a collation on"

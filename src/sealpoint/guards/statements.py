@@ -1,14 +1,14 @@
 """Guards for sealpoint's SQLite statements: no trigger or view runs, and no query runs without end.
 
 An authorizer refuses to compile actions of a trigger or a view. A progress handler ends a statement whose
-budget of opcodes is spent: pages of a hostile file may refer to one another, so that a few pages contain
-any number of rows. One chain of pages may also be the text of every row, read by a single opcode, so the
-handler limits the CPU time of the thread, too. Both check the running thread: statements of the application
-on the same connection are not affected.
+budget of opcodes is spent: pages of a hostile file may refer to one another, so that a few pages contain any
+number of rows. Every row may also have the same long chain of pages as its text, which a single opcode reads,
+so the handler limits the CPU time of the thread, too. Authorizer and handler check which thread runs:
+statements of the application on the same connection are not affected.
 
-SQLite runs a compiled statement only with the schema that it was compiled for, and compiles it again for
-another one. So a statement that may not be compiled needs no check of the schema of its own: it was compiled
-after one. `REQUIRE_CHECK` in a statement fails if it was compiled without the authorizer of this module.
+SQLite runs a compiled statement only with the schema for which it was compiled, and compiles it again for any
+other schema. So a compiled statement needs no further check of the schema. `REQUIRE_CHECK` in a statement
+fails if it was compiled without the authorizer of this module.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Work:
 
 
 class _Thread(threading.local):
-    """Holds the work of this thread: one lookup is cheaper than four thread-local attributes."""
+    """Holds the state of this thread's statement: one lookup is cheaper than four thread-local attributes."""
 
     def __init__(self) -> None:
         self.work = _Work()
@@ -88,11 +88,11 @@ Handler = Callable[[], int]
 
 
 def make_handler(check: Callable[[None], None] | None = None) -> Handler:
-    """Return a progress handler: a generator's ``next``. It ends a statement if ``check`` raises.
+    """Return a progress handler, the ``next`` of a generator. It interrupts a statement if ``check`` raises.
 
-    By default it checks the budget of this thread's statement. An exception, also of a signal handler, is
-    kept, and `raise_cause` raises it. The generator is already started, because an exception before its
-    first line could not be caught.
+    By default the handler checks the budget of this thread's statement. An exception, also of a signal
+    handler, is kept, and `raise_cause` raises it. The generator is already started, because an exception
+    before its first line could not be caught.
     """
     ticks = _results(check or _tick, failed=1)
     next(ticks)
@@ -106,13 +106,13 @@ def begin(
     *,
     unchecked_bytes: int | None = None,
 ) -> None:
-    """Start guarding this thread's statements on a connection, with the minimum budget.
+    """Guard this thread's statements on a connection from now on, with the minimum budget of opcodes.
 
     The progress handler is set only until `end`: otherwise a signal would also interrupt statements of
     the application, and the exception of its handler would be lost.
 
     With ``unchecked_bytes``, the size of the file, the budget is that of `allow`, and the schema is not
-    checked: a statement runs only if it was compiled after a check of the present schema.
+    checked: a statement runs only if it was compiled after a check of the current schema.
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
@@ -160,7 +160,7 @@ def guarding(
 
 
 def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()) -> None:
-    """Set the budget of the next statement for a file of ``size_bytes``; each parameter adds to it."""
+    """Set the budget of opcodes for the next statement on a file of ``size_bytes`` with these parameters."""
     work = _thread.work
     work.subqueries, work.cause, work.until = subqueries, None, None
     work.steps = (LEAST_OPCODES + (OPCODES_PER_BYTE + parameters) * size_bytes) // STEP_OPCODES
@@ -180,11 +180,11 @@ def raise_cause(error: Exception) -> None:
 
 
 def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function for SQL. SQLite drops the exceptions of such functions; `raise_cause` raises them.
+    """Return a function to call in SQL. SQLite drops its exceptions, which `raise_cause` raises later.
 
-    It has one argument, because it is a generator's ``send``: the exception of a signal handler is then
-    raised inside the generator. In a Python function it would be raised before the first line, where
-    nothing can catch it.
+    The function has one argument, because it is the ``send`` of a generator: the exception of a signal
+    handler is then raised inside the generator. In a Python function it could be raised before the first
+    line, where nothing can catch it.
     """
     results = _results(function, failed=object())  # sqlite3 cannot convert it, and ends the statement
     next(results)
@@ -192,7 +192,7 @@ def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def deny() -> int:
-    """Return the code that refuses an action, and record for `translated` that this module refused it."""
+    """Return SQLite's code that refuses an action; record for `translated` that this module refused it."""
     _thread.work.was_denied = True
     return sqlite3.SQLITE_DENY
 
@@ -225,7 +225,7 @@ def _require_check(_: object) -> None:
 
 
 def _results(function: Callable[[Any], Any], failed: object) -> Generator[Any, Any, None]:
-    """Yield the result for each value that is sent, or ``failed``.
+    """Yield the result of a function for each value that is sent, or ``failed`` if the function raises.
 
     A signal handler may raise where a loop begins again: the loop is inside of ``try``.
     """
@@ -281,7 +281,7 @@ FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
 def translated(error: Exception) -> Exception:
-    """Return sealpoint's error for an error of SQLite, or that error itself if it quotes nothing."""
+    """Return sealpoint's error for an error of SQLite, or SQLite's error if its message quotes nothing."""
     if isinstance(error, UnicodeDecodeError):
         return SchemaError("the schema contains text that is not UTF-8")
     if isinstance(error, MemoryError):  # a corrupt file may require any amount

@@ -1,7 +1,7 @@
 """Checks that the tables of a SQLite file are those of LangGraph's checkpoint-sqlite.
 
-Any other schema is refused: a trigger, a view or a generated column in place of a table
-would run SQL of the file's author within sealpoint's statements.
+Any other schema is refused: a trigger, a generated column, or a view in place of a table would run SQL of the
+file's author within sealpoint's statements.
 """
 
 # ruff: noqa: S608 -- the names of tables in statements are our own
@@ -97,7 +97,7 @@ def columns_of(cursor: sqlite3.Cursor, table: str) -> set[str]:
 
 
 def quoted(name: str) -> str:
-    """Return the name of a table or a column for a statement."""
+    """Return the name of a table or a column in the quotation marks of SQL."""
     return '"{}"'.format(name.replace('"', '""'))
 
 
@@ -108,7 +108,7 @@ def stored_columns(cursor: sqlite3.Cursor, table: str) -> list[str]:
 
 
 def store_names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    """Return the table names of LangGraph's Store, or none if ``store`` is missing or has other columns."""
+    """Return the table names of LangGraph's Store; no names if ``store`` is missing or has other columns."""
     found = set(map(_lower, columns_of(cursor, "store")))  # a store would use them in any case of letters
     return STORE if {"prefix", "key", "value"} <= found else ()
 
@@ -120,7 +120,7 @@ def require_age(cursor: sqlite3.Cursor, table: str) -> None:
 
 
 def require_tables(cursor: sqlite3.Cursor, names: Collection[str] = SAVER) -> set[str]:
-    """Check the schema, and that each existing table of ``names`` has the form that LangGraph creates.
+    """Check the schema, and that each table of ``names`` that exists has the form that LangGraph creates.
 
     Tables with other names are not checked. Return the names of the tables that exist.
     """

@@ -1,4 +1,4 @@
-"""The bridge: sealpoint's classes as instances of LangGraph's own base classes.
+"""sealpoint's classes as subclasses of LangGraph's own base classes.
 
 `StateGraph.compile` accepts only LangGraph's own checkpointers. Under ``LANGGRAPH_STRICT_MSGPACK=true`` it
 also makes the checkpointer's serializer allow the types of the graph's schema, and replaces LangGraph's

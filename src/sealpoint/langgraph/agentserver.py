@@ -1,4 +1,4 @@
-"""The encryption of LangGraph's Agent Server: its handlers, over `sealpoint.agentserver`."""
+"""The encryption of LangGraph's Agent Server: its handlers, which call `sealpoint.agentserver`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def encryption(
 
 
 def _server_rules() -> Rules:
-    """Return which keys the installed Agent Server stores readable; none if it is not installed."""
+    """Return the JSON keys that the installed Agent Server stores readable; none if it is not installed."""
     try:
         schema = import_module("langgraph_api.schema")
     except ImportError:

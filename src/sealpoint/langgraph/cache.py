@@ -2,7 +2,7 @@
 
     value   table=cache namespace=<labels, joined by NUL> key=<key>
 
-The times of storage and expiry are not sealed, and an earlier value of the same key opens, too.
+The times of storage and expiry are not sealed, and an older value under the same key still opens.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _CLEAR: Final = (
 class SealedCache(BaseCache[ValueT]):
     """A cache that seals values, each bound to its namespace and key, and stores them in another cache.
 
-    A value that was changed, moved or not sealed by this class raises a `SealpointError`. A value under a
-    key that the ring does not have, or may not open with, counts as not cached: caches are not rotated.
+    A value that was changed, moved or not sealed by this class raises a `SealpointError`. A value sealed
+    under a key that the ring lacks, or may not open with, counts as not cached: caches are not rotated.
 
     Attributes:
         inner: The wrapped cache. It has no key, and cannot be used alone any more.
@@ -102,7 +102,7 @@ class SealedCache(BaseCache[ValueT]):
         return f"{type(self).__name__}({type(self.inner).__name__})"
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        """Return the cached values of those keys that have one.
+        """Return the cached values by namespace and key; keys without a value are omitted.
 
         Args:
             keys: Pairs of a namespace and a key.
@@ -124,7 +124,7 @@ class SealedCache(BaseCache[ValueT]):
         """Store values.
 
         Args:
-            pairs: By namespace and key: the value, and the seconds after which it expires, or ``None``.
+            pairs: For each namespace and key, the value and its lifetime in seconds; ``None`` for no end.
 
         Raises:
             ConfigError: If a namespace is not a tuple of labels without NUL, or a key is not text.
@@ -188,9 +188,9 @@ class SealedCache(BaseCache[ValueT]):
 
 
 def _row_of(namespace: Namespace, key: str) -> PackedRow:
-    """Return the row to which a value is bound."""
+    """Return the coordinates to which a value is bound: namespace and key."""
     if not isinstance(namespace, tuple) or not all(isinstance(text, str) for text in (*namespace, key)):
-        raise ConfigError("a key of the cache is not a tuple of labels and a text")
+        raise ConfigError("a key of the cache is not a pair of a tuple of labels and a text")
     labels = "\0".join(namespace)
     if namespace != (tuple(labels.split("\0")) if labels else ()):
         raise ConfigError("a namespace of the cache has a NUL, or is one empty label, and is ambiguous")

@@ -1,4 +1,4 @@
-"""Pages: requests of a search that filters items itself, while other processes save and delete items."""
+"""Pages: requests for the items of a search, while other processes save and delete items."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_IDLE: Final = 16
 
 
 def stored_chars(found: Item) -> int:
-    """Return the number of characters of a sealed value; possibly 0 for a value that is refused later."""
+    """Return the number of characters of an item's sealed value; 0 for some values that are refused later."""
     frame = found.value.get(KEY) if isinstance(found.value, dict) else None
     sealed = frame.get("value") if isinstance(frame, dict) else None
     return len(sealed) if isinstance(sealed, str) else 0
@@ -52,7 +52,7 @@ def times_of(page: Iterable[Item]) -> Times:
 
 
 def others(page: Iterable[Item], times: Times) -> list[Item]:
-    """Return the items of a page that ``times`` lacks, or that were saved again."""
+    """Return the items of a page that are not in ``times``, or were saved again since."""
     return [each for each in page if times.get(name_of(each)) != each.updated_at] if times else [*page]
 
 
@@ -72,10 +72,10 @@ class Pages:
     """
 
     def __init__(self, since: float, is_whole: bool, *, is_ranked: bool, is_ordered: bool) -> None:
-        """Begin; ``since`` is the time of the oldest items that are needed.
+        """Begin with the newest items; ``since`` is the time of the oldest items that are needed.
 
-        With ``is_whole`` one request reads all items, after smaller requests: for a store that does not sort
-        items by time, or if items are saved faster than they are read.
+        With ``is_whole``, requests become larger until one request returns all items: for a store that does
+        not sort items by time, or if items are saved faster than they are read.
         """
         self.size, self.offset, self.is_whole = _FIRST_PAGE, 0, True
         self._since, self._max_chars = since, inf if is_whole else _MAX_CHARS if since > -inf else 0
@@ -84,7 +84,7 @@ class Pages:
         self._idle = self._count = 0
 
     def take(self, page: list[Item]) -> Sequence[Item]:
-        """Return the items of a reply that are new and complete, and determine the next request."""
+        """Return the items of a reply that were not returned before, and determine the next request."""
         self.is_whole, size = not self.offset, self.size
         if not (self.is_whole or self._is_next(page)):
             self.offset = max(0, self.offset - size)
@@ -122,7 +122,7 @@ class Pages:
         return new
 
     def _is_next(self, page: Sequence[Item]) -> bool:
-        """Whether a page has all items that were not taken and not saved again, or the first of them."""
+        """Whether a page continues the previous one: no item that was not taken is missing between them."""
         if self._is_ordered:
             return any(self._taken.get(name_of(each)) == each.updated_at for each in page)
         return bool(page) and seconds_of(page[0]) > self._end

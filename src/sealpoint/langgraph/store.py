@@ -1,7 +1,7 @@
 """SealedStore: wraps LangGraph's Store, and seals what an agent remembers across threads.
 
 A batch is a procedure without I/O (`sealpoint.sealed.steps`) over the method ``batch`` of the wrapped store:
-reads come first, then puts. See `sealpoint.sealed.items` for the stored form.
+reads come first, then puts. See `sealpoint.seal.items` for the stored form.
 
 The results differ from those of the wrapped store alone:
 
@@ -79,7 +79,7 @@ _NO_NUL: Final = "langgraph.store.postgres"
 
 
 class _Indexed(dict[str, Any]):
-    """The stored form of an item, with texts that the store must put into its index, but must not store.
+    """The stored form of an item, with texts that the wrapped store must index, but must not store.
 
     The store looks up the texts by the name of a field, `TEXTS`, and then stores a copy, which lacks that
     field.
@@ -168,7 +168,7 @@ class SealedStore(Wrapping, BaseStore):
                 a store that has used them from the beginning. Needs an index key.
             vectors: ``refuse`` a store with an index, or ``open`` to search by meaning: **any reader of the
                 database then has the embeddings, from which texts can be reconstructed**.
-            unbound: ``refuse``, or ``allow`` to read items that are not sealed, or lack readable fields,
+            unbound: ``refuse``, or ``allow`` to read items that are unsealed, or lack plain fields or tokens,
                 during a migration; this process then filters. ``serde`` needs ``plaintext="allow"``.
             allow_write_plain: During a migration, whether items are written as the store alone writes them,
                 for processes that have no `SealedStore` yet. **Nothing is sealed.** Needs
@@ -178,8 +178,8 @@ class SealedStore(Wrapping, BaseStore):
         Raises:
             ConfigError: If an argument is invalid, or the store cannot be sealed.
             SealingError: If the cipher cannot bind rows.
-            PlaintextError: If ``serde`` refuses what ``allow_write_plain`` writes.
-            UnknownKeyError: If an index key is needed and the ring has none.
+            PlaintextError: If ``serde`` refuses unsealed items, as ``allow_write_plain`` writes them.
+            UnknownKeyError: If an index key is needed, and the ring lacks it.
         """
         if isinstance(store, SealedStore):
             raise ConfigError("the store is a SealedStore already")
@@ -247,7 +247,7 @@ class SealedStore(Wrapping, BaseStore):
         return f"{type(self).__name__}({type(self.inner).__name__}{more})"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations, first reads, then writes. Of two writes to the same key only the last is done.
+        """Execute operations, first reads, then writes. Of writes to the same key only the last is executed.
 
         Args:
             ops: Operations of LangGraph's: get, put, search and list namespaces.
@@ -285,7 +285,7 @@ class SealedStore(Wrapping, BaseStore):
         return results
 
     def _read(self, op: Op) -> tuple[Op | None, Callable[..., Steps[Any]]]:
-        """Return the operation for the wrapped store, if any, and the procedure that receives its reply."""
+        """Return the operation for the wrapped store, or ``None``, and the procedure that gets its reply."""
         if isinstance(op, GetOp):
             own = _named(op)
             name = self._items.stored_name(own)
@@ -321,7 +321,7 @@ class SealedStore(Wrapping, BaseStore):
         return op._replace(namespace=stored.namespace, key=stored.key, value=value, index=index)
 
     def _indexed(self, sealed: dict[str, Any], op: PutOp) -> tuple[dict[str, Any], Any]:
-        """Return the stored form with the texts for the index, and their paths; ``False`` without texts."""
+        """Return the stored form of an item with the texts to index, and their paths; ``False`` if none."""
         if op.index is False:
             return sealed, False
         paths = self._paths if op.index is None else [(path, tokenize_path(path)) for path in op.index]
@@ -343,13 +343,13 @@ class SealedStore(Wrapping, BaseStore):
         return (yield from self._scan(op, conditions))  # the store counted items that do not match
 
     def _open(self, found: Sequence[Item], name: ItemName | None = None) -> Steps[list[Any]]:
-        """Open the items that the wrapped store has found; ``name`` is the real name of a single item."""
+        """Open the items that the wrapped store returned; ``name`` is the real name of one requested item."""
         return (yield from _working(found, lambda: [self._opened(each, name) for each in found]))
 
     def _opened(self, found: Item, own: ItemName | None = None) -> Item:
         """Return the opened item for ``found``, an item of the wrapped store, which is not changed.
 
-        The name in the store follows from ``own``, the item's real name, or else is the name of ``found``.
+        ``own`` is the item's real name, if known; otherwise the name in ``found`` is used.
         """
         stored = self._items.stored_name(own) if own else name_of(found)
         name, value = self._items.open(stored, found.value, own)
@@ -385,7 +385,7 @@ class SealedStore(Wrapping, BaseStore):
         return [item for _, item in results]
 
     def _walk(self, op: SearchOp, conditions: Conditions, end: int) -> Steps[_Met]:
-        """Return all matching items in order, each once, at least up to the position ``end``."""
+        """Return the matching items in order, without duplicates, at least up to the position ``end``."""
         stored = self._stored_search(op, conditions)._replace(refresh_ttl=False)
         is_ranked = bool(op.query) and self._paths is not None
         is_whole = is_ranked or self._is_shared
@@ -413,7 +413,7 @@ class SealedStore(Wrapping, BaseStore):
     ) -> Steps[_Met]:
         """Return the new matching items of a page, up to the position ``end`` of the search.
 
-        Items are opened one by one: memory holds only one that is not returned.
+        Items are opened one by one, so memory holds only one opened item that is not returned.
         """
 
         def chosen() -> _Met:
@@ -439,7 +439,7 @@ class SealedStore(Wrapping, BaseStore):
         return tuple(label if label == kept else self._items.stored_label(label) for label in _labels(labels))
 
     def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
-        """Return namespaces. The first item of a namespace contains the real name behind a pseudonym."""
+        """Return namespaces. The real name of a namespace with pseudonyms is read from its first item."""
         if not (found and self._items.has_pseudonyms):
             return [*found]
         firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))
@@ -477,7 +477,7 @@ def _searched(found: Item) -> SearchItem:
 
 
 def _working(found: Sequence[Item], function: Callable[[], R]) -> Steps[R]:
-    """Call a function that opens items: on a worker thread if they are large."""
+    """Call ``function``, which opens the items ``found``: on a worker thread if they are large."""
     if sum(map(stored_chars, found)) < LARGE_BYTES:
         try:
             return decompressing_at_most(LARGE_BYTES, function)

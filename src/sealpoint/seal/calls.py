@@ -1,21 +1,21 @@
-"""Writes and their calls: what is sealed in front of the value of a write, and whether all writes are there.
+"""Pending writes and their calls: the bytes sealed before a value, and checks for missing writes.
 
     write   i32be idx | u32be length, and 2^31 if a call follows | task_path, UTF-8 | call
             | the value, by the serializer
     call    8 random bytes | u32be number of writes | u16be k | k times (u32be position, i8 fixed index)
 
-A call of ``put_writes`` is described in each of its writes, so that none can be taken out. Earlier releases
-have written no description. The index of a write is its position in its call. Special writes have fixed
-indexes instead, and the positions that they had in the call are no indexes. A later call of a task does not
-replace ordinary writes, so a place of a call may be taken by a write of another one.
+Each write contains the description of its call of ``put_writes``, so that a removed write is noticed. Earlier
+releases wrote no description. The index of a write is its position in its call. Special writes have fixed
+indexes instead, and their positions in the call are not used as indexes. A later call of a task does not
+replace ordinary writes, so an index of a call may be taken by a write of another call.
 
-What a checkpoint of a delta graph says of the writes to its parent, of which its channels are made:
+In a delta graph, the header of a checkpoint lists the writes to its parent that made its channels:
 
     made    base64 of records, sorted: SHA-256(task id)[:8] | id of the call, 8 bytes | u32be number of writes
 
-Counted are the ordinary writes that stood when the checkpoint was stored: they are never replaced. More may
-be there: those of another run, or of another child, which are no part of this one. A write of an earlier
-release has a call of zeros.
+The number counts the ordinary writes of a call in the database when the checkpoint was stored; they are never
+replaced. Writes of other runs, or of other children, are not listed. For a write of an earlier release the id
+of the call is zeros.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HAS_CALL: Final = 2**31
 
 
 class Claims(NamedTuple):
-    """The place of a write among those of its task."""
+    """The bytes sealed before the value of a write, parsed: where the task stored the write."""
 
     task_path: str
     idx: int  # its position in its call, or the fixed index of a special write
@@ -62,17 +62,17 @@ class Claims(NamedTuple):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of the row that must be equal to it."""
+        """The columns that the row of the write must have, by name."""
         return {"task_path": self.task_path, "idx": self.idx}
 
     @property
     def call_id(self) -> bytes:
-        """The random bytes of its call; empty if it has none."""
+        """The random bytes of the call of ``put_writes``; empty if the write describes no call."""
         return self.call[:ID_BYTES]
 
 
 class Write(NamedTuple):
-    """One pending write, opened."""
+    """One pending write, opened and decoded."""
 
     claims: Claims | None  # authenticated; none if it is not bound to its row
     task_id: str
@@ -91,30 +91,30 @@ class StoredWrite(NamedTuple):
 
     @property
     def fixed(self) -> int | None:
-        """The fixed index of its channel; ``None`` for an ordinary write."""
+        """The fixed index of the write's channel; ``None`` for an ordinary write."""
         return WRITES_IDX_MAP.get(self.channel)
 
     @property
     def is_kept(self) -> bool:
-        """Whether a thread store remembers it: a special write, or one of the user."""
+        """Whether a thread store remembers the write: special writes, and writes of the user."""
         return self.fixed is not None or self.task_id == NULL_TASK_ID
 
 
 def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
-    """Return what describes a call of ``put_writes``."""
+    """Return the bytes that describe a call of ``put_writes``: random bytes, and its writes."""
     special = [
         (position, WRITES_IDX_MAP[channel])
         for position, (channel, _) in enumerate(writes)
         if channel in WRITES_IDX_MAP
     ]
     if len(special) > MAX_SPECIAL:
-        raise ConfigError(f"a call stores {len(special)} special writes, and may store {MAX_SPECIAL}")
+        raise ConfigError(f"a call stores {len(special)} special writes; at most {MAX_SPECIAL} are supported")
     head = _HEAD.pack(urandom(ID_BYTES), len(writes), len(special))
     return head + b"".join([_SPECIAL.pack(*each) for each in special])
 
 
 def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
-    """Return the indexes of a call's ordinary writes, and those of its special ones."""
+    """Return the indexes of a call's ordinary writes, and the indexes of its special writes."""
     _, size, special = _HEAD.unpack_from(call)
     if not special:
         return range(size), frozenset()
@@ -124,10 +124,10 @@ def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
 
 
 def require_whole(writes: Sequence[StoredWrite]) -> None:
-    """Check the writes of one checkpoint: of each call of which one is there, all places are taken.
+    """Check the writes to one checkpoint: if one write of a call is there, all writes of the call must be.
 
-    The call of a task that was stored first has all places that it shares with another. A write of an earlier
-    release, or one that is not bound, may be in any place that is not special.
+    If two calls of a task share indexes, the call that was stored first has them all. A write of an earlier
+    release, and a write that is not bound, may have any index of an ordinary write.
     """
     calls = dict[tuple[str, bytes], int]()
     for write in writes:
@@ -139,7 +139,7 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
         # Usually all are there, at places of their own.
         if (special or count != size) and not is_whole(writes, task_id, call):
             raise WritesLostError(
-                f"a write of task {excerpt(task_id)} is missing, others of its call are not"
+                f"a write of task {excerpt(task_id)} is missing; other writes of its call are there"
             )
     if len(calls) > len({task_id for task_id, _ in calls}):
         _require_unmixed(writes)
@@ -153,11 +153,11 @@ def _require_unmixed(writes: Sequence[StoredWrite]) -> None:
     for task_id, calls in taken.items():
         for one, other in combinations(calls, 2):
             if calls[one] & {*places_of(other)[0]} and calls[other] & {*places_of(one)[0]}:
-                raise WritesLostError(f"writes of task {excerpt(task_id)} are of two results")
+                raise WritesLostError(f"the writes of task {excerpt(task_id)} mix two results")
 
 
 def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
-    """Whether all places of a call are taken among the writes of its checkpoint."""
+    """Whether the writes of a checkpoint have all indexes of a call of a task."""
     found = [write for write in writes if write.task_id == task_id]
     taken = {write.claims.idx if write.claims else write.fixed for write in found}
     unbound = sum(not write.claims and write.fixed is None for write in found)
@@ -166,21 +166,21 @@ def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
 
 
 def require_calls(calls: Iterable[tuple[str, bytes]], writes: Sequence[StoredWrite]) -> None:
-    """Check that the places of calls, each with its task, are still taken."""
+    """Check that no write of ``calls``, pairs of a task id and a description, is missing among ``writes``."""
     for task_id, call in calls:
         if not is_whole(writes, task_id, call):
-            raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
+            raise WritesLostError(f"a write of task {excerpt(task_id)} is missing, and was stored before")
 
 
 def pack_claims(claims: Claims) -> bytes:
-    """Return the bytes in front of a write's value."""
+    """Return the bytes that are sealed before the value of a write."""
     path = claims.task_path.encode("utf-8", "surrogatepass")
     mark = _HAS_CALL if claims.call else 0
     return _CLAIMS.pack(claims.idx, len(path) | mark) + path + claims.call
 
 
 def split_claims(data: bytes) -> tuple[Claims, bytes]:
-    """Return the claims and the value of authenticated bytes."""
+    """Split the authenticated bytes of a write: return its claims, and the bytes of its value."""
     try:
         idx, length = _CLAIMS.unpack_from(data)
         path_end = _CLAIMS.size + (length & ~_HAS_CALL)
@@ -193,20 +193,20 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
             return Claims(path, idx, data[path_end:end]), data[end:]
     except (struct.error, UnicodeDecodeError):
         pass
-    raise DecodeError("a sealed write does not say its place")
+    raise DecodeError("a sealed write lacks its task path and index")
 
 
 def split_write(channel: str, data: bytes) -> tuple[Claims, bytes]:
-    """Return the claims and the value of an authenticated write to a channel."""
+    """Split the authenticated bytes of a write as `split_claims` does, and check its index."""
     claims, value = split_claims(data)
     require_same_kind(channel, claims)
     return claims, value
 
 
 def require_same_kind(channel: str, claims: Claims) -> None:
-    """Check that a write has the index of its channel: special writes have fixed ones."""
+    """Check the index of a write: a special channel has a fixed index, any other channel one from 0 on."""
     if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
-        raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+        raise RowError(f"a write to {excerpt(channel)} was sealed as a write to another kind of channel")
 
 
 # --- the writes of which a checkpoint of a delta graph was made -----------------------------------
@@ -219,12 +219,12 @@ _NO_CALL: Final = bytes(ID_BYTES)
 
 
 def task_hash(task_id: str) -> bytes:
-    """Return what stands for a task: 8 bytes."""
+    """Return the first 8 bytes of the SHA-256 of a task id."""
     return sha256(task_id.encode("utf-8", "surrogatepass")).digest()[:8]
 
 
 def pack_made(writes: Sequence[StoredWrite]) -> str:
-    """Return the records of the writes to a parent, for the header of a child; empty if there are none."""
+    """Return the text that lists the writes to a parent, for its child's header; empty without writes."""
     records = [
         _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
     ]
@@ -240,27 +240,27 @@ def _standing(writes: Sequence[StoredWrite]) -> Counter[tuple[bytes, bytes]]:
 
 
 def parse_made(made: object) -> Made:
-    """Return the writes that `pack_made` recorded."""
+    """Return the numbers of writes that `pack_made` listed, by task and call."""
     try:
         data = b64decode(made, validate=True) if isinstance(made, str) else b"?"
         found = dict[bytes, dict[bytes, int]]()
         for task, call, count in _RECORD.iter_unpack(data):
             found.setdefault(task, {})[call] = count
     except (ValueError, struct.error):
-        raise DecodeError("a sealed checkpoint names the writes to its parent in another form") from None
+        raise DecodeError("a sealed checkpoint lists the writes to its parent in an unknown form") from None
     return found
 
 
 def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
-    """Whether a write is recorded; one without a call may stand for any of its task."""
+    """Whether ``made`` lists a write; a write without a call counts as any listed write of its task."""
     calls = made.get(task_hash(task_id), {})
     return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
 
 
 def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
-    """Check that all writes are there of which a child was made, and return which they are.
+    """Check that ``writes`` has all writes to a parent that its child's header lists; return the list.
 
-    A write without a call may stand for one that had a call: `rebind` has bound it.
+    A write without a call counts as any missing write of its task: `rebind` binds writes without their call.
     """
     standing, found = _standing(writes), parse_made(made)
     for task, wanted in found.items():
@@ -269,5 +269,5 @@ def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
             max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
         )
         if missing > spare or spare < 0:
-            raise WritesLostError("a write is missing of which a later checkpoint was made")
+            raise WritesLostError("a write is missing that a later checkpoint was made from")
     return found

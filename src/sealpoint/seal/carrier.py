@@ -1,8 +1,8 @@
 """The serializer of a wrapped saver or cache, and the objects that pass through it.
 
-A wrapped saver never sees a value: it is given objects that seal themselves when its serializer is asked for
-their bytes, and gets back what is stored, unopened. The serializer has no key. Only with `allow_write_with`
-of `SealedSaver` it also gets values as they are, and passes them to the serializer that is named there.
+A wrapped saver never sees a value: it receives objects that seal themselves when its serializer is asked for
+their bytes, and reads stored values unopened. The serializer has no key. Only with `allow_write_with` of
+`SealedSaver` it also receives values as they are, and passes them to the serializer given there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Sealable:
     serializer fails, and stores nothing readable.
 
     Args:
-        dump: Serializes and seals the value: its tag and its bytes.
+        dump: Function that serializes and seals the value, and returns its tag and its bytes.
     """
 
     __slots__ = ("dump",)
@@ -41,7 +41,7 @@ class Sealable:
 
         Args:
             dump: Serializes and seals the value.
-            now: Whether to seal at once, for a saver that stores each value before it asks for the next one.
+            now: Whether to seal at once, for a saver that stores each value before it requests another.
         """
         made = dump() if now else None
         return cls(dump if made is None else lambda: made)
@@ -59,10 +59,10 @@ GUARD: Final = Sealable(_refuse)
 
 
 class Document(dict[str, Any]):
-    """The part of a checkpoint that a wrapped saver needs to see, on its way into a database.
+    """The part of a checkpoint that a wrapped saver reads while it stores the checkpoint.
 
     Attributes:
-        dump: Returns the type and the bytes to store for the checkpoint.
+        dump: Function that returns the type and the bytes to store for the checkpoint.
     """
 
     __slots__ = ("dump",)
@@ -80,12 +80,12 @@ _PREPARED: Final = (Sealable, Document)  # a union would be created for every va
 
 
 class Sealed:
-    """A value as it is stored, on its way out of a database.
+    """A stored value that was read from a database and is not opened.
 
     Attributes:
         tag: Its type tag.
         blob: Its bytes.
-        beside: Columns of the parent and of metadata, on SQLite: the saver gets neither.
+        beside: On SQLite, the columns of the parent and the metadata; the saver gets neither column.
     """
 
     __slots__ = ("beside", "blob", "tag")
@@ -97,14 +97,14 @@ class Sealed:
 
 
 class Carrier:
-    """A serializer that seals nothing itself and opens nothing: see the module."""
+    """The serializer of a wrapped saver: it only passes on values that are sealed, see the module."""
 
     def __init__(self, before: Dumps | None = None, parse: Callable[[bytes], Any] | None = None) -> None:
         """Make a serializer.
 
         Args:
-            before: Dumps the values that `SealedSaver` did not prepare.
-            parse: Parses a mapping that is stored readable; ``None`` for a saver that stores none.
+            before: ``dumps_typed`` of the serializer that writes values which `SealedSaver` did not prepare.
+            parse: Function that parses a mapping that is stored readable; ``None`` if none is stored.
         """
         self._before, self._parse = before, parse
 
@@ -124,13 +124,13 @@ class Carrier:
         raise SealingError(
             f"{type(obj).__name__} was passed to a wrapped saver or cache without being sealed",
             hint=(
-                "use it through its SealedSaver or SealedCache alone; otherwise it stores what was not"
+                "use it only through its SealedSaver or SealedCache; otherwise it stores what was not"
                 " passed to it, and cannot be sealed"
             ),
         )
 
     def loads_typed(self, data: tuple[str, Any]) -> Any:
-        """Return what is stored: `Sealed`, or the mapping or the list that `dumps_typed` was given."""
+        """Return the stored value as `Sealed`, or a mapping or list that `dumps_typed` left readable."""
         tag, blob = data
         if tag == OPEN and type(blob) is list:
             return blob

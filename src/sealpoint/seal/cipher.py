@@ -1,4 +1,4 @@
-"""The cipher: seals a value under the active key of a ring, and opens it under the key that its tag names.
+"""The cipher: seals values under the active key of a ring, and opens a value under the key in its tag.
 
 Never falls back: an unknown key, suite or flag, a missing row, and every failed authentication each raise an
 error of their own.
@@ -43,8 +43,8 @@ class Opened(NamedTuple):
         inner: Type name from the serializer, e.g. ``msgpack``.
         data: The serializer's bytes.
         authenticated: Whether a key of the ring authenticates type and bytes. False for an unsealed value,
-            for a value under LANGGRAPH_AES_KEY, whose type is not authenticated, and for a value that
-            another cipher than `RingCipher` opened.
+            for a value under LANGGRAPH_AES_KEY, whose type is not authenticated, and for a value opened by
+            another cipher than `RingCipher`.
         key_id: The key id in the tag, if the ring has this key.
     """
 
@@ -72,7 +72,7 @@ _Opening: TypeAlias = "tuple[str, bytes, Work, count[int], bool, str | None, boo
 
 
 class PreparedRing(NeverPickled, Generic[R]):
-    """One ring with caches of everything derived from it. Its behaviour never changes."""
+    """One ring, with caches of the keys and suites that are derived from it. Immutable but for the caches."""
 
     ring: R
 
@@ -82,8 +82,8 @@ class PreparedRing(NeverPickled, Generic[R]):
         Args:
             ring: The keys.
             suite: Name of the suite to seal with.
-            counter: Returns the counter of a kind, such as `SEALED`, and a key id.
-            zstd: Returns the module for zstd.
+            counter: Function that returns the counter for a kind of event, such as `SEALED`, and a key id.
+            zstd: Function that returns the module for zstd.
         """
         self.ring, self._suite, self._counter, self._zstd = ring, suite, counter, zstd
         self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
@@ -99,7 +99,7 @@ class PreparedRing(NeverPickled, Generic[R]):
             inner: Type name, which may be empty here.
             data: The bytes of the serializer.
             row: Coordinates to bind the value to, if any.
-            frame: ``data`` compressed by zstd, to be sealed in its place.
+            frame: ``data`` compressed by zstd, to be sealed instead of ``data``.
         """
         if row is None and frame is None:
             tag, head, seal, counter = self._sealing(inner)
@@ -150,7 +150,7 @@ class PreparedRing(NeverPickled, Generic[R]):
         return tag.inner, pack_tag(text), open_, counter, authenticated, tag.key_id, is_compressed
 
     def _require_matching(self, tag: Tag, is_bound: bool) -> Key:
-        """Make all checks that need no cryptography, and return the key."""
+        """Check a tag against the ring and the presence of a row, and return the key that opens the value."""
         # The type of these rows is not authenticated: a row relabelled as a pickle could run code.
         if tag.key_id is None and tag.inner not in READABLE:
             raise UnknownTypeError(

@@ -1,8 +1,8 @@
 """Decompression of values that were compressed before they were sealed.
 
 A compressed value is one zstd frame (RFC 8878) whose header states the size of its content. The tag of the
-value states that it is compressed, and both are authenticated. A key holder can still make a bomb, so the
-size is read first, and nothing is decompressed beyond it.
+value states that it is compressed, and both are authenticated. A key holder can still seal a small frame with
+huge content, so the stated size is read first, and no more bytes than that are decompressed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MAX_BYTES: Final = 128 * 1024 * 1024  # nor are longer ones: the limit of a seri
 
 
 def decompress(frame: bytes, zstd: Zstd) -> bytes:
-    """Return the content of a frame.
+    """Return the decompressed content of a zstd frame.
 
     Raises:
-        LimitError: If it has over `MAX_BYTES`.
+        LimitError: If the content has over `MAX_BYTES` bytes.
         DecodeError: If ``frame`` is not one whole frame that states its size.
     """
     module = zstd(frame)
     try:
         size = module.get_frame_info(frame).decompressed_size
         if size is None or size < MIN_BYTES:
-            raise DecodeError("a compressed value does not say its size, or is too short to be one")
+            raise DecodeError("a compressed value does not state its size, or is too short for zstd")
         if size > MAX_BYTES:
             raise LimitError(f"a compressed value has {size} bytes; at most {MAX_BYTES} are read", hint="")
         decompressor = module.ZstdDecompressor()
@@ -38,5 +38,5 @@ def decompress(frame: bytes, zstd: Zstd) -> bytes:
     except module.ZstdError:
         raise DecodeError("a compressed value is not a zstd frame") from None
     if not decompressor.eof or decompressor.unused_data or len(data) != size:
-        raise DecodeError("a compressed value ends too early or too late")
+        raise DecodeError("a compressed value is shorter or longer than its zstd frame states")
     return data

@@ -1,4 +1,4 @@
-"""Context: what a sealed value is bound to. It is authenticated with the value, and never stored.
+"""Context: bytes for the tag and the row of a sealed value. Authenticated with the value, and never stored.
 
     "sealpoint" 00 01 | length tag | length name | length value | ...
       11 bytes          u32 BE ..    pairs of the row, sorted by name
@@ -16,13 +16,13 @@ from typing import Final
 PREFIX: Final = b"sealpoint\x00\x01"
 
 Row = Mapping[str, str]
-"""Coordinates of a row: the text of its columns, by name."""
+"""The columns that name a row, as text by name of the column."""
 
 _length: Final = Struct(">I").pack
 
 
 class PackedRow(bytes):
-    """Coordinates of one row, packed by `pack_row` or `RowTemplate`: the end of a context."""
+    """Coordinates of one row as bytes, from `pack_row` or `RowTemplate`: the last part of a context."""
 
     __slots__ = ()
 
@@ -33,12 +33,12 @@ def _field(text: str) -> bytes:
 
 
 def pack_tag(tag: str) -> bytes:
-    """Return the beginning of every context of values with this tag: the prefix and the tag."""
+    """Return the first part of the context of a value with this tag: the prefix and the tag."""
     return PREFIX + _field(tag)
 
 
 def pack_row(row: Row) -> PackedRow:
-    """Return the end of the context of a row."""
+    """Return the last part of the context of a value in this row."""
     parts: list[bytes] = []
     try:
         for pair in sorted(row.items()):
@@ -52,7 +52,7 @@ def pack_row(row: Row) -> PackedRow:
 
 
 class RowTemplate:
-    """Rows that differ in few coordinates; the shared ones are packed once.
+    """A set of rows that share most coordinates; the shared coordinates are packed only once.
 
     writes = RowTemplate({"table": "writes", "thread_id": "t1", ...}, ("task_id", "channel"))
     serializer.open(tag, blob, row=writes.row("task-1", "messages"))
@@ -65,7 +65,7 @@ class RowTemplate:
 
         Args:
             shared: The coordinates that all rows share.
-            names: The names of the others, in the order in which `row` takes their values.
+            names: The names of the other coordinates, in the order in which `row` takes their values.
 
         Raises:
             ValueError: If a name is given twice.
@@ -87,10 +87,10 @@ class RowTemplate:
         self._steps = [*zip(order, between[1:], strict=True)]
 
     def row(self, *values: str) -> PackedRow:
-        """Return the packed coordinates of one row, as `pack_row` returns them for all coordinates.
+        """Return the packed coordinates of one row, the same bytes as `pack_row` of all its coordinates.
 
         Args:
-            values: One for each of the names.
+            values: The coordinates, one text for each name in ``names`` of the template.
 
         Raises:
             TypeError: If a value is not a string, or the number of values differs from the number of names.

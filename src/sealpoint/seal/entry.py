@@ -1,7 +1,7 @@
-"""Entry: a checkpoint of the database with its writes, authenticated.
+"""Entry: a checkpoint that was read from the database, with its pending writes, authenticated.
 
-Values leave the core through an `Entry` or an item, or as `sealpoint.seal.cipher.Opened` for the serializer
-alone.
+Callers get values from the core by an `Entry` or an item; only the serializer also gets
+`sealpoint.seal.cipher.Opened`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _TEXT: Final = {str}
 
 
 def require_names(found: Found, spot: Spot, parent: object = None) -> None:
-    """Check what stands next to the values: a database may hold anything in any column."""
+    """Check the types of names and metadata in a row: a database may hold anything in any column."""
     names = chain(spot, *[write[:2] for write in found.pending_writes or ()])
     if {*map(type, names)} != _TEXT or not (parent is None or type(parent) is str):
-        raise RowError("the row of a checkpoint or of a write is not named by text")
+        raise RowError("a column that names the row of a checkpoint or a write does not hold text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
 
 
 class Entry:
-    """A checkpoint with its metadata and writes: authenticated, and decoded only as far as it is asked for.
+    """A checkpoint with its metadata and pending writes: authenticated; a part is decoded at its first use.
 
-    ``claim`` names its thread store, and ``made`` the writes to its parent; each may be ``None``.
+    ``claim`` and ``made`` are the parts ``store`` and ``made`` of the header, or ``None``.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Entry:
     _writes: Sequence[StoredWrite] | None
 
     def __init__(self, rows: Rows, found: Found, spot: Spot) -> None:
-        """Authenticate what a saver read from a row, read the header, and compare it with the row."""
+        """Authenticate the row that a saver read, parse its sealed header, and compare both."""
         self._rows, self.spot, self.thread_id = rows, spot, spot.thread_id
         self._decoded = self._writes = None
         parent = None
@@ -96,26 +96,26 @@ class Entry:
             raise
 
     def _name(self, error: SealpointError) -> None:
-        """Have an error name the row."""
+        """Add the table and the names of this row to an error."""
         located(error, "checkpoints", self.spot, {"thread_id": self.thread_id})
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is sealed to its row."""
+        """Whether the checkpoint is bound to its row."""
         return self._header is not None
 
     @property
     def opened_bytes(self) -> int:
-        """How many bytes were opened so far, to be decoded."""
+        """Number of bytes opened so far, which decoding would read."""
         return len(self._content) + sum(len(write.data) for write in self._writes or ())
 
     @property
     def metadata(self) -> Any:
-        """All metadata."""
+        """The metadata of the checkpoint, decoded."""
         return self._decode()[1] if self._metadata is None else self._metadata
 
     def document(self, sends: Sequence[Write] = ()) -> Any:
-        """Return the checkpoint; ``sends`` are the writes to its parent, if the layout needs them."""
+        """Return the checkpoint, decoded; ``sends`` are the writes to its parent, if `needs_sends`."""
         try:
             document = self._rows.complete(self._decode()[0], self.values, sends)
             require_document(document, self.spot.checkpoint_id)
@@ -125,7 +125,7 @@ class Entry:
         return document
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
-        """Return values by channel: of some channels, or of all."""
+        """Return the decoded values of ``channels``, or of all channels, by name of the channel."""
         try:
             return self._rows.values(self._decode()[0], self._header, self.found, self.spot, channels)
         except SealpointError as error:
@@ -134,17 +134,17 @@ class Entry:
 
     @property
     def needs_sends(self) -> bool:
-        """Whether `document` needs the writes to the parent, if there is one."""
+        """Whether `document` must be called with the writes to the parent, if there is a parent."""
         return self._rows.needs_sends(self._decode)
 
     def require_asked(self, thread_id: str, column: str, ns: str | None, checkpoint_id: str | None) -> None:
-        """Check that it is what was asked for: an index of the database may lead to another row.
+        """Check that this is the requested checkpoint: a wrong index of the database may lead to another row.
 
         Args:
-            thread_id: The thread.
-            column: The thread as the database has it: perhaps a pseudonym.
-            ns: The namespace; ``None`` for any.
-            checkpoint_id: The checkpoint; ``None`` for any.
+            thread_id: The requested thread id.
+            column: The content of the column ``thread_id``: the thread id, or its pseudonym.
+            ns: The requested namespace; ``None`` for any.
+            checkpoint_id: The requested id; ``None`` for any.
         """
         if (
             (self.thread_id, self.spot.thread_id) != (thread_id, column)
@@ -155,12 +155,12 @@ class Entry:
             raise RowError(f"the database returned the row of another checkpoint, {found}")
 
     def writes(self, channels: Collection[str] | None = None, made: object = None) -> list[Write]:
-        """Return `stored_writes`, decoded.
+        """Return the pending writes to the checkpoint, decoded.
 
         Args:
-            channels: Those to return writes to; ``None`` for all.
-            made: What a child has in its header: only writes that it was made of are returned, all of which
-                must be there. ``None`` for all writes.
+            channels: Channels whose writes are returned; ``None`` for all.
+            made: The part ``made`` of the header of a child: only the writes listed there are returned,
+                and a missing one raises `WritesLostError`. ``None`` for all writes.
         """
         serde, found = self._rows.serde, list[Write]()
         named = None if made is None else require_made(made, self.stored_writes())
@@ -179,7 +179,7 @@ class Entry:
         return found
 
     def stored_writes(self) -> Sequence[StoredWrite]:
-        """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
+        """Return the pending writes to the checkpoint, in order: authenticated once, and not decoded."""
         if self._writes is None:
             pending = self.found.pending_writes
             try:
@@ -190,7 +190,7 @@ class Entry:
         return self._writes
 
     def _decode(self) -> tuple[Any, Any]:
-        """Return what was sealed as the document, and the metadata: decoded once."""
+        """Return the sealed checkpoint, which may lack its values, and the metadata: decoded once."""
         if self._decoded is not None:
             return self._decoded
         document: Any = self.found.checkpoint

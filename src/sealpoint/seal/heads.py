@@ -1,11 +1,11 @@
-"""Heads: what a thread store remembers of a checkpoint, compared with the row that is in the database.
+"""Heads: what a thread store remembers of a checkpoint, compared with its row in the database.
 
 A head is the last event of a checkpoint. Its MAC identifies the content of the row:
 
     HMAC-SHA256(index key "heads", LP(thread) | LP(namespace) | LP(checkpoint) | digest of the row)[:16]
 
 LP is a length as u32be and the bytes; the digest is that of `sealpoint.seal.rows.digest_of`. A special write
-has events of its own: the last one of a task and an index says which call must be there.
+has its own events: the last event of a task and an index names the call whose write must be there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAC_BYTES: Final = 16
 
 
 class Kind(IntEnum):
-    """What happened to a checkpoint; see the module. The numbers are stored."""
+    """What happened to a checkpoint, as an event of a thread store. The numbers are stored."""
 
     PUT = 0
     LEAVING = 1
@@ -46,9 +46,9 @@ class Head(NamedTuple):
     """The last event of a checkpoint.
 
     Attributes:
-        spot: Its row.
+        spot: The row of the checkpoint.
         kind: What happened.
-        mac: `MAC_BYTES` that identify the content; empty if it was deleted.
+        mac: `MAC_BYTES` bytes that identify the content; empty if the checkpoint was deleted.
     """
 
     spot: Spot
@@ -60,10 +60,10 @@ _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 
 
 def parse_claim(claim: object) -> tuple[str, int]:
-    """Return the store and the clock that a sealed checkpoint claims."""
+    """Return the identity of the thread store, and the number of its last event, from a sealed header."""
     found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
     if found is None:
-        raise DecodeError("a sealed checkpoint names its thread store in another form")
+        raise DecodeError("a sealed checkpoint names its thread store in an unknown form")
     return found[1], int(found[2])
 
 
@@ -72,7 +72,7 @@ UNBOUND_DIGEST: Final = bytes(32)
 
 
 def pack_spot(spot: Spot) -> bytes:
-    """Return the names of a row as bytes, each after its length: no two rows are packed alike."""
+    """Return thread, namespace and id as bytes, each after its length: two rows never give equal bytes."""
     packed = b""
     for part in spot:
         name = part.encode("utf-8", "surrogatepass")
@@ -81,12 +81,12 @@ def pack_spot(spot: Spot) -> bytes:
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
+    """Return the MAC of a checkpoint in its row; ``digest`` is `digest_of` of what is sealed."""
     return keyed(pack_spot(spot) + digest)[:MAC_BYTES]
 
 
 class Standing(Enum):
-    """How a row compares with its head."""
+    """Result of comparing a row with the head of its checkpoint."""
 
     PRESENT = auto()
     ABSENT = auto()  # it was deleted, and put back: it counts as absent
@@ -98,12 +98,12 @@ class Standing(Enum):
 def standing_of(
     head: Head, mac: bytes, *, is_bound: bool, replaced: Collection[bytes] | None = None
 ) -> Standing:
-    """Compare a row that is in the database with its head: the one rule for savers and for commands.
+    """Compare a row in the database with the head of its checkpoint, for savers and for commands.
 
     Args:
-        head: What the store remembers of the row.
-        mac: The MAC of the row; of `UNBOUND_DIGEST` if it is not bound.
-        is_bound: Whether it is bound; one that is not may have been adopted, and is never newer.
+        head: What the thread store remembers of the row.
+        mac: The MAC of the row; that of `UNBOUND_DIGEST` if the row is not bound.
+        is_bound: Whether the row is bound; an unbound row may have been adopted, and is never newer.
         replaced: What `ThreadStore.replaced` returns; without it the result may be `Standing.UNKNOWN`.
     """
     if head.kind is Kind.DELETED:
@@ -118,23 +118,23 @@ def standing_of(
 def claim_error(
     claim: tuple[str, int], identity: str, identities: Collection[str], clock: int
 ) -> ThreadStoreError | None:
-    """Return the error for a claim that names another store, or a state that the store has not reached.
+    """Return the error for a claim of another thread store, or of an event that the store does not have yet.
 
     Args:
         claim: What `parse_claim` returns.
-        identity: That of the store.
-        identities: All that the store has had: databases of other stores may have been adopted.
-        clock: How far the log of the store is.
+        identity: The identity of the thread store.
+        identities: Also the identities of other stores whose databases were adopted by this store.
+        clock: Number of the last event in the log of the thread store.
     """
     if claim[0] not in identities:
         return WrongThreadStoreError("the checkpoint was stored with another thread store")
     if claim[0] == identity and claim[1] > clock:
-        return ThreadStoreBehindError(f"the thread store is at {clock}; it was at {claim[1]}")
+        return ThreadStoreBehindError(f"the thread store is at event {clock}; it was at event {claim[1]}")
     return None
 
 
 def parent_lost(parent: Spot) -> ParentLostError:
-    """Return the error for a row without the parent that was sealed, and was not deleted."""
+    """Return the error for a row whose parent column is empty, though its sealed parent was not deleted."""
     return ParentLostError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}")
 
 
@@ -148,14 +148,14 @@ Calls = dict[tuple[str, int | None], bytes]
 
 
 class Special(NamedTuple):
-    """One event: a call of ``put_writes`` has stored a special write of a task, or a write of the user.
+    """Event of a thread store: ``put_writes`` stored a special write of a task, or a write of the user.
 
     Attributes:
-        seq: Its number among these events: greater than that of every one before it. 0 if it has none yet.
-        task_id: The task.
-        idx: The fixed index of the write; of the user's its position.
-        call: Identifies the call: 8 bytes. Empty if `adopt` found no write there.
-        since: Number of the last event before the call began: those up to it are replaced.
+        seq: Number of the event, greater than those of all earlier ones; 0 if it is not numbered yet.
+        task_id: Id of the task.
+        idx: The fixed index of a special write; the position of a write of the user in its call.
+        call: Id of the call, 8 bytes; empty if `heads adopt` found no write in the database.
+        since: Number of the last event before the call began: the call replaced the writes up to there.
     """
 
     seq: int
@@ -166,10 +166,10 @@ class Special(NamedTuple):
 
 
 def contradiction(events: Sequence[Special], rows: Calls) -> tuple[str, bool] | None:
-    """Compare the special writes of a checkpoint with the events that were read before them.
+    """Compare the special writes of a checkpoint with their events, which were read first.
 
-    A write of a call that has no event is newer: its process ended before it was recorded. The result is the
-    task of a write that is not the last one, and whether it is missing.
+    A write whose call has no event is newer than all events: its process ended before it recorded the call.
+    Return the task of a write that is missing or not the last one, and whether it is missing; else ``None``.
     """
     standing = standing_calls(events)
     known = {(event.task_id, event.idx, event.call) for event in events}
@@ -183,7 +183,7 @@ def contradiction(events: Sequence[Special], rows: Calls) -> tuple[str, bool] | 
 
 
 def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes]]:
-    """Return the calls that no later one has replaced, by task and index."""
+    """Return the ids of calls of ``put_writes`` that no later call has replaced, by task and index."""
     last = dict[tuple[str, int], int]()
     for _, task_id, idx, _, since in events:
         last[task_id, idx] = max(last.get((task_id, idx), NOTHING_REPLACED), since)
@@ -197,12 +197,12 @@ def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes
 
 _EARLIER_HINT = (
     "restore the row from backup; after a backup that was restored on purpose,"
-    " `sealpoint heads adopt DB --reason TEXT` takes what is there"
+    " `sealpoint heads adopt DB --reason TEXT` accepts the rows that are there"
 )
 
 
 def not_last(events: Sequence[Special], writes: Iterable[StoredWrite]) -> RowError | None:
-    """Return the error for writes to a checkpoint that are not the last ones which a store remembers."""
+    """Return the error for special writes that differ from the last ones that a thread store remembers."""
     calls: Calls = {
         (write.task_id, write.claims.idx if write.claims else write.fixed): (
             write.claims.call_id if write.claims else b""
@@ -216,9 +216,7 @@ def not_last(events: Sequence[Special], writes: Iterable[StoredWrite]) -> RowErr
     if is_missing:
         what = f"an interrupt, an answer, an error or an update of the user of task {task} is missing"
         return WritesLostError(what, hint=_EARLIER_HINT)
-    what = (
-        f"an interrupt, an answer or an error of task {task} is an earlier one than the last that was stored"
-    )
+    what = f"an interrupt, an answer or an error of task {task} is older than the last one that was stored"
     return EarlierWriteError(what, hint=_EARLIER_HINT)
 
 

@@ -1,14 +1,14 @@
-"""The rule of an item of LangGraph's Store: what is sealed of it, taken apart and compared. No I/O.
+"""Items of LangGraph's Store: how a value is sealed, opened, and compared with its row. No I/O.
 
 The value that the wrapped store gets is a frame (`sealpoint.seal.places`):
 
     {<plain fields>, "sp<32 hex>": 1 for each indexed field, "__sealpoint__": {"type": ..., "value": ...}}
 
-Sealed is, bound to the prefix and the key of the row as they stand in the database:
+These bytes are sealed, bound to the content of the columns ``prefix`` and ``key`` of the row:
 
     u32be length | header, JSON | the value, by the serializer
 
-The header is empty, or names the item where pseudonyms stand for it: ``{"name": [[labels], key]}``.
+The header is empty; if the database has pseudonyms, it names the item: ``{"name": [[labels], key]}``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIELDS: Final = (
 )
 _FIELD: Final = (
     "plain fields hold text, finite numbers, true, false, null, lists and dicts of these: store such a form,"
-    " or take the field out of plain_fields"
+    " or remove the field from plain_fields"
 )
 
 
@@ -63,14 +63,14 @@ _UNNAMED: Final = with_length(b"{}")
 
 
 def pack_item(name: ItemName | None) -> bytes:
-    """Return the bytes in front of an item's value; ``name`` only if pseudonyms stand for it."""
+    """Return the bytes sealed before an item's value; ``name`` is set only if the database has pseudonyms."""
     if name is None:
         return _UNNAMED
     return with_length("".join(encode({"name": [[*name.namespace], name.key]}, False)).encode())
 
 
 def split_item(data: bytes) -> tuple[ItemName | None, bytes]:
-    """Return the name, if pseudonyms stand for it, and the value of an authenticated item."""
+    """Split the authenticated bytes of an item: return its name, or ``None``, and the bytes of its value."""
     if data.startswith(_UNNAMED):
         return None, data[len(_UNNAMED) :]
     header, value = split_json(data)
@@ -79,7 +79,7 @@ def split_item(data: bytes) -> tuple[ItemName | None, bytes]:
             return None, value
         case [[*labels], str(key)] if all(isinstance(label, str) for label in labels):
             return ItemName(tuple(labels), key), value
-    raise DecodeError("the header of a sealed item names it in another form")
+    raise DecodeError("the header of a sealed item names the item in an unknown form")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,12 @@ class Items:
     """Seals and opens items, each bound to its row.
 
     Attributes:
-        serde: Serializes and seals.
+        serde: Serializer that seals the values.
         plain: Top-level fields that stay readable.
-        indexed: Top-level fields that are found by token.
-        tokens: Makes the tokens, and the pseudonyms.
-        has_pseudonyms: Whether pseudonyms stand for the labels of namespaces, and for keys.
-        allow_unbound: Whether items are read that are not sealed, or lack readable fields.
+        indexed: Top-level fields whose values filters find by token.
+        tokens: Computes tokens and pseudonyms.
+        has_pseudonyms: Whether the database has pseudonyms in place of keys, and of labels of namespaces.
+        allow_unbound: Whether to read items that are not sealed, or lack plain fields or tokens.
     """
 
     serde: Serializer
@@ -105,22 +105,22 @@ class Items:
     def __post_init__(self) -> None:
         both = self.plain | self.indexed
         if KEY in both or self.plain & self.indexed or any(TOKEN.match(field) for field in both):
-            raise ConfigError("a field of items is plain and indexed, or reserved")
+            raise ConfigError("a field is both in plain_fields and in indexed_fields, or is reserved")
 
     # --- names --------------------------------------------------------------------------------
 
     def stored_label(self, label: str) -> str:
-        """Return a label of a namespace as the database has it: perhaps a pseudonym."""
+        """Return the text that the database has for a label of a namespace: the label, or its pseudonym."""
         return label_pseudonym(label, self.tokens) if self.has_pseudonyms else label
 
     def stored_name(self, name: ItemName) -> ItemName:
-        """Return the name of an item as the database has it: perhaps pseudonyms."""
+        """Return the name that the database has for an item: its own name, or its pseudonyms."""
         return pseudonym_of(name, self.tokens) if self.has_pseudonyms else name
 
     # --- values -------------------------------------------------------------------------------
 
     def seal(self, name: ItemName, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is stored for a value.
+        """Seal the value of an item; return the JSON object to store.
 
         Raises:
             ConfigError: If the value has the field ``__sealpoint__``.
@@ -134,11 +134,11 @@ class Items:
         return {**readable, KEY: make_frame(tag, blob)}
 
     def readable(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields and tokens of a value that stay readable; nothing of the value is kept.
+        """Return the plain fields and the tokens of a value, which are stored readable. Fields are copied.
 
         Raises:
-            UnsupportedTypeError: If JSON has no form for a field, or one that reads as another value.
-            ConfigError: If the text of a field has a lone surrogate, which is sealed as another character.
+            UnsupportedTypeError: If JSON cannot represent a field, or returns another value for it.
+            ConfigError: If the text of a field has a lone surrogate, which serializers replace.
         """
         found = {field: _copied(field, value[field]) for field in self.plain if field in value}
         for field in self.indexed:
@@ -151,17 +151,17 @@ class Items:
     ) -> tuple[ItemName, dict[str, Any]]:
         """Return the name and the value of an item, from its name and its value in the database.
 
-        ``own`` is the name by which the item was asked for, if any. Errors have it, or the opened name.
+        ``own`` is the requested name, if any; errors have that name, or else the opened name.
 
         Raises:
-            PlaintextError: If it is not sealed, and that is not allowed.
-            UnboundValueError: If it is sealed, and not to its row.
-            RowError: If it is not as it was sealed.
+            PlaintextError: If the value is not sealed, and ``allow_unbound`` is off.
+            UnboundValueError: If the value is sealed, but not bound to its row.
+            RowError: If the name or a readable field differs from what was sealed.
             SealpointError: What the serializer raises.
         """
         try:
             if not isinstance(found, dict):
-                raise RowError(f"the value of an item is {type(found).__name__}, not an object of JSON")
+                raise RowError(f"the value of an item is {type(found).__name__}, not a JSON object")
             if KEY not in found:
                 if not self.allow_unbound:
                     raise PlaintextError("the item is not sealed", hint=_SEAL)
@@ -176,7 +176,7 @@ class Items:
             if (name is None) is self.has_pseudonyms or (name and self.stored_name(name) != stored):
                 raise RowError(
                     f"the item was stored under {'another' if name else 'its own'} name",
-                    hint="every process on a store has the same pseudonyms=, from its first item on",
+                    hint="use the same pseudonyms= in every process, from the first item of a store on",
                 )
             own = name or own
             value = self.serde.decode(opened.inner, data)
@@ -189,7 +189,7 @@ class Items:
         return name or stored, value
 
     def _require_readable(self, found: Mapping[str, Any], value: Mapping[str, Any]) -> None:
-        """Compare what is readable of an item; without it, the wrapped store would not find the item."""
+        """Compare plain fields and tokens with the sealed value: searches need them to find the item."""
         names = [field for field in self.plain if field in value]
         tokens = [self.tokens.token(field, value[field]) for field in self.indexed if field in value]
         if not self.allow_unbound:
@@ -208,19 +208,19 @@ def _in_unicode(field: str, value: Any) -> Any:
 
 
 def _copied(field: str, value: Any, levels: int = MAX_DEPTH - 1) -> Any:
-    """Return a copy of a plain field, of values that JSON gives back as they are."""
+    """Return a copy of the value of a plain field; refuse values that JSON would change."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
         return _in_unicode(field, value)
     if not levels:
         raise UnsupportedTypeError(
-            f"plain field {excerpt(field)} is nested over {MAX_DEPTH - 1} deep", hint=_FIELD
+            f"plain field {excerpt(field)} is nested over {MAX_DEPTH - 1} levels deep", hint=_FIELD
         )
     if isinstance(value, list):
         return [_copied(field, each, levels - 1) for each in value]
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _copied(field, each, levels - 1) for name, each in value.items()}
     raise UnsupportedTypeError(
-        f"plain field {excerpt(field)} holds {type(value).__name__} that JSON has no form for",
+        f"plain field {excerpt(field)} holds {type(value).__name__}, which JSON cannot represent",
         hint=_FIELD,
     )
 
@@ -231,14 +231,14 @@ def label_pseudonym(label: str, tokens: Tokens) -> str:
 
 
 def pseudonym_of(name: ItemName, tokens: Tokens) -> ItemName:
-    """Return the pseudonyms of the name of an item."""
+    """Return the pseudonyms of a namespace and a key."""
     key = "\0".join(("key", *name.namespace, name.key))
     labels = (label_pseudonym(label, tokens) for label in name.namespace)
     return ItemName(tuple(labels), tokens.pseudonym(key))
 
 
 def row_of(namespace: Sequence[str], key: str) -> Any:
-    """Return the packed row of an item, from its name in the database."""
+    """Return the packed coordinates of an item's row, from the item's name in the database."""
     try:
         return _row(".".join(namespace), key)
     except TypeError:
@@ -246,7 +246,7 @@ def row_of(namespace: Sequence[str], key: str) -> Any:
 
 
 def require_unframed(value: Mapping[str, Any]) -> None:
-    """Check that a value has fields, and none that would be taken for a frame."""
+    """Check that the value of an item is a dict without the field ``__sealpoint__``, which marks a frame."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"the value of an item is {type(value).__name__}, not a dict")
     if KEY in value:
@@ -254,14 +254,14 @@ def require_unframed(value: Mapping[str, Any]) -> None:
 
 
 def require_form(found: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the tag and the sealed bytes of an item's frame, whether or not they are bound."""
+    """Return the tag and the sealed bytes in an item's frame; the tag may lack ``.row``."""
     frame = found[KEY]
     tag, blob = read_frame(frame)
     if tag is None or blob is None or frame.keys() != {"type", "value"}:
-        raise RowError("the sealed part of the item is not one")
+        raise RowError("the item has no sealed value of a valid form")
     return tag, blob
 
 
 def require_same_fields(found: Mapping[str, Any], value: Mapping[str, Any], tokens: Tokens) -> None:
-    """Compare what is readable beside the frame of an item with what was sealed."""
+    """Compare the readable fields and tokens of an item with its sealed value."""
     require_same_metadata(found, value, tokens, "the field", ())

@@ -1,7 +1,7 @@
-"""The JSON of sealed headers and of inline values: strict JSON, in a form that keeps what JSON lacks.
+"""JSON of sealed headers and of values that savers keep in JSON: strict JSON, with forms for NaN and others.
 
-Strict: refused is what Python's parser accepts and changes, such as NaN, infinities, numbers beyond a float
-and an object with a duplicate key. What JSON lacks stands in arrays:
+Strict JSON excludes what Python's parser accepts but changes, such as numbers beyond a float and objects with
+a duplicate key, and NaN and infinities. Arrays represent what JSON lacks:
 
     [0, ...]                    an array
     ["n", "nan"]                NaN; "inf" and "-inf" are the infinities
@@ -30,29 +30,29 @@ _CONTAINERS: Final = (dict, list, tuple)
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON, and refuse a duplicate key."""
+    """Return a dict of the pairs of a JSON object; refuse a duplicate key."""
     table = dict(pairs)
     if len(table) != len(pairs):
-        raise DecodeError("JSON has an object with a key twice")
+        raise DecodeError("JSON contains an object with a duplicate key")
     return table
 
 
 def bounded(text: str) -> str:
-    """Return the text of a number, if it is not too long."""
+    """Return the text of a number; refuse over `MAX_NUMBER_CHARS` characters."""
     if len(text) > MAX_NUMBER_CHARS:
-        raise LimitError(f"JSON has a number of over {MAX_NUMBER_CHARS} characters")
+        raise LimitError(f"JSON contains a number of over {MAX_NUMBER_CHARS} characters")
     return text
 
 
 def _float(text: str) -> float:
     number = float(bounded(text))
     if math.isinf(number) or (number == 0 and text.lower().partition("e")[0].strip("-0.")):
-        raise DecodeError("JSON has a number that is too large or too small for a float")
+        raise DecodeError("JSON contains a number that is too large or too small for a float")
     return number
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise DecodeError(f"JSON does not have {name}")
+    raise DecodeError(f"{name} is not valid in JSON")
 
 
 STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
@@ -61,9 +61,9 @@ SHORT: Final[Any] = json.JSONDecoder(object_pairs_hook=unique, **STRICT_NUMBERS)
 
 
 def parse_short(text: str, decoder: Any = None) -> Any:
-    """Return the value of a text of strict JSON, without looking at its integers or its levels.
+    """Return the value of strict JSON that is too short for long integers or deep levels: neither is checked.
 
-    Without white space the scanner alone reads it, in two thirds of the time.
+    Text without white space is read by the scanner alone, in two thirds of the time.
     """
     decoder = decoder or SHORT
     try:
@@ -79,7 +79,7 @@ _LEAVES: Final = frozenset((int, bool, type(None)))  # in all places they stand 
 
 
 def pack_json(value: Any) -> Any:
-    """Return JSON for a value of dicts with names, lists and scalars, as it is sealed: strict JSON."""
+    """Return strict JSON to be sealed, for a value of dicts with text as keys, lists and scalars."""
     if isinstance(value, str):
         return value if is_unicode(value) else ["u", value.encode("utf-16-be", "surrogatepass").hex()]
     if isinstance(value, float) and not math.isfinite(value):
@@ -132,9 +132,9 @@ def is_unicode(text: str) -> bool:
 
 
 def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DEPTH - 1) -> bool:
-    """Whether a value of metadata may stay readable in a sealed row: strict JSON of at most 64 levels.
+    """Whether a value of metadata can be stored readable: whether strict JSON of 64 levels represents it.
 
-    ``otherwise`` is returned for NaN and infinities. Other values without a form in JSON cannot be sealed.
+    ``otherwise`` is returned for NaN and infinities. Other values that JSON lacks cannot be sealed at all.
     """
     if isinstance(value, float):
         return otherwise or math.isfinite(value)
@@ -145,7 +145,7 @@ def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DE
 
 
 def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
-    """Return a function that encodes a value as ``encoder`` does; call it with ``False`` as second argument.
+    """Return a function that encodes a value as ``encoder`` does; its second argument must be ``False``.
 
     `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
     ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The encoder

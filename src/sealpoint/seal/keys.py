@@ -5,8 +5,8 @@ States follow NIST SP 800-57 part 1, section 7:
     staged -> active <-> decrypt-only <-> disabled -> destroyed
     staged, decrypt-only, disabled <-> compromised -> destroyed
 
-A compromised key can be disabled and enabled again. It is then compromised as before, and never active or
-decrypt-only again.
+A compromised key can be disabled and enabled again: it is then compromised again, and never becomes active or
+decrypt-only.
 
 Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section 2.3).
 """
@@ -44,14 +44,14 @@ KEY_ID: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
 
 
 def require_key_id(key_id: object) -> str:
-    """Return ``key_id``, if it is 1 to 24 of ``a-z``, ``0-9``, ``.`` and ``-``, without a sign first."""
+    """Return ``key_id``, if it is 1 to 24 of ``a-z0-9.-``, and begins with a letter or a digit."""
     if not isinstance(key_id, str) or not KEY_ID.fullmatch(key_id):
         raise KeyIdError(f"{excerpt(key_id)} is not a key id")
     return key_id
 
 
 class KeyState(Enum):
-    """What may be done with a key.
+    """The state of a key: whether it seals, opens, or neither.
 
     Example:
         >>> from sealpoint import KeyState
@@ -75,11 +75,11 @@ class KeyState(Enum):
 
     @property
     def transitions(self) -> tuple[KeyState, ...]:
-        """The states that can follow this one in one step."""
+        """The states into which a key in this state can be changed directly."""
         return _TRANSITIONS[self]
 
     def reaches(self, to: KeyState) -> bool:
-        """Whether a key in this state is in state ``to``, or can reach it in any number of steps."""
+        """Whether ``to`` is this state, or a state that a key in this state can reach by any transitions."""
         found = {self}
         while more := {after for state in found for after in state.transitions} - found:
             found |= more
@@ -113,17 +113,17 @@ class NeverPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        hint = "load the ring in the other process; key material is never pickled"
+        hint = "load the ring again in each process; key material is never pickled"
         raise KeyRingError(f"{type(self).__name__} holds key material and is never pickled", hint=hint)
 
 
 class Material(NeverPickled):
-    """The bytes of one key, in memory. A subclass loads them at first use."""
+    """The bytes of one key, in memory. A subclass may load the bytes at their first use."""
 
     __slots__ = ("__weakref__", "_value", "is_slow", "loader")
 
     def __init__(self, value: bytes) -> None:
-        """Hold the bytes."""
+        """Keep the bytes of a key in memory."""
         self._value: bytes | None = value
         self.is_slow = False  # whether loading may wait for another program or a network
         self.loader: Callable[[], bytes] | None = None
@@ -137,11 +137,11 @@ class Material(NeverPickled):
         return self._value is not None
 
     def get(self) -> bytes:
-        """Return the bytes; load them first if necessary."""
+        """Return the bytes of the key; load them first if necessary."""
         return self.load()
 
     def load(self) -> bytes:
-        """Return the bytes. If they are not loaded, the calling thread reads the source."""
+        """Return the bytes of the key. If these are not loaded, the calling thread reads their source."""
         return self._value or b""
 
 
@@ -152,7 +152,7 @@ def expand(key: bytes, purpose: str) -> bytes:
 
 
 class KeyedHash:
-    """HMAC-SHA256 under one key, which is prepared once."""
+    """Function that computes HMAC-SHA256 under one key; the key is prepared only once."""
 
     def __init__(self, key: bytes) -> None:
         self._prepared = HMAC(key, SHA256())
@@ -187,13 +187,13 @@ class Key(NeverPickled):
     """A key of a ring.
 
     Attributes:
-        id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that it sealed.
+        id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that the key sealed.
         state: What may be done with it.
-        created: When it was made, if known.
-        destroyed: When it was destroyed, if that is known.
+        created: When the key was made, if known.
+        destroyed: When the key was destroyed, if that is known.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
-        compromised: When it was marked as compromised, if that is known.
-        lazy_material: The key's bytes, or what loads them; ``None`` for a key without material.
+        compromised: When the key was marked as compromised, if that is known.
+        lazy_material: The object that has or loads the key's bytes; ``None`` for a key without material.
 
     Example:
         >>> import secrets
@@ -224,14 +224,14 @@ class Key(NeverPickled):
         """Make a key.
 
         Args:
-            id: Its public name.
+            id: Public name of the key.
             material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
-                a disabled one. Or an object that loads them.
+                a disabled one. Or a `Material` that loads the bytes.
             state: What may be done with it.
-            created: When it was made.
-            destroyed: When it was destroyed.
+            created: When the key was made.
+            destroyed: When the key was destroyed.
             suite: ``"aes"`` for LANGGRAPH_AES_KEY.
-            compromised: When it was found to be compromised.
+            compromised: When the key was marked as compromised.
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
@@ -242,7 +242,7 @@ class Key(NeverPickled):
         """
         require_key_id(id)
         if suite not in (None, LEGACY):
-            hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
+            hint = "suite= is only for LANGGRAPH_AES_KEY, as suite='aes'; omit it for other keys"
             raise RingFileError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
         if not isinstance(state, KeyState):
             raise KeyRingError(f"key {id!r}: state is {type(state).__name__}, not KeyState")
@@ -260,7 +260,7 @@ class Key(NeverPickled):
         """The bytes of the key, loaded at first use; empty for a key without material.
 
         Raises:
-            KeyRingError: If its source does not provide them, or provides others.
+            KeyRingError: If the source does not provide the bytes, or provides other bytes than before.
         """
         return b"" if self.lazy_material is None else self.lazy_material.get()
 
@@ -274,21 +274,21 @@ class Key(NeverPickled):
 
         Args:
             state: The new state.
-            compromised: When it was marked as compromised; ``None`` leaves what the key says.
+            compromised: When the key was marked as compromised; ``None`` keeps the key's own time.
         """
         material = b"" if self.lazy_material is None else self.lazy_material
         compromised = compromised or self.compromised
         return Key(self.id, material, state, self.created, self.destroyed, self.suite, compromised)
 
     def subkey(self, suite: str) -> bytes:
-        """Return the key that ``suite`` uses: 32 bytes derived from this one.
+        """Return the subkey for ``suite``: 32 bytes derived from this key.
 
-        The legacy suite uses its key as it is.
+        For the suite ``aes`` the key's own bytes are returned.
         """
         return self.material if suite == LEGACY else expand(self.material, suite)
 
     def require_open(self) -> Key:
-        """Return the key if values under it may be opened.
+        """Return this key if values under it may be opened.
 
         Raises:
             KeyDisabledError: If it is disabled.
@@ -313,12 +313,12 @@ def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> M
 
 
 def active_id(keys: Iterable[Any]) -> str | None:
-    """Return the id of the active key of a ring or of the entries of its file, if there is one."""
+    """Return the id of the active key of a ring, or of the entries of a ring file, or ``None``."""
     return next((str(key.id) for key in keys if key.state is KeyState.ACTIVE), None)
 
 
 def require_consistent(keys: Sequence[Any], where: str = "a ring") -> None:
-    """Refuse keys that cannot be in one ring. ``where`` names the ring in the message."""
+    """Refuse keys that cannot be in one ring, such as two active keys. ``where`` is the ring's name."""
     ids = [key.id for key in keys]
     if len(set(ids)) < len(ids):
         raise KeyIdError(f"{where}: two keys are called {max(ids, key=ids.count)!r}")
@@ -330,7 +330,7 @@ def require_consistent(keys: Sequence[Any], where: str = "a ring") -> None:
         )
     if sum(key.suite == LEGACY for key in keys) > 1:
         raise KeyRingError(
-            f"{where}: two keys are for suite 'aes', whose rows do not say which of them sealed them",
+            f"{where}: two keys are for suite 'aes', but its rows do not name the key that sealed them",
             hint="give each of them a ring of its own, and open its rows with that ring",
         )
 

@@ -46,7 +46,7 @@ from sealpoint.seal.tag import is_sealed
 from sealpoint.seal.tokens import Tokens
 
 _REBIND: Final = (
-    "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
+    "bind it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
 )
 _SEAL: Final = (
     f"{_REBIND}; a value that is not sealed at all needs --allow-plaintext there,"
@@ -68,16 +68,16 @@ SENDS_MOVED: Final = 4
 
 
 def seal_sentinel(serde: Serializer, thread_id: str, checkpoint_ns: str) -> tuple[str, bytes]:
-    """Seal the value that makes each unwrapped reader of a Postgres checkpoint fail: return tag and bytes.
+    """Seal a value that makes any saver without SealedSaver fail to read on Postgres: return tag and bytes.
 
-    Every put of a thread in the database and a namespace stores one, and the database keeps the first.
+    Every ``put`` stores such a value; the database keeps the first one of a thread and a namespace.
     """
     return serde.seal(None, row=_sentinel_row(thread_id, checkpoint_ns))
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Seals and opens checkpoints and writes, each bound to its row. A subclass is a layout."""
+    """Seals and opens checkpoints and writes, each bound to its row. Each subclass is for one layout."""
 
     layout: ClassVar[str]  # its name
     # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so
@@ -100,7 +100,7 @@ class Rows:
     before: Any = None  # the serializer of ``allow_write_with``; ``None`` if rows are bound
 
     def head_of(self, header: Header) -> bytes:
-        """Return the bytes in front of a document."""
+        """Return the header as the bytes that are sealed before a checkpoint."""
         # What a command binds was stored before: nothing is removed from it.
         metadata = self.encode_metadata(header["metadata"], sealed=True, keep_surrogates="rebound" in header)
         return pack_header(header, metadata)
@@ -114,20 +114,20 @@ class Rows:
         raise NotImplementedError
 
     def open_header(self, found: Found, spot: Spot) -> Opened | None:
-        """Open the value with the header of a checkpoint; ``None`` if it is not bound."""
+        """Open the sealed value that begins with the header of a checkpoint; ``None`` if it is not bound."""
         raise NotImplementedError
 
     def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> Any | None:
-        """Return the metadata of a header, compared with the row; ``None`` if it is elsewhere."""
+        """Compare the row with the header, and return the header's metadata; ``None`` if not stored there."""
         require_same_row(header, readable, parent, self.tokens)
         return header["metadata"]
 
     def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the document and the metadata, from what was sealed after a header."""
+        """Return the checkpoint and the metadata, from the decoded value that was sealed after a header."""
         return decoded, header["metadata"]
 
     def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
-        """Return a checkpoint with its values; ``sends`` are the writes to its parent, for `needs_sends`."""
+        """Return a checkpoint with its values; ``sends`` are the writes to its parent, if `needs_sends`."""
         return document
 
     def values(
@@ -138,23 +138,23 @@ class Rows:
         spot: Spot,
         channels: Collection[str] | None,
     ) -> dict[str, Any]:
-        """Return values by channel: of some channels or of all, and perhaps of more."""
+        """Return values by channel: at least those of ``channels``, or of all channels if it is ``None``."""
         require_document(document, spot.checkpoint_id)
         return document["channel_values"]  # type: ignore[no-any-return]
 
     def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
-        """Whether messages of the step are among the writes to the parent, as in old checkpoints."""
+        """Whether the messages of the step must be read from the writes to the parent: in old checkpoints."""
         return False
 
     def carrier(self) -> Carrier:
-        """Return the serializer for the copy of the saver."""
+        """Return the serializer that the copy of the wrapped saver gets."""
         before = None if self.before is None else self.before.dumps_typed
         return Carrier(before, self.decode_mapping if self.keeps_types else None)
 
     # --- sealing ------------------------------------------------------------------------------
 
     def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata that is stored readable: plain keys, and tokens."""
+        """Return the metadata that is stored readable: plain keys with values, and tokens of indexed keys."""
         plain = self.plain
         refused = self.refuses_nan
         frame = {
@@ -173,7 +173,7 @@ class Rows:
     def seal_writes(
         self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
     ) -> list[tuple[str, Sealable]]:
-        """Return what to store for the writes of a call, each as in `Write`, in their order."""
+        """Return channels and values to store for the writes of a call, which have the parts of `Write`."""
         of, found = partial(Sealable.of, now=self.keeps_types), []
         for claims, task_id, channel, value in writes:
             row = _write_row(*spot, task_id, channel)
@@ -184,14 +184,14 @@ class Rows:
     # --- opening ------------------------------------------------------------------------------
 
     def open_bound(self, sealed: Sealed, row: PackedRow) -> Opened | None:
-        """Open a value at its row; ``None`` if it is not bound to one, and that is allowed."""
+        """Open a value in its row; return ``None`` if the value is not bound, and ``allow_unbound`` is on."""
         if is_bound(sealed.tag):
             return self.serde.open(sealed.tag, sealed.blob, row=row)
         self.require_unbound(sealed.tag)
         return None
 
     def require_unbound(self, tag: object) -> None:
-        """Check that unbound values are allowed."""
+        """Raise for a value that is not bound, unless ``allow_unbound`` is on."""
         if not self.allow_unbound:
             if is_sealed(tag):
                 raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint=_REBIND)
@@ -200,10 +200,10 @@ class Rows:
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed to its row", hint=_SEAL)
 
     def open_writes(self, spot: Spot, writes: Iterable[tuple[str, str, Any]]) -> Sequence[StoredWrite]:
-        """Open writes to a checkpoint, and check that none of a call is missing.
+        """Open the pending writes to a checkpoint, and check that no write of a call is missing.
 
         Returns:
-            Bound ones by task path, task and index; if others are among them, all in the order of the saver.
+            The writes, sorted by task path, task and index; in the saver's order if any is not bound.
         """
         found = list[StoredWrite]()
         for task_id, channel, sealed in writes:
@@ -228,7 +228,7 @@ class Rows:
 
 
 class Whole(Rows):
-    """The serializer of the saver gets the whole checkpoint: it is sealed as one value, with its metadata."""
+    """Layout of savers that serialize a whole checkpoint: it is sealed as one value, with its metadata."""
 
     __slots__ = ()
     layout: ClassVar[str] = "whole"
@@ -248,12 +248,12 @@ class Whole(Rows):
         """Open the whole checkpoint."""
         sealed: Any = found.checkpoint
         if type(sealed) is not Sealed:
-            raise SealingError("the saver returned a checkpoint that its serializer did not give it")
+            raise SealingError("the saver returned a checkpoint that did not come from its serializer")
         return self.open_bound(sealed, _document_row(*spot))
 
 
 class _Apart(Rows):
-    """Values are in rows of their own; the rest is sealed in the metadata."""
+    """Layout with each channel value in its own row; the rest of the checkpoint is sealed in the metadata."""
 
     __slots__ = ()
     # Types of the values that the saver does not pass to its serializer
@@ -287,7 +287,7 @@ class _Apart(Rows):
     def seal_frame(
         self, spot: Spot, header: Header, document: Any, metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the metadata of a row: what stays readable, and the sealed part."""
+        """Return the metadata to store in a row: the readable keys, and the frame with the sealed rest."""
         tag, blob = self.serde.seal(document, row=_header_row(*spot), head=self.head_of(header))
         frame = self.readable(metadata)
         frame[KEY] = make_frame(tag, blob)
@@ -325,7 +325,7 @@ class _Apart(Rows):
         spot: Spot,
         channels: Collection[str] | None,
     ) -> dict[str, Any]:
-        """Open the values that a header names; of a checkpoint that is not bound, all that are there."""
+        """Open the channel values that the header names; all stored values if the checkpoint is not bound."""
         stored, versions = found.checkpoint["channel_values"], document["channel_versions"]
         # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
         names: Collection[str] = [name for name, value in stored.items() if type(value) is not list]
@@ -354,7 +354,7 @@ class _Apart(Rows):
 
 
 class Inline(_Apart):
-    """Text, numbers, booleans and None stand in a JSON column, all other values in rows of their own."""
+    """Layout of Postgres: text, numbers, booleans and None are in a JSON column, other values in own rows."""
 
     __slots__ = ()
     layout: ClassVar[str] = "inline"
@@ -365,7 +365,7 @@ class Inline(_Apart):
         return Sealable(partial(seal_sentinel, self.serde, *spot[:2]))
 
     def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
-        """Put the values and the messages of the step into a document."""
+        """Return the checkpoint with its values and the messages of its step."""
         document = _Apart.complete(self, document, values, sends)
         if messages := [write.value for write in sends if write.channel == TASKS]:
             document["channel_values"][TASKS] = messages
@@ -374,12 +374,12 @@ class Inline(_Apart):
         return document
 
     def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
-        """Whether the sealed version says so: PostgresSaver asks the readable one, which proves nothing."""
+        """Whether the sealed version of the format is old; PostgresSaver uses the readable version."""
         return bool(decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
 
 class Values(_Apart):
-    """Each value is in an entry of its own, and the serializer gets metadata too."""
+    """Layout of savers in memory: each channel value is in its own entry, and metadata is serialized too."""
 
     __slots__ = ()
     layout: ClassVar[str] = "values"
@@ -391,11 +391,11 @@ class Values(_Apart):
         return [rest, metadata]
 
     def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> None:
-        """Return nothing: it is sealed with the document."""
+        """Compare the row with the header; return ``None``: the metadata is sealed with the checkpoint."""
         require_same_row(header, {}, parent, self.tokens)
 
     def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Split what was sealed, and compare the metadata with what is readable."""
+        """Return the sealed checkpoint and metadata, and compare the metadata with its readable keys."""
         if type(decoded) is not list or [*map(type, decoded)] != [dict, dict]:
             raise RowError("what was sealed is not a checkpoint with its metadata: another layout")
         document, metadata = decoded

@@ -2,8 +2,8 @@
 
     nonce 16 | tag 16 | ciphertext
 
-LangGraph writes AES-EAX, or AES-GCM if it was configured with ``mode=AES.MODE_GCM``. Both kinds of row have
-this layout and the tag ``+aes``, so the mode is not known.
+LangGraph writes AES-EAX, or AES-GCM if it was configured with ``mode=AES.MODE_GCM``. Rows of both modes have
+this layout and the tag ``+aes``, so the mode of a row is not known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sealpoint.errors import IntegrityError, SealedValueError, TagError
 
 
 class LegacyAes:
-    """Opens both kinds of row under one key: as EAX first, LangGraph's default, then as GCM.
+    """Opens rows of AES-EAX and of AES-GCM under one key: it tries EAX first, LangGraph's default, then GCM.
 
     This is no fallback to another key or to weaker authentication: there is one key, and each mode
-    authenticates the whole row. A row that neither mode authenticates, including one of another mode, is
-    refused. Forging a row needs the key in both modes; a random row opens with a probability of 2^-127
-    instead of 2^-128. The key has 16, 24 or 32 bytes and is used as it is.
+    authenticates the whole row. Rows of EAX and of GCM are opened; all others are refused. Forging a row
+    needs the key in both modes; a random row opens with a probability of 2^-127 instead of 2^-128. The key
+    has 16, 24 or 32 bytes and is used as it is.
 
     Source: Bellare, Rogaway, Wagner, "The EAX Mode of Operation", section 4, over CTR and CMAC.
     """
@@ -41,11 +41,11 @@ class LegacyAes:
         self._cipher, self._gcm = AES(key), AESGCM(key)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
-        """Refuse: no new values are sealed in a suite that binds no context."""
+        """Raise: no new values are sealed in this suite, because it authenticates no context."""
         raise TagError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
 
     def open(self, blob: bytes, context: bytes = b"") -> bytes:
-        """Return the data of nonce, tag and ciphertext. ``context`` is not part of it."""
+        """Return the plaintext of a stored value. ``context`` is ignored: these rows are not bound to it."""
         least = self.OVERHEAD_BYTES
         if len(blob) < least:
             raise SealedValueError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
@@ -65,7 +65,7 @@ class LegacyAes:
         return mac.finalize()
 
     def open_parts(self, nonce: bytes, header: bytes, ciphertext: bytes, tag: bytes) -> bytes:
-        """Return the plaintext of EAX: any nonce, any header, a tag of 16 bytes."""
+        """Decrypt AES-EAX. Nonce and header may have any length, the tag has 16 bytes."""
         start = self._omac(0, nonce)
         macs = start, self._omac(1, header), self._omac(2, ciphertext)
         wanted = bytes(a ^ b ^ c for a, b, c in zip(*macs, strict=True))

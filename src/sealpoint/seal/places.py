@@ -1,7 +1,7 @@
 """Places: the rows that values with the flag ``.row`` are bound to, and the frames that hold them in JSON.
 
-Coordinates are a part of the value's context. They are logical: the same for every kind of database and its
-names of tables. All are text. After a value has been sealed with them, they never change.
+Coordinates are a part of the value's context. They are logical names, the same for every kind of database,
+whatever its tables are called. All are text. The coordinates of a sealed value never change.
 
     checkpoint   table=checkpoints column=checkpoint thread_id checkpoint_ns checkpoint_id
     metadata     table=checkpoints column=metadata   thread_id checkpoint_ns checkpoint_id
@@ -14,7 +14,7 @@ A frame is a sealed value and its tag in a JSON object with readable keys: metad
 
     {"source": "loop", "step": 1, "__sealpoint__": {"type": "<tag>", "value": "<base64>"}}
 
-The value is bound to its row. A frame that is not sealed under a key is never written.
+The value is bound to its row. Only sealed values are written as frames.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Spot(NamedTuple):
     """The row of a checkpoint: its primary key in the database.
 
     Attributes:
-        thread_id: The thread, as the database names it: perhaps a pseudonym.
-        checkpoint_ns: The namespace.
-        checkpoint_id: The checkpoint.
+        thread_id: The content of the column: the thread id, or its pseudonym.
+        checkpoint_ns: Namespace of the checkpoint.
+        checkpoint_id: Id of the checkpoint.
     """
 
     thread_id: str
@@ -45,7 +45,7 @@ class Spot(NamedTuple):
 
 
 def require_unicode(name: str, text: Any) -> str:
-    """Return ``text``, if it is text that a database can hold: none has a form for lone surrogates."""
+    """Return ``text``; refuse other types, and lone surrogates, which databases cannot store."""
     if type(text) is str and text.isascii():  # nearly always
         return text
     if not isinstance(text, str):
@@ -57,13 +57,13 @@ def require_unicode(name: str, text: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """The coordinates of one kind of value."""
+    """The names of the coordinates of one kind of value, such as a pending write."""
 
     kind: tuple[tuple[str, str], ...]  # names and texts that all values of this kind share
     columns: tuple[str, ...]  # of the row, which complete them
 
     def row(self, columns: Mapping[str, Any]) -> Row:
-        """Return the coordinates of one value; additional columns of its row are ignored."""
+        """Return the coordinates of the value in ``row``, a row by column; other columns are ignored."""
         row = dict(self.kind)
         for name in self.columns:
             text = columns.get(name)
@@ -88,7 +88,7 @@ KEY: Final = "__sealpoint__"  # the key of a frame
 
 
 def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
-    """Return what is in the content of `KEY`: the tag of a sealed value, if it is valid, and its bytes."""
+    """Return the tag and the bytes of the sealed value in a frame; ``None`` in place of an invalid one."""
     if not isinstance(frame, dict):
         return None, None
     tag, text = frame.get("type"), frame.get("value")
@@ -97,20 +97,20 @@ def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
 
 
 def make_frame(tag: str, value: bytes) -> dict[str, str]:
-    """Return the content of `KEY` for a sealed value."""
+    """Return the frame of a sealed value: the content of `KEY`."""
     return {"type": tag, "value": encode_value(value)}
 
 
 def encode_value(value: bytes) -> str:
-    """Return the text of a frame's value."""
+    """Return the base64 text for the bytes in a frame."""
     return b64encode(value).decode()
 
 
 def decode_value(text: Any) -> bytes | None:
-    """Return the bytes of a frame's value; ``None`` if it is not canonical base64.
+    """Return the bytes of the base64 text in a frame; ``None`` if the text is not canonical base64.
 
-    Each value has one text: b64decode ignores other characters without ``validate``, and the unused bits of
-    the last character always.
+    Only one text is accepted for the same bytes: b64decode without ``validate`` ignores other characters, and
+    always ignores the unused bits of the last character.
     """
     if not isinstance(text, str):
         return None

@@ -1,12 +1,12 @@
-"""Ring: the keys that a process may use, and whether a ring follows from the ring in use.
+"""Ring: the keys that a process may use, and the check that a reloaded ring may replace the ring in use.
 
-At most one key seals; the others only open. A ring that is older than the ring in use, or another one, is
-refused: see `require_later`.
+At most one key seals; the others only open. A ring that is older than the ring in use, or a different ring,
+is refused: see `require_later`.
 
-Changed material under the id of a key is noticed if the process has loaded the earlier material, of which it
-keeps a mark. Material that was never loaded has no mark, so that material of a corrected source is accepted:
-this process has sealed and opened nothing with the earlier one, and a source that never worked must be
-correctable. Such a key is protected by the ``check`` in its entry, which is compared at loading.
+If the bytes of a key change under the same id, the process notices this if it has loaded the earlier bytes,
+of which it keeps a mark. Bytes that were never loaded have no mark, so the bytes of a corrected source are
+accepted: this process has sealed and opened nothing with the earlier bytes, and a source that never worked
+must be correctable. Such a key is protected by the ``check`` in its entry, which is compared at loading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ring(NeverPickled):
 
     Attributes:
         keys: All keys, in the order of the ring.
-        index: Material of the key for blind indexes, which never rotates; ``None`` if the ring has none.
+        index: Material of the index key, which never rotates; ``None`` if the ring has no index key.
     """
 
     __slots__ = ("_by_id", "index", "keys")
@@ -72,7 +72,7 @@ class Ring(NeverPickled):
         """Return the active key.
 
         Raises:
-            NoActiveKeyError: If none is active.
+            NoActiveKeyError: If no key is active.
         """
         key = self._by_id.get(self.active_id or "")
         if key is not None:
@@ -94,7 +94,7 @@ class Ring(NeverPickled):
         return key.require_open()
 
     def require_legacy(self) -> Key:
-        """Return the key of LangGraph's own rows.
+        """Return the key for rows under LANGGRAPH_AES_KEY.
 
         Raises:
             UnknownKeyError: If no key of the ring is for the suite ``aes``.
@@ -110,14 +110,14 @@ class Ring(NeverPickled):
         raise UnknownKeyError(LEGACY, self.ids, hint=hint)
 
     def index_key(self, purpose: str) -> bytes:
-        """Derive 32 bytes for a blind index from the index key, which never rotates.
+        """Derive a key of 32 bytes from the index key, which never rotates.
 
         Args:
-            purpose: What the index is for: two purposes have two keys.
+            purpose: Name of the use, such as ``thread_id``; each purpose has its own key.
 
         Raises:
-            UnknownKeyError: If the ring has no index entry.
-            KeyRingError: Another of its subclasses, if the index key's material is not available.
+            UnknownKeyError: If the ring has no index key.
+            KeyRingError: Another subclass of it, if the material of the index key is not available.
         """
         if self.index is None:
             raise UnknownKeyError("index", self.ids, hint="add an index key: sealpoint keys generate --index")
@@ -135,17 +135,17 @@ def marks(ring: Ring) -> dict[str, bytes]:
 
 
 def require_later(old: Ring, new: R, seen: Mapping[str, bytes] | None = None) -> R:
-    """Return ``new`` if it follows from ``old`` by transitions and new keys.
+    """Return ``new`` if ``old`` becomes it by transitions of keys and by added keys; raise otherwise.
 
     Several transitions may happen between two checks of a file, so every state that can be reached in any
-    number of steps is accepted. Any other state means an older file, or another ring.
+    number of steps is accepted. Any other state means that the file is older, or is of another ring.
     """
     for key in old.keys:
         require_later_key(key, new.get_key(key.id))
     before = marks(old) if seen is None else seen
     for key_id, mark in marks(new).items():
         if not compare_digest(before.get(key_id, mark), mark):
-            raise RingRollbackError(f"key {key_id!r} has other material than before")
+            raise RingRollbackError(f"key {key_id!r} has other material than in the ring in use")
     # An index key that is not loaded yet is assumed to be the same.
     if old.index is not None and (
         new.index is None
@@ -160,13 +160,13 @@ def require_later(old: Ring, new: R, seen: Mapping[str, bytes] | None = None) ->
 
 
 def require_later_key(old: Key, new: Key | None) -> None:
-    """Refuse a key that does not follow from ``old``, the key with the same id in the ring in use."""
+    """Raise if ``new`` cannot follow ``old``, the key with the same id in the ring in use."""
     if new is None:
         raise RingRollbackError(
             f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
         )
     if new.suite != old.suite:
-        raise RingRollbackError(f"key {old.id!r} is for another suite than before")
+        raise RingRollbackError(f"key {old.id!r} is for another suite than in the ring in use")
     if not old.state.reaches(new.state):
         raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
     # A compromised key may be disabled and then open again, but it is never trusted again.

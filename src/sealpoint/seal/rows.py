@@ -1,7 +1,7 @@
-"""Rows: what is sealed of a checkpoint, how it is split again, and how it is compared with its row.
+"""Rows: how the parts of a checkpoint are joined to seal them, split again, and compared with its row.
 
-No I/O: sync and async savers share it, and the commands that read or change whole databases. They differ in
-what they do with a refusal, never in what they refuse. In front of the bytes of the serializer is sealed:
+No I/O: sync and async savers use this module, and the commands that read or change whole databases. All
+refuse the same rows; they differ in how they handle a refused row. These bytes are sealed:
 
     checkpoint   u32be length | header, JSON | the document, by the serializer
     write        see `sealpoint.seal.calls`
@@ -63,23 +63,23 @@ Found: TypeAlias = Any
 
 
 class Serializer(Protocol):
-    """What the core asks of a serializer that seals, which is `sealpoint.serde.EncryptedSerializer`."""
+    """The methods of a sealing serializer that the core calls: of `sealpoint.serde.EncryptedSerializer`."""
 
     def seal(self, obj: Any, *, row: Any = None, head: bytes = b"") -> tuple[str, bytes]:
-        """Serialize a value, and seal ``head`` and its bytes, bound to a row."""
+        """Serialize a value, and seal ``head`` with the bytes of the value, bound to a row."""
 
     def open(self, tag: str, blob: bytes, *, row: Any = None) -> Opened:
-        """Open a value at its row, without deserializing it."""
+        """Open a value that is bound to ``row``, without deserializing it."""
 
     def decode(self, inner: str, data: bytes) -> Any:
         """Deserialize authenticated bytes."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Open and deserialize a value that is not bound to a row, as far as that is allowed."""
+        """Open and deserialize a value that is not bound to a row, or not sealed, if that is allowed."""
 
 
 class Header(TypedDict):
-    """What is sealed in front of the document of a checkpoint; see the module. ``None`` is not written."""
+    """The header that is sealed before a checkpoint; see the module. Keys with ``None`` are not written."""
 
     metadata: Any
     parent: str | None
@@ -99,7 +99,7 @@ encode: Final = prepared_encoder(
 
 
 def pack_header(header: Header, metadata: bytes) -> bytes:
-    """Return the bytes in front of a document; ``metadata`` is that of the header as strict JSON."""
+    """Return the bytes of a header; ``metadata`` is the header's metadata as strict JSON."""
     parent = header["parent"]
     text = f',"parent":{"null" if parent is None else encode_text(parent)}'
     for name, value in (("store", header.get("store")), ("made", header.get("made"))):
@@ -112,41 +112,41 @@ def pack_header(header: Header, metadata: bytes) -> bytes:
         try:
             end = f",{''.join(encode(rest, False))[1:]}"
         except (TypeError, ValueError, RecursionError) as error:
-            raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+            raise UnsupportedTypeError(f"JSON cannot represent a value: {type(error).__name__}") from None
     return with_length(b'{"metadata":' + metadata + (text + end).encode())
 
 
 def with_length(header: bytes) -> bytes:
-    """Return the JSON of a header, as it stands in front of what is sealed with it."""
+    """Return the JSON of a header with its length before it, as it is sealed."""
     return len(header).to_bytes(_LENGTH, "big") + header
 
 
 def split_header(data: bytes) -> tuple[Header, bytes]:
-    """Return the header and the document of authenticated bytes, which another program may have sealed."""
+    """Split authenticated bytes into header and checkpoint; any key holder may have sealed them."""
     header, document = split_json(data)
     if data.find(b"[", _LENGTH, len(data) - len(document)) >= 0:  # else nothing was escaped
         header |= {name: unpack_json(header[name]) for name in ("metadata", "inline") if name in header}
     if type(header.get("metadata")) is not dict or "parent" not in header:
-        raise DecodeError("a sealed checkpoint has no header")
+        raise DecodeError("a sealed checkpoint does not begin with a valid header")
     return header, document  # type: ignore[return-value]
 
 
 def split_json(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the header of `with_length`, of any keys, and what follows it."""
+    """Split bytes into the JSON object that `with_length` wrote, with any keys, and the bytes after it."""
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
     try:
         header = parse_short(data[_LENGTH:end].decode())
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or end > len(data):
-        raise DecodeError("a sealed value has no header")
+        raise DecodeError("a sealed value does not begin with a valid header")
     return header, data[end:]
 
 
 def digest_of(claim: object, inner: str, data: bytes) -> bytes:
-    """Return 32 bytes that identify what is sealed of a checkpoint. Rotation does not change them.
+    """Return 32 bytes that identify the sealed content of a checkpoint. Rotation does not change these bytes.
 
-    With a thread store they are the hash of the claim, which is random for each put and sealed with all else.
+    With a thread store they are the hash of ``claim``, which is random for each put and sealed with the rest.
     """
     named = claim.encode("utf-8", "surrogatepass") if isinstance(claim, str) else None
     return sha256(b"%b\0%b" % (inner.encode(), data) if named is None else named).digest()
@@ -164,9 +164,9 @@ def require_same_metadata(
     *,
     has_frame: bool = True,
 ) -> None:
-    """Compare the metadata that is readable in a row, or the fields of an item, with what was sealed.
+    """Compare the readable metadata of a row, or the readable fields of an item, with what was sealed.
 
-    A sealed key may be missing in the row: its writer may have left it readable or not. Without the index
+    A sealed key may be missing in the row: its writer chose which keys are readable. If the ring has no index
     key, every key in the form of a token is accepted.
     """
     found = None
@@ -190,7 +190,7 @@ def require_same_metadata(
 
 
 def _is_same(readable: Any, sealed: Any) -> bool:
-    """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
+    """Whether two JSON values are the same; a large float is the integer that Postgres returns for it."""
     if isinstance(sealed, dict) and isinstance(readable, dict):
         return readable.keys() == sealed.keys() and all(
             _is_same(readable[key], sealed[key]) for key in sealed
@@ -210,14 +210,14 @@ def is_bound(tag: object) -> bool:
 
 
 def not_sealed_part(checkpoint_id: object) -> RowError:
-    """Return the error for a value in metadata that no saver has sealed to its row."""
-    return RowError(f"the sealed part of {excerpt(checkpoint_id)} is not one")
+    """Return the error for a frame in metadata that has no valid tag or bytes, or no ``.row``."""
+    return RowError(f"the sealed part of {excerpt(checkpoint_id)} has no valid form")
 
 
 def require_same_row(header: Header, metadata: Mapping[str, Any], parent: object, tokens: Tokens) -> None:
-    """Compare what is readable of a bound checkpoint with what was sealed; ``parent`` is its column.
+    """Compare the readable parts of a bound checkpoint with its header; ``parent`` is the column's content.
 
-    Savers set the column of the parent to NULL when they prune. A frame stands only where values are apart.
+    Savers set the parent column to NULL when they prune. Only layouts that store values apart have a frame.
     """
     require_same_metadata(metadata, header["metadata"], tokens, has_frame="channels" in header)
     if parent not in (None, header["parent"]):
@@ -225,7 +225,7 @@ def require_same_row(header: Header, metadata: Mapping[str, Any], parent: object
 
 
 def require_parts(checkpoint: Any, checkpoint_id: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the readable values and versions of a checkpoint whose values are stored apart."""
+    """Return the mappings of values and versions of a checkpoint whose values have rows of their own."""
     for part in ("channel_values", "channel_versions"):
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(part), dict):
             raise RowError(f"checkpoint {excerpt(checkpoint_id)} has no {part}")
@@ -233,18 +233,18 @@ def require_parts(checkpoint: Any, checkpoint_id: object) -> tuple[dict[str, Any
 
 
 def require_never_sealed(checkpoint_id: object, *parts: Any) -> None:
-    """Check that a checkpoint without a sealed part never had one: values and versions name no sentinel."""
+    """Check that a checkpoint without a frame never had one: it does not name the sentinel."""
     if any(isinstance(part, dict) and SENTINEL in part for part in parts):
         raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks its sealed part")
 
 
 def value_missing(channel: object) -> RowError:
-    """Return the error for a checkpoint without one of its values."""
+    """Return the error for a checkpoint whose value of a channel is not in the database."""
     return RowError(f"the value of channel {excerpt(channel)} is missing")
 
 
 def require_sealed(value: Any) -> Sealed:
-    """Return a value of a wrapped saver, if it is one that `Carrier` returned."""
+    """Return a stored value as the wrapped saver returned it; raise unless its `Carrier` made it."""
     if type(value) is not Sealed:
         raise RowError("a value stands where a sealed one was stored")
     return value
@@ -256,9 +256,9 @@ DOCUMENT_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen
 def require_document(
     document: Any, checkpoint_id: str, is_object: Callable[[Any], bool] = lambda _: False
 ) -> None:
-    """Check that a stored value is the checkpoint of its row, with the three mappings of every checkpoint.
+    """Check that an opened value is a checkpoint with the id of its row, and has its three mappings.
 
-    ``is_object`` recognises placeholders of objects that were not built; a mapping may be such a placeholder.
+    ``is_object`` says whether a value is the placeholder of an object, which is accepted as a mapping.
     """
     if type(document) is dict:  # nearly always, and without a loop
         get = document.get

@@ -4,9 +4,9 @@
     xaes256gcm       nonce 24 | ciphertext | tag 16
     aes              nonce 16 | tag 16 | ciphertext            (read only, LangGraph's AES-EAX or AES-GCM)
 
-cobblestone256 (C2SP chunked-encryption, Cobblestone-256) derives a fresh key for every message
-and commits to it. xaes256gcm (C2SP XAES-256-GCM) is faster for short messages, and does not commit to its
-key. With either suite operators need not count messages.
+cobblestone256 (C2SP chunked-encryption, Cobblestone-256) derives a fresh key for every message and commits to
+this key. xaes256gcm (C2SP XAES-256-GCM) is faster for short messages, and does not commit to its key. With
+either suite operators need not count messages.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _XAES_OVERHEAD_BYTES: Final = 24 + 16
 
 
 def random_source() -> Callable[[int], bytes]:
-    """Return `os.getrandom`, or `os.urandom` where the system has only this.
+    """Return the function `os.getrandom`, or `os.urandom` if the system lacks the former.
 
-    Both return bytes of the kernel. `os.urandom` releases the GIL, so that with several threads each value
-    that is sealed may cost a switch to another thread and back.
+    Both functions return random bytes of the kernel. `os.urandom` releases the GIL, so that with several
+    threads each value that is sealed may cost a switch to another thread and back.
     """
     try:
         from os import getrandom
@@ -69,12 +69,12 @@ def _too_short(blob: bytes, least: int) -> SealedValueError:
 
 
 def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
-    """Process ``data`` with ``message`` into one buffer of at least ``room`` bytes, and return its content.
+    """Encrypt or decrypt ``data`` with ``message``; the output buffer has at least ``room`` bytes.
 
     `BytesIO` returns its buffer without a copy.
 
     Raises:
-        InvalidTag: If the message is not authentic; the buffer is then empty.
+        InvalidTag: If the message is not authentic; no bytes of it are returned.
     """
     made = BytesIO(bytes(room))
     with made.getbuffer() as buffer:
@@ -100,7 +100,7 @@ class Cobblestone256:
         self._key = key
 
     def seal(self, data: bytes, context: bytes) -> bytes:
-        """Return salt, commitment and chunks: 72 bytes more, and 16 for every full 16 KiB."""
+        """Return salt, commitment and chunks: 72 bytes longer than ``data``, and 16 for every full 16 KiB."""
         message = Cobblestone256Encryptor(self._key, context)
         if len(data) >= IN_PLACE_BYTES:
             return _in_place(
@@ -159,7 +159,7 @@ class Xaes256Gcm:
         reset_in_child(self)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
-        """Return nonce, ciphertext and tag: 40 bytes more."""
+        """Return nonce, ciphertext and tag: 40 bytes longer than ``data``."""
         sealing = self._sealing
         if sealing is None or next(sealing[2]) >= self.MAX_MESSAGES:
             sealing = self._draw()
@@ -174,7 +174,7 @@ class Xaes256Gcm:
         return made.getvalue()
 
     def _draw(self) -> _Sealing:
-        """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
+        """Choose a prefix, and count its first message. Prefixes chosen by two threads are both valid."""
         prefix = _random(_HALF_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
         self._sealing = prefix, cipher, count(1)

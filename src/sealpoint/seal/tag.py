@@ -6,14 +6,14 @@
 A tag can be read without a key. It is authenticated with the value, so a value with an edited tag does not
 open. Rows under LANGGRAPH_AES_KEY end in a bare ``+aes`` and name no key.
 
-Kinds: what a serializer calls its bytes, in LangGraph's words.
+Kinds: the names that a serializer gives to the formats of its bytes, as in LangGraph.
 
 null       no bytes               None
 bytes      the bytes
 bytearray  the bytes
 msgpack    see `sealpoint.serde.codes`
 json       UTF-8                  rows from before msgpack, see `sealpoint.serde.legacy_json`
-pickle                            runs what its writer put there
+pickle                            runs code that its writer chose
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Tag:
     """A parsed type tag.
 
     Attributes:
-        inner: What the wrapped serializer called its bytes, e.g. ``msgpack``. Empty only
-            in the name that `RingCipher.encrypt` returns, which has no type to bind.
+        inner: The name that the wrapped serializer gave to the format of its bytes, e.g. ``msgpack``. Empty
+            only in the name that `RingCipher.encrypt` returns.
         suite: Name of the sealing suite, e.g. ``cobblestone256``.
         flags: ``zst`` if the value was compressed, ``row`` if it is bound to its row; in this order.
         key_id: Public name of the key, safe to log; ``None`` for LangGraph's own rows.
@@ -72,14 +72,14 @@ class Tag:
         """Read a tag from a `type` column.
 
         Args:
-            text: What the column contains.
+            text: The content of the column.
 
         Raises:
-            TagError: If it is not a string of at most 64 ASCII characters in the form above, its suite is not
-                known, or a flag is not known, given twice or out of order.
+            TagError: If ``text`` is not a string of at most 64 ASCII characters in the form above, or its
+                suite is not known, or a flag is not known, given twice or out of order.
         """
         if not isinstance(text, str) or len(text) > MAX_CHARS or text.count("+") != 1:
-            raise TagError(f"{excerpt(text)} is not at most {MAX_CHARS} characters with one '+'")
+            raise TagError(f"{excerpt(text)} is not text of at most {MAX_CHARS} characters with one '+'")
         inner, _, name = text.partition("+")
         if inner and not _INNER.fullmatch(inner):
             raise TagError(f"{excerpt(text)} names no type before its '+'")
@@ -100,13 +100,13 @@ class Tag:
         """Return the text of the tag for the `type` column.
 
         Raises:
-            TagError: If `parse` would not return this tag for the text.
+            TagError: If `parse` of the text would not return this tag.
         """
         mode = "".join(f".{flag}" for flag in self.flags)
         key = "" if self.key_id is None else f"@{self.key_id}"
         text = f"{self.inner}+{self.suite}{mode}{key}"
         if Tag.parse(text) != self:
-            raise TagError(f"{excerpt(text)} does not read back as the tag it was made from")
+            raise TagError(f"{excerpt(text)} is not the text of a valid type tag")
         return text
 
 

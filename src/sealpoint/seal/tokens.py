@@ -1,11 +1,11 @@
-"""Tokens, by which sealed metadata is searched, and pseudonyms, which stand for thread ids.
+"""Tokens, by which sealed metadata is searched, and pseudonyms, which are stored instead of thread ids.
 
     token       "sp" + hex(HMAC-SHA256(index key "metadata", LP(key) | LP(typed value))[:16])
     pseudonym   "t-" + base32(HMAC-SHA256(index key "thread_id", thread id))[:32], small letters
 
-LP is a length as u32be and the bytes. The typed value is that of the JSON that is stored. Equal values have
-equal tokens, which is what a search needs, and what a token shows. The index key never rotates, because a
-token cannot be made again without the value.
+LP is a length as u32be and the bytes. The typed value is the value as it is stored in JSON, with its type.
+Equal values have equal tokens: a search needs this, and any reader of the database can see it. The index key
+never rotates, because a token cannot be computed again without the value.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ EXACT: Final = 2**53
 
 
 def is_cached(*texts: str | bytes) -> bool:
-    """Whether what is computed from texts may be remembered: tenants choose names, also of a megabyte."""
+    """Whether a result for these texts may be cached: only for short texts, to bound the memory."""
     return sum(map(len, texts)) <= MAX_CACHED_CHARS
 
 
 def cached(size: int, function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function of texts that remembers its last ``size`` results: those of `is_cached`."""
+    """Return a function of texts that caches the last ``size`` results of texts that `is_cached` allows."""
     remembered = lru_cache(size)(function)
     return lambda *texts: (remembered if is_cached(*texts) else function)(*texts)
 
 
 class Tokens(NeverPickled):
-    """Computes tokens and pseudonyms with the index key of a ring, and remembers the last few thousand."""
+    """Computes tokens and pseudonyms with the index key of a ring, and caches a few thousand of them."""
 
     def __init__(self, ring: Callable[[], Ring]) -> None:
         self._ring = ring
@@ -59,18 +59,18 @@ class Tokens(NeverPickled):
         return type(self).__name__
 
     def token(self, key: str, value: Any) -> str | None:
-        """Return the token of one item of metadata; ``None`` if the value is no scalar."""
+        """Return the token of a key of metadata and its value; ``None`` if the value is not a scalar."""
         text = _canonical(value)
         return None if text is None else self._token(key, text)
 
     @property
     def are_available(self) -> bool:
-        """Whether the ring has an index key, and its material is loaded: no reader waits for it."""
+        """Whether the ring has an index key whose material is loaded: reading never waits for it to load."""
         index = self._ring().index
         return index is not None and index.is_loaded
 
     def of(self, metadata: Mapping[str, Any]) -> frozenset[str]:
-        """Return the tokens of all items of metadata that can have one."""
+        """Return the tokens of all keys of ``metadata`` whose values are scalars."""
         made = (self.token(key, value) for key, value in metadata.items())
         return frozenset(token for token in made if token is not None)
 
@@ -86,7 +86,7 @@ class Tokens(NeverPickled):
 
 
 def in_json(value: Any) -> Any:
-    """Return a scalar as it reads in the JSON of metadata: of a plain type, text without lone surrogates."""
+    """Return a scalar as JSON returns it: of a plain type, and text without lone surrogates."""
     if isinstance(value, str):
         return str.__str__(value).encode("utf-8", "ignore").decode()
     if isinstance(value, int) and not isinstance(value, bool):
@@ -95,7 +95,7 @@ def in_json(value: Any) -> Any:
 
 
 def _canonical(value: Any) -> str | None:
-    """Return a canonical, type-tagged encoding of a scalar: equal for values that are equal in JSON.
+    """Return bytes for a scalar with its type: the same bytes for values that are equal in JSON.
 
     Numbers are equal if their decimal digits are, as Postgres compares them.
     """

@@ -1,4 +1,4 @@
-"""The former place of `sealpoint.seal.carrier`, which classes and pickles still name."""
+"""The former module name of `sealpoint.seal.carrier`, kept for classes and pickles that still name it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Conditions: the filter of a search in LangGraph's Store. No I/O.
 
-A filter is divided: the wrapped store applies the conditions on readable fields, this process applies all
-others, to opened items. A condition is a value, or a mapping of operators such as ``$gt``.
+A filter is divided: the wrapped store applies the conditions on readable fields; this process opens the items
+and applies all other conditions. A condition is a value, or a mapping of operators such as ``$gt``.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Conditions(NamedTuple):
     again: dict[str, Any]
 
     def are_met(self, value: Mapping[str, Any]) -> bool:
-        """Whether the value of an item meets all conditions.
+        """Whether the opened value of an item meets all conditions that this process applies or checks again.
 
-        The wrapped store may return a wrong item: a duplicate field in JSON, or a damaged index, can mislead
-        it. So equality (``$eq``, ``$ne`` and a value alone) is checked again, on the sealed value. The four
-        order operators are not, because stores differ in how they compare text with numbers. An attacker who
-        can write to the database may add an item to such a search, hide an item from any search, or make a
-        page begin too early, but cannot change an item.
+        The wrapped store may return a wrong item, because of a duplicate field in JSON, or a damaged index.
+        So equality (``$eq``, ``$ne`` and a value alone) is checked again, on the sealed value. The four order
+        operators are not, because stores differ in how they compare text with numbers. An attacker who can
+        write to the database may add an item to such a search, hide an item from any search, or make a page
+        begin too early, but cannot change an item.
         """
         return all(matches(field_of(value, name), wanted) for name, wanted in self.own.items()) and not any(
             _is_refuted(field_of(value, name), wanted) for name, wanted in self.again.items()
@@ -55,7 +55,7 @@ class Conditions(NamedTuple):
 
 
 def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
-    """Divide the filter of a search.
+    """Divide the filter of a search into conditions for the wrapped store and for this process.
 
     During a migration the wrapped store applies no condition: items lack fields that became readable later.
 
@@ -82,7 +82,7 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
 
 
 def _token(items: Items, name: str, condition: Any) -> str | None:
-    """Return the token of the value that a field must be equal to, if the condition names one.
+    """Return the token of the value that a field must equal; ``None`` if the condition names no such value.
 
     An item without the field has no token, and is found by ``None`` all the same.
     """
@@ -91,7 +91,7 @@ def _token(items: Items, name: str, condition: Any) -> str | None:
 
 
 def field_of(value: Mapping[str, Any], name: str) -> Any:
-    """Return a field of an item, or the value at ``name`` as a path; ``None`` if there is neither."""
+    """Return the field ``name`` of an item, or the value at the path ``name``; ``None`` without both."""
     if name in value:
         return value[name]
     found: Any = value
@@ -103,7 +103,7 @@ def field_of(value: Mapping[str, Any], name: str) -> Any:
 
 
 def matches(found: Any, condition: Any) -> bool:
-    """Whether a field meets a condition, as `InMemoryStore` compares.
+    """Whether the value of a field meets a condition, compared as `InMemoryStore` does.
 
     Numbers are ordered as numbers, texts as texts, and a number is compared with a text that spells a number.
     Values without an order do not match; `InMemoryStore` raises an error. A mapping without operators is a
@@ -137,7 +137,7 @@ def _applies(found: Any, name: str, wanted: Any) -> bool:
     compare = _ORDERS.get(name)
     if compare is None:
         raise ConfigError(
-            f"a filter has the unknown operator {excerpt(str(name))}",
+            f"the filter has the unknown operator {excerpt(str(name))}",
             hint=f"the operators are {', '.join((*_EQUALITY, *_ORDERS))}",
         )
     try:

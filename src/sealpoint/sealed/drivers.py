@@ -1,8 +1,8 @@
 """Drivers: checked decoding of columns that a driver, or the wrapped saver or Store, would decode itself.
 
 Cursors of a copied saver or Store return rows whose JSON is parsed here, strictly and within limits, and
-whose names and times are checked. On SQLite, the row of a checkpoint has parent and metadata beside the
-sealed value, for `sealpoint.sealed.entry.Entry`.
+whose names and times are checked. On SQLite, a checkpoint's row gets one object with the sealed value and the
+columns of parent and metadata.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXT: Final = frozenset((str,))
 
 
 def saver_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Check a row of SQLite for a saver; return it, with a checkpoint's value as one `Sealed` object."""
+    """Check a row that SQLite returned to a saver; return the row, with a checkpoint as a `Sealed` object."""
     last = cursor.description[-1][0]
     if last == "idx" and not (type(row[-1]) is int and type(row[-2]) is type(row[0]) is str):
         raise RowError("the key of a write is not text and a number")
@@ -37,7 +37,7 @@ def saver_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def item_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row of SQLite for a Store: names, value and times of an item, and more; or a namespace."""
+    """Check a row that SQLite returned to a Store; return the row with parsed JSON and times."""
     names = cursor.description
     if len(row) < _ITEM_COLUMNS:
         texts, at = row if names[0][0] == "prefix" else (), None
@@ -52,12 +52,12 @@ def item_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
         datetime.fromisoformat(texts[-1])
         datetime.fromisoformat(texts[-2])
     except ValueError:
-        raise RowError("the time of an item is not a date with a time") from None
+        raise RowError("a time of an item is not a date with a time of day") from None
     return (*row[:at], _parse_item(row[at]), *row[at + 1 :])
 
 
 def _parse_item(stored: Any) -> Any:
-    """Parse JSON as `parse_item` does; faster for text of LangGraph's Stores, which write by orjson."""
+    """Parse JSON as `parse_item` does; faster for text that orjson wrote, as LangGraph's Stores do."""
     import orjson
 
     with suppress(ValueError, TypeError):
@@ -71,7 +71,7 @@ def _parse_item(stored: Any) -> Any:
 
 @cache
 def _loaders() -> Sequence[tuple[str, Any]]:
-    """Return loaders of psycopg by type."""
+    """Return the functions that decode columns for psycopg, by Postgres type."""
     from psycopg import DataError
     from psycopg.types.datetime import TimestamptzBinaryLoader
     from psycopg.types.json import JsonbBinaryLoader
@@ -100,7 +100,7 @@ _ON_POSTGRES: Final = {
 
 @cache
 def _loading(kind: Any) -> Any:
-    """Return a subclass whose cursors have the loaders of this module."""
+    """Return a subclass whose cursors decode columns by the functions of this module."""
     given = kind._cursor
 
     def prepare(cursor: Any) -> Any:
@@ -123,7 +123,7 @@ def _loading(kind: Any) -> Any:
 
 
 def decoding_late(wrapped: Any) -> Any:
-    """Return a copy of a saver or Store that, on Postgres, decodes JSON by this module's loaders."""
+    """Return a copy of a saver or Store that, on Postgres, decodes JSON by this module's functions."""
     made: Any = copy.copy(wrapped)
     kind: Any = type(wrapped)
     if hasattr(made, "_task"):

@@ -1,4 +1,4 @@
-"""Heads: what a database holds, compared with what a thread store remembers of it.
+"""Heads: compares the checkpoints of a database with what a thread store remembers of them.
 
 The store is written after the database, and read before it. So a row that the store does not know is newer
 than the last head, and is accepted: it is bound and authentic. A row that the store knows and the database
@@ -58,7 +58,7 @@ logger: Final = logging.getLogger("sealpoint.heads")
 
 
 class Known(NamedTuple):
-    """What a store knew when rows of the database were read."""
+    """What a thread store remembered of some rows when they were read from the database."""
 
     heads: Mapping[Spot, Head]
     clock: int  # how far its log was
@@ -75,7 +75,7 @@ class Heads:
         policy: Policy,
         count: Callable[[SealpointError], object],
     ) -> None:
-        """Make an object; ``key`` returns the key for a purpose, and ``count`` gets each counted error."""
+        """Make an object; ``key`` derives the key for a purpose, ``count`` receives each counted error."""
         if not hasattr(store, "require_writable"):
             hint = "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
             raise ConfigError(f"threads is {type(store).__name__}, not a thread store", hint=hint)
@@ -86,7 +86,7 @@ class Heads:
         self.warnings = Counter[str]()  # how often each error was only counted, by its class
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Call:
-        """Return a call of a method of the store; the reply is ``None`` if its error is only counted."""
+        """Return the request to call a method of the store; the reply is ``None`` for a counted error."""
         if self._policy == "require":
             return Call(function, arguments)
         return Call(self._try, (function, *arguments))
@@ -99,31 +99,31 @@ class Heads:
             return None
 
     def claim(self) -> Steps[str]:
-        """Check that heads can be recorded, and return what the checkpoint says of the store."""
+        """Check that heads can be recorded; return the header's text about the store for a new checkpoint."""
         yield self.call(self.store.require_writable)
         return f"{self.store.identity}:{self.store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
 
     # --- reading ------------------------------------------------------------------------------
 
     def look(self, place: Place) -> Steps[Known | None]:
-        """Return the head of a place, or of the latest there; ``None`` if the store is not available."""
+        """Return the head of a checkpoint, or of the latest; ``None`` if the store is not available."""
         thread_id, checkpoint_ns, checkpoint_id = place
         if checkpoint_id:
             return (yield from self.find([Spot(thread_id, checkpoint_ns, checkpoint_id)]))
         return _known((yield self.call(self.store.newest, thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Steps[Known | None]:
-        """Return the heads of rows."""
+        """Return the heads of the rows ``spots``; ``None`` if the store is not available."""
         return _known((yield self.call(self.store.find, spots)), spots)
 
     def has_live(self, thread_id: str) -> Steps[bool]:
-        """Whether the store knows a checkpoint of a thread that was not deleted."""
+        """Whether the store remembers a checkpoint of a thread, other than deleted ones."""
         return bool((yield self.call(self.store.has_live, thread_id)))
 
     def compare(self, entry: Entry, known: Known) -> Steps[Standing]:
-        """Compare a checkpoint with what the store knew when it was read.
+        """Compare a checkpoint with what the store remembered when the checkpoint was read.
 
-        Its claim is checked first, and that its parent was deleted if the row has lost it.
+        First check its claim about the store, and that the parent was deleted if the parent column is empty.
         """
         spot = entry.spot
         if entry.claim is not None:
@@ -143,7 +143,7 @@ class Heads:
         return standing
 
     def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
-        """Check that rows may be missing whose heads the store had each time before the database was read."""
+        """Raise if a row of ``lost`` was not pruned: its head was in the store before each reading."""
         for head in lost:
             if not (yield from self.may_be_pruned(head, spots)):
                 self.report(
@@ -152,9 +152,9 @@ class Heads:
                 return  # one stands for all, if errors are only counted
 
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
-        """Whether a missing row was the latest when a prune began, and is not now; ``spots`` are there.
+        """Whether a missing row may have been pruned, as the latest at that time; ``spots`` are not missing.
 
-        The head of the latest is not changed then, so that it is missed like any other; see `prune`.
+        A prune does not change the head of the latest checkpoint, so that its row is required; see `prune`.
         """
         thread_id, checkpoint_ns, _ = head.spot
         if checkpoint_ns or (known := (yield from self.of_thread(thread_id, checkpoint_ns))) is None:
@@ -167,9 +167,9 @@ class Heads:
     def page(
         self, place: Place, has_ns: bool, spots: Sequence[Spot], least: str | None, below: str | None
     ) -> Steps[tuple[Known, Known] | None]:
-        """Return what the store knows of the rows of a page, and of all rows that must be in it.
+        """Return what the store remembers of the rows of a page, and of all rows that must be in the page.
 
-        The page is below an id, and has all rows from ``least`` on; ``None`` if it is the first, or the last.
+        The page has all rows with ids from ``least`` on and less than ``below``; ``None`` means no bound.
         """
         if place.checkpoint_id:
             least, next_id = place.checkpoint_id, f"{place.checkpoint_id}\0"  # no other id is between them
@@ -188,7 +188,7 @@ class Heads:
         return Known(heads, more.clock, specials), required
 
     def require_deleted(self, parent: Spot, child: Spot, entry: Entry | None = None) -> Steps[None]:
-        """Check that a parent was deleted: savers remove it from its children when they prune."""
+        """Check that a parent was deleted: savers that prune remove the parent's id from its children."""
         for _ in range(LOOKS):
             known = yield from self.find([parent])
             head = known and known.heads.get(parent)
@@ -198,7 +198,7 @@ class Heads:
             self.report(parent_lost(parent), *((child, entry.thread_id) if entry else ()))
 
     def _require_claim(self, claim: tuple[str, int], entry: Entry) -> Steps[None]:
-        """Check a claim that names another store, or a clock that this one had not when it was asked."""
+        """Check a claim that names another store, or an event that this store had not when it was read."""
         own = self.store.identity
         if claim[0] == own:
             now = yield from self.find([])
@@ -212,20 +212,20 @@ class Heads:
     # --- writing ------------------------------------------------------------------------------
 
     def record(self, spot: Spot, digest: bytes) -> Call:
-        """Return the call that records a checkpoint, to be made once it is stored."""
+        """Return the request that records a checkpoint in the store, to be made after storing it."""
         return self.call(self.store.append, [Head(spot, Kind.PUT, self.mac(digest, *spot))])
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
-        """Record events."""
+        """Record heads in the thread store."""
         if heads:
             yield self.call(self.store.append, heads)
 
     def of_thread(self, thread_id: str, checkpoint_ns: str | None = None) -> Steps[Known | None]:
-        """Return the heads of a thread, or of one namespace, that are not deleted."""
+        """Return the heads of a thread, or of one namespace, except those of deleted checkpoints."""
         return _known((yield self.call(self.store.between, thread_id, checkpoint_ns, None, None)))
 
     def report(self, error: SealpointError, spot: Sequence[str] = (), thread_id: str | None = None) -> None:
-        """Raise an error, or count it; it is about a row of a thread, if one is given."""
+        """Raise an error, or only count it with heads='warn'. ``spot`` is the row that the error is about."""
         if spot:
             located(error, "checkpoints", spot, {"thread_id": thread_id})
         if self._policy == "require":
@@ -235,18 +235,18 @@ class Heads:
     def _count(self, error: SealpointError) -> None:
         self.warnings[type(error).__name__] += 1
         self._also_count(error)
-        logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
+        logger.warning("%s: continuing because of heads='warn': %s", type(error).__name__, error)
 
 
 def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
-    """Return the heads whose rows must be there and are not, the greatest id first."""
+    """Return the heads whose rows must be in the database and are not, the greatest id first."""
     there = {*spots}
     heads = [head for head in required.heads.values() if head.kind is Kind.PUT and head.spot not in there]
     return sorted(heads, key=lambda head: head.spot.checkpoint_id, reverse=True)
 
 
 def _known(answer: Answer | None, spots: Sequence[Spot] = ()) -> Known | None:
-    """Return an answer; ``spots`` were asked for, also if the store does not know them."""
+    """Return the store's answer about ``spots`` as `Known`, also for rows that the store lacks."""
     if answer is None:
         return None
     heads = {head.spot: head for head in answer.heads}

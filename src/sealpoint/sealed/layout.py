@@ -1,4 +1,4 @@
-"""The layout of a wrapped saver, and checks of what SealedSaver, SealedStore and SealedCache are given."""
+"""The layout of a wrapped saver, and checks of arguments of SealedSaver, SealedStore and SealedCache."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _CLASSES: Final[dict[str, type[Rows]]] = {
 
 
 def layout_of(saver: Any, layout: str, serde: Any) -> type[Rows]:
-    """Return the layout of a saver: by its class if ``layout`` is ``auto``, or by that name.
+    """Return the layout class of a saver: by the saver's class for ``auto``, else by the name ``layout``.
 
-    ``serde`` is checked as by `require_ring`.
+    ``serde`` is checked as `require_ring` does.
     """
     require_instance(saver, "saver", ("get_tuple", "aget_tuple"), "SealedSaver(SqliteSaver(connection), ...)")
     require_ring(serde)
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
     if any("Shallow" in name for name in names):
         raise ConfigError(
-            f"{type(saver).__name__} stores no checkpoint ids, so its rows cannot be bound",
+            f"{type(saver).__name__} stores no checkpoint ids, so its values cannot be bound to rows",
             hint="use PostgresSaver or AsyncPostgresSaver",
         )
     if layout != "auto":
@@ -70,7 +70,7 @@ def require_ring(serde: Any) -> KeyRing:
 
 
 def require_instance(wrapped: Any, kind: str, methods: Sequence[str], example: str) -> None:
-    """Refuse what is often passed in place of a ``kind`` with one of the methods; ``example`` wraps one."""
+    """Refuse a class, a context manager, or an object without the methods; ``example`` is a valid call."""
     if isinstance(wrapped, type):
         problem = f"{wrapped.__name__} is a class, not a {kind}"
     elif any(hasattr(wrapped, name) for name in methods):

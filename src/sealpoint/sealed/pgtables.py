@@ -51,14 +51,14 @@ _Look = Generator[tuple[str, Sequence[Any]] | Callable[[], Any], Any, R]
 
 
 class PostgresTables:
-    """Tables of one database, and the rights of a session of psycopg."""
+    """Checks the tables of one database, and the rights of a session of psycopg."""
 
     def __init__(
         self, *, is_store: bool, heads: Heads | None, allow_schema: bool, allow_shared_role: bool, **_: object
     ) -> None:
         """Create an object for one database: see `sealpoint.sealed.tables.tables_of`.
 
-        With ``heads`` it asks their thread store whether the session's roles can write it.
+        With ``heads``, the check asks their thread store whether the session's roles can write to the store.
         """
         is_asked = heads is not None and not allow_shared_role and hasattr(heads.store, "require_apart")
         self._heads = heads if is_asked else None
@@ -67,7 +67,7 @@ class PostgresTables:
         self._is_checked = allow_schema and not is_asked
 
     def _given(self, saver: Any) -> tuple[Any, Any]:
-        """Return two contexts: of a connection or a cursor on it, and of the connection's lock."""
+        """Return two context managers: for a connection, or a cursor on it, and for the connection's lock."""
         if self._names is not STORE_NAMES:
             return saver._cursor(), nullcontext()
         # A Store's cursor takes no lock. Connection first, then the lock, as in the Store: no deadlock.
@@ -99,7 +99,7 @@ class PostgresTables:
     def _look(self) -> _Look[bool]:
         """Check the tables and the rights; return whether the check is complete.
 
-        It runs in a transaction that is rolled back.
+        The check runs in a transaction that is rolled back.
         """
         ((path, oids),) = yield _RESOLVE.format(", ".join(map(_OID.format, self._names))), ()
         yield _SETTLE, ()
@@ -114,7 +114,7 @@ class PostgresTables:
 
 
 class AioPostgresTables(PostgresTables):
-    """Tables of one database, and the rights of an asynchronous session of psycopg."""
+    """Checks the tables of one database, and the rights of an asynchronous session of psycopg."""
 
     def require(self, saver: Any) -> None:
         """See `Tables`."""
@@ -150,8 +150,8 @@ class AioPostgresTables(PostgresTables):
 def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]) -> _Look[set[str]]:
     """Check the tables that the saver's statements access, and return the names of those that exist.
 
-    Also refuse a function, an operator or a type in a schema of the path that could replace the server's
-    own, or has one of the names in ``more``, unless an extension created it.
+    Also refuse functions, operators and types in a schema of the search path that could replace the server's
+    own, or have a name in ``more``, unless an extension created them.
     """
     rows = yield _FOUND, ([oid for oid in oids if oid is not None],)
     others = [schema for schema in path if schema != "pg_catalog"]
@@ -169,9 +169,9 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
 
 
 def _ask(heads: Heads, lock: int, roles: Sequence[str]) -> bool:
-    """Ask the thread store whether roles can write it; it sees the session's lock if both share a server.
+    """Ask the thread store whether roles can write to it; on the same server it sees the session's lock.
 
-    Return whether the store could be asked. Such a right is a `SharedRoleError`, which is raised or counted.
+    Return whether the store could be asked. If roles can write, a `SharedRoleError` is raised or counted.
     """
     store: Any = heads.store
     try:

@@ -18,7 +18,7 @@ _REMEMBERED: Final = 10_000
 class Pseudonyms:
     """Finds the name of a thread in the database: a pseudonym, or the thread's real id.
 
-    A pseudonym is cached, because a thread never loses it. A real id is cached, too, but compared with the
+    A pseudonym is cached, because a thread keeps its pseudonym. A real id is cached, too, but checked in the
     database each time, because another process may have deleted the thread and begun it again.
     """
 
@@ -61,9 +61,9 @@ class Pseudonyms:
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
     def others(self, thread_id: str, column: str) -> Sequence[str]:
-        """Return the names other than ``column`` that a thread may have: its history may have begun twice.
+        """Return the other names under which the database may have rows of a thread: all but ``column``.
 
-        The database is not asked: writes without a checkpoint are no history, and must be deleted, too.
+        The database is not queried: writes without a checkpoint must be deleted, too.
         """
         named = () if PSEUDONYM.match(thread_id) else (thread_id,)
         return [other for other in (self._tokens.pseudonym(thread_id), *named) if other != column]

@@ -33,25 +33,25 @@ _REMEMBERED: Final = 1_000  # of so many checkpoints
 
 
 class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
-    """The calls of each checkpoint. In a delta graph the process goes on with their values in its memory.
+    """Stored calls of ``put_writes`` by checkpoint: a process of a delta graph continues with their values.
 
-    A checkpoint is removed when a child of it is stored, which names the writes.
+    A checkpoint is removed when its child is stored, whose header lists the writes.
     """
 
     def add(self, spot: Spot, task_id: str, call: bytes) -> None:
-        """Remember a call that was stored."""
+        """Remember that a call of ``put_writes`` to a checkpoint was stored."""
         self.setdefault(spot, []).append((task_id, call))
         if len(self) > _REMEMBERED:
             self.popitem(last=False)
 
     def forget_thread(self, thread_id: str) -> None:
-        """Forget a thread: it is deleted."""
+        """Forget the calls of a thread that is being deleted."""
         for spot in [spot for spot in [*self] if spot[0] == thread_id]:
             self.pop(spot, None)
 
 
 def stored_bytes(found: CheckpointTuple) -> int:
-    """Return how many bytes of values were read for a checkpoint."""
+    """Return the number of bytes of values that were read from the database for a checkpoint."""
     checkpoint: Any = found.checkpoint
     values: list[Any] = [value for _, _, value in found.pending_writes or ()]
     if isinstance(checkpoint, dict):
@@ -64,7 +64,7 @@ def stored_bytes(found: CheckpointTuple) -> int:
 
 
 def size_of(entry: Entry) -> int:
-    """Return how many bytes of an entry are to be decoded; of what is not opened, those that are stored."""
+    """Return an estimate of the bytes of an entry to decode: the stored bytes, and those opened so far."""
     return stored_bytes(entry.found) + entry.opened_bytes
 
 
@@ -80,18 +80,18 @@ class Parts:
 
     @property
     def serde(self) -> EncryptedSerializer:
-        """The serializer of the saver."""
+        """The sealing serializer of the saver."""
         return cast("EncryptedSerializer", self.rows.serde)
 
     def forget(self, asked: Asked) -> None:
-        """Forget a thread that is deleted, under the name that it has in the database."""
+        """Forget a deleted thread: its calls of ``put_writes``, and its name in the database."""
         self.acknowledged.forget_thread(asked.place.thread_id)
         if self.pseudonyms is not None:
             self.pseudonyms.forget(asked.thread_id)
 
 
 class Asked(NamedTuple):
-    """The thread or checkpoint that a caller requests."""
+    """The thread or checkpoint that a caller of the saver requests."""
 
     place: Place  # in the database
     thread_id: str  # the database may have a pseudonym for it
@@ -100,23 +100,23 @@ class Asked(NamedTuple):
 
     @property
     def config(self) -> RunnableConfig:
-        """The config for the wrapped saver: only the place, and the caller's keys that are passed on."""
+        """The config for the wrapped saver: thread, namespace and id, and the caller's further keys."""
         return self.place.config(self.more)
 
     def name(self, error: SealpointError) -> None:
-        """Make an error name the thread by its real id, and the requested checkpoint if it names no row."""
+        """Set the thread id of an error to the real id, and its row to the requested one if it has none."""
         if isinstance(error, RowError):
             located(error, "checkpoints", self.place)
         if error.place.get("thread_id") == self.place.thread_id:
             error.thread_id = self.thread_id
 
     def at(self, checkpoint_id: str, checkpoint_ns: str | None = None) -> Asked:
-        """Return the request for a checkpoint of the same thread, by default in the same namespace."""
+        """Return the request for another checkpoint of this thread, by default in the same namespace."""
         ns = self.place.checkpoint_ns if checkpoint_ns is None else checkpoint_ns
         return self._replace(place=Place(self.place.thread_id, ns, checkpoint_id), has_ns=True)
 
     def __enter__(self) -> None:
-        """Make the errors of a block name their row, see `name`."""
+        """Add thread and row to the errors of a ``with`` block, see `name`."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, SealpointError):
@@ -128,7 +128,7 @@ _asked: Final[Callable[[tuple[Any, ...]], Asked]] = partial(tuple.__new__, Asked
 
 
 def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Steps[Asked]:
-    """Return the request that ``config`` makes; ``is_new`` if its thread is about to be written."""
+    """Return what ``config`` requests; ``is_new`` says that its thread is about to be written."""
     place = require_place(config)
     if parts.heads is not None:
         yield OWN
@@ -149,7 +149,7 @@ def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
 
 
 def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
-    """Whether the special writes of a checkpoint are the latest; if not, it must be read again by its id.
+    """Whether the special writes of a checkpoint are the latest; if not, it must be read again, by its id.
 
     With ``is_before``, the thread store was read before the checkpoint, so a contradiction is final.
     """
@@ -209,12 +209,12 @@ def _get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
 
 
 def opening(parts: Parts, found: CheckpointTuple, asked: Asked | None) -> Call:
-    """Return the call that authenticates a row, on a worker thread if it is large."""
+    """Return the request that authenticates a row, on a worker thread if the row is large."""
     return call((_open, (parts.rows, found, asked), partial(stored_bytes, found)))
 
 
 def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
-    """Authenticate a row, and check that it is the requested row: an index may lead to another."""
+    """Authenticate a row, and check that it is the requested row: a wrong index may lead to another row."""
     try:
         entry = Entry(rows, found, spot_of(found))
     except SealpointError as error:
@@ -232,7 +232,7 @@ def _open(rows: Rows, found: CheckpointTuple, asked: Asked | None) -> Entry:
 
 
 def _latest(parts: Parts, asked: Asked) -> Steps[Entry | None]:
-    """Return the latest checkpoint that does not count as absent."""
+    """Return the latest checkpoint in the database, except those that the thread store knows as deleted."""
     listing = Listing(parts, asked, limit=1)
     while listing.is_open:
         for row in (yield from listing.page()):
@@ -244,9 +244,9 @@ def _latest(parts: Parts, asked: Asked) -> Steps[Entry | None]:
 def _require(
     parts: Parts, heads: Heads, asked: Asked, entry: Entry | None, known: Known, want: Head
 ) -> Steps[Entry | None]:
-    """Return the checkpoint of a head that the database did not return as its latest.
+    """Read the checkpoint that the thread store has as latest, if the database returned another as latest.
 
-    A database may sort ids in another order, so that another checkpoint is its latest.
+    The database may sort ids in another order than the thread store, and so have another latest checkpoint.
     """
     if not asked.place.checkpoint_id:
         named = asked.at(want.spot.checkpoint_id, want.spot.checkpoint_ns)
@@ -266,7 +266,7 @@ Listed = tuple[CheckpointTuple, Known | None]
 
 
 def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry | None]:
-    """Open a row of a page, and compare it with its head; ``None`` if it counts as absent.
+    """Open a row of a page, and compare it with its head; ``None`` if the head says that it was deleted.
 
     The row is read again if it, or a special write to it, was stored again after the page was read.
     """
@@ -305,7 +305,7 @@ def get_tuple(parts: Parts, config: RunnableConfig) -> Steps[CheckpointTuple | N
 
 
 def _read(rows: Rows, found: CheckpointTuple, asked: Asked) -> CheckpointTuple | Entry:
-    """Authenticate and decode a row; one that needs the writes to its parent is not decoded."""
+    """Authenticate and decode a row; a row that needs the writes to its parent is not decoded yet."""
     entry = _open(rows, found, asked)
     return entry if entry.parent and entry.needs_sends else _decode(entry, asked, ())
 
@@ -313,7 +313,7 @@ def _read(rows: Rows, found: CheckpointTuple, asked: Asked) -> CheckpointTuple |
 def _decoded(
     parts: Parts, entry: Entry, asked: Asked | None, rows: Mapping[Spot, CheckpointTuple]
 ) -> Steps[CheckpointTuple]:
-    """Return a checkpoint as a ``CheckpointTuple``; its parent may be among ``rows``, already read."""
+    """Return a checkpoint as a ``CheckpointTuple``; ``rows`` are already read, perhaps with its parent."""
     sends: Sequence[Write] = ()
     if entry.parent and entry.needs_sends:
         parent = entry.spot._replace(checkpoint_id=entry.parent)
@@ -348,8 +348,8 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 class Pages:
     """Divides one listing into pages, each a complete list: some savers hold a lock while they list.
 
-    Checkpoints come latest first. Several may have the same id: in different namespaces, or in copies of a
-    thread. These are never divided between pages, because the next page begins below an id.
+    Checkpoints come latest first. Checkpoints in different namespaces, or in copies of a thread, may have the
+    same id; these are never divided between pages, because the next page begins below an id.
 
     Attributes:
         request: The next request; ``None`` at the end.
@@ -358,10 +358,10 @@ class Pages:
     __slots__ = ("_has_unique_ids", "_is_sorted", "_is_whole", "_taken", "request")
 
     def __init__(self, request: Request, *, is_paged: bool, is_sorted: bool, first: int) -> None:
-        """Begin; a ``limit`` of ``None`` means that the number of needed rows is not known.
+        """Begin a listing; ``request.limit`` is ``None`` if the number of needed rows is not known.
 
         ``is_paged`` says that the saver lists by id, over all threads and namespaces. With ``is_sorted``,
-        rows are sorted here, and neither the saver's order nor its limit ``before`` is relied on.
+        rows are sorted here, because the saver may neither sort them nor apply ``before``.
         """
         config, limit = request.config, request.limit
         self._has_unique_ids = config is not None and config["configurable"].get("checkpoint_ns") is not None
@@ -372,7 +372,7 @@ class Pages:
         self.request: Request | None = request._replace(limit=size)
 
     def take(self, found: list[CheckpointTuple]) -> list[CheckpointTuple]:
-        """Return the part of a reply that is complete, and determine the next request."""
+        """Return the rows of a reply that belong to the complete page, and determine the next request."""
         request, spots = self.request, [*map(spot_of, found)]
         is_named = all(type(ns) is type(checkpoint_id) is str for _, ns, checkpoint_id in spots)
         if is_named and (len({*spots}) < len(spots) or not self._taken.isdisjoint(spots)):
@@ -402,7 +402,7 @@ class Pages:
 
 
 class Listing:
-    """One listing, page by page."""
+    """One call of ``list`` of a SealedSaver, page by page."""
 
     def __init__(
         self,
@@ -479,7 +479,7 @@ class Listing:
             return [(item, known) for item in found]
 
     def take(self, row: Listed) -> Steps[Entry | None]:
-        """Open a row, and return it if it matches the filter."""
+        """Open a row of a page; return it if it matches the filter, else ``None``."""
         found, known = row
         head = known and known.heads.get(spot_of(found))
         if self._left == 0 or (head and head.kind is Kind.DELETED):
@@ -520,7 +520,7 @@ _MAX_ANCESTORS: Final = 128
 def histories(
     parts: Parts, config: RunnableConfig, channels: Sequence[str]
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    """Return the histories of delta channels in the ancestors of a checkpoint."""
+    """Return the history of each of the delta channels, read from the ancestors of a checkpoint."""
     asked = yield from asking(parts, config)
     with asked:
         walk = DeltaWalk(channels)
@@ -552,7 +552,7 @@ def histories(
 
 
 def _visit(walk: DeltaWalk, entry: Entry, made: object) -> None:
-    """Visit a checkpoint, with the writes from which its child was ``made``; ``None`` for all writes."""
+    """Add a checkpoint to a walk, with those writes that ``made`` in its child's header lists, or all."""
     writes = entry.writes(walk.open, made)
     walk.visit(entry.values(walk.open), [write[1:] for write in writes])
 

@@ -44,14 +44,14 @@ _OPTIONAL: Final = tuple(name for name in vars(Deleting) if not name.startswith(
 
 @cache
 def _without(kind: Any, names: tuple[str, ...]) -> Any:
-    """Return a subclass in which the methods ``names`` are those of the base class of all savers."""
+    """Return a subclass whose methods ``names`` are those of LangGraph's base class of savers."""
     # Older releases of LangGraph lack some of these methods.
     missing = {name: getattr(kind._absent, name, getattr(BaseCheckpointSaver, name)) for name in names}
     return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
 def _lacks(saver: Any, name: str) -> bool:
-    """Whether a saver has a method only from the base class of all savers, or not at all."""
+    """Whether a saver does not implement a method: it is missing, or that of LangGraph's base class."""
     owner = next((base for base in type(saver).__mro__ if name in vars(base)), None)
     return owner is None or owner.__name__ == "BaseCheckpointSaver"
 
@@ -60,11 +60,11 @@ UnboundPolicy = Literal["refuse", "allow"]
 
 
 class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
-    """A saver that seals checkpoints, writes and metadata, binds each to its row, and stores them in another.
+    """A saver that seals checkpoints, writes and metadata, each bound to its row; another saver stores them.
 
     The wrapped saver is not changed: a copy of it is used, whose serializer has no key. Every method raises a
-    `SealpointError` if a row that it reads was changed, moved or exchanged, or the error of the wrapped saver
-    if that cannot read the row. See docs/savers.md for what remains visible on each saver.
+    `SealpointError` if a row that it reads was changed, moved or exchanged, or the wrapped saver's own error
+    if that saver cannot read the row. See docs/savers.md for what remains visible on each saver.
 
     Attributes:
         inner: The copy of the wrapped saver.
@@ -86,7 +86,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
     _absent: ClassVar[type] = BaseCheckpointSaver
 
     def __new__(cls, saver: Any = None, *_: Any, **__: Any) -> Self:
-        """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
+        """Create an object without the methods that ``saver`` lacks: tools look for methods in the class."""
         kind: Any = cls
         if saver is not None:  # `copy.copy` passes no argument
             kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
@@ -116,14 +116,14 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Args:
             saver: A LangGraph saver, or one of sealpoint's. It is not changed.
-            serde: Serializes and seals; its cipher is a `RingCipher`.
+            serde: Serializer that seals, whose cipher is a `RingCipher`.
             plain_metadata: Keys of metadata that stay readable, besides those that savers need.
             indexed_metadata: Keys of metadata that filters find by token. Equal values have equal tokens,
                 which anybody can compare. Needs an index key in the ring.
             pseudonyms: Whether new threads get a pseudonym in the database. Needs an index key.
             pass_through: Keys of ``configurable`` for the wrapped saver, which may store them readable.
-            unbound: ``refuse``, or ``allow`` to read rows from before this wrapper, which are not bound to
-                their places, during a migration. New rows are bound in both cases.
+            unbound: ``refuse``, or ``allow`` to read rows that were stored without this wrapper, and so are
+                not bound, during a migration. New rows are always bound.
             layout: How the saver stores a checkpoint; ``auto`` knows LangGraph's and sealpoint's savers.
             threads: Thread store, which remembers outside of the database which checkpoints the database must
                 have. Needs an index key.
@@ -133,16 +133,16 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
                 yet: it writes rows exactly as the wrapped saver alone writes them, so that those processes
                 can read them. **Nothing is bound, and nothing is sealed unless that serializer seals.**
                 Needs ``unbound="allow"``. See docs/migration.md.
-            allow_partial_writes: Whether an incomplete result of a task is read, for a saver or a connection
-                that stores writes one by one. A deleted write is not detected then.
+            allow_partial_writes: Whether to read an incomplete result of a task, for a saver or a connection
+                that stores writes one by one. Deleted writes are then not detected.
             allow_schema: Whether tables may have additions that LangGraph does not create, such as triggers.
             allow_shared_role: Whether the saver's role may write a thread store on the same Postgres server.
 
         Raises:
             ConfigError: If an argument is invalid, or the saver cannot be sealed.
-            SealingError: If the cipher cannot bind rows.
-            SealpointError: If ``serde`` cannot read what ``allow_write_with`` writes.
-            UnknownKeyError: If an index key is needed and the ring has none.
+            SealingError: If the cipher cannot bind values to rows.
+            SealpointError: If ``serde`` cannot read values that ``allow_write_with`` writes.
+            UnknownKeyError: If an index key is needed, and the ring lacks it.
         """
         if isinstance(saver, SealedSaver):
             raise ConfigError("the saver is a SealedSaver already")
@@ -152,7 +152,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
             raise ConfigError(f"heads must be 'require' or 'warn', not {excerpt(str(heads))}")
         plain, indexed = names_of(plain_metadata), names_of(indexed_metadata)
         if KEY in plain or plain & indexed:
-            raise ConfigError("a key of metadata is both plain and indexed, or is reserved")
+            raise ConfigError("a key is both in plain_metadata and in indexed_metadata, or is reserved")
         tokens = Tokens(lambda: require_ring(self._parts.serde))
         rows = layout_of(saver, layout, serde)(
             serde=serde,
@@ -256,8 +256,8 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, latest first.
 
-        The wrapped saver applies the part of a filter that it can: plain and indexed keys. All other keys
-        are compared after opening, so a search for them opens every checkpoint of the thread.
+        The wrapped saver applies the plain and indexed keys of a filter. Values of other keys are compared
+        after opening, so a search for them opens every checkpoint of the thread.
 
         Args:
             config: Names the thread, and optionally the namespace and the id; ``None`` for all threads.

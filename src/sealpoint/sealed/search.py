@@ -1,4 +1,4 @@
-"""Searches sealed metadata as the wrapped saver would, and compares JSON values as SQLite and Postgres do."""
+"""Searches sealed metadata with the results of the wrapped saver; compares JSON as SQLite and Postgres do."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _digits(number: float) -> Decimal:
 
 
 class Search:
-    """What a wrapped saver finds for a filter, and which part of the filter it can apply itself."""
+    """How one kind of saver matches metadata, and the part of a filter that this saver can apply."""
 
     # Whether the saver lists by id, over all threads and namespaces
     lists_by_id: ClassVar[bool] = True
@@ -61,18 +61,18 @@ class Search:
         self._rows = rows
 
     def applies(self, key: str) -> bool:
-        """Whether the saver can search for a key of metadata itself."""
+        """Whether the wrapped saver can apply a key of a filter itself."""
         return key in self._rows.plain
 
     def has_equals(self, value: Any) -> bool:
-        """Whether the database takes values for equal that have other tokens.
+        """Whether values exist that the database considers equal, but that have different tokens.
 
-        SQLite and Python do so with 1, 1.0 and true, and with integers that are not exact as floats.
+        In SQLite and Python: 1, 1.0 and true, and integers that floats cannot represent exactly.
         """
         return isinstance(value, int | float) and (value in (0, 1) or abs(value) >= EXACT)
 
     def wanted(self, value: Any) -> Any:
-        """Return a value that is searched for, as it reads in JSON, into which savers turn it."""
+        """Return the searched value as JSON returns it: savers convert it to JSON."""
         if value is None or isinstance(value, str | int | float):
             return in_json(value)
         try:
@@ -81,13 +81,13 @@ class Search:
             return value
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
-        """Whether a key of metadata matches, as it would in the database."""
+        """Whether the metadata has the searched value under a key, compared as the database does."""
         raise NotImplementedError
 
     def divide(self, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens.
+        """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens of others.
 
-        Also whether that is the whole filter, so that a limit may be passed on too.
+        Also return whether that is the whole filter, so that the saver may apply a limit.
         """
         stored, is_exact = dict[str, Any](), True
         for key, value in wanted.items():
@@ -106,19 +106,19 @@ class Search:
 
 
 class OnSqlite(Search):
-    """As a saver for SQLite searches."""
+    """The search of a saver on SQLite."""
 
     def applies(self, key: str) -> bool:
-        """Of a plain key, a saver for SQLite may also ask for a part: ``parents.name``."""
+        """Also a path into a plain key can be searched on SQLite, such as ``parents.name``."""
         return key in self._rows.plain or key.split(".", maxsplit=1)[0] in self._rows.plain
 
     def wanted(self, value: Any) -> Any:
-        """Return text for what has no form in JSON, as LangGraph's SqliteSaver does."""
+        """Return the value as JSON returns it; text for a value that JSON lacks, as in LangGraph's saver."""
         is_known = value is None or isinstance(value, str | int | float | dict | list | tuple)
         return super().wanted(value) if is_known else str(value)
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
-        """Whether SQLite finds the value at a path of keys."""
+        """Whether SQLite would find the searched value at a path of keys."""
         found: Any = metadata
         for part in key.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None  # as ``json_extract`` does
@@ -126,28 +126,28 @@ class OnSqlite(Search):
 
 
 class OnPostgres(Search):
-    """As a saver for Postgres searches."""
+    """The search of a saver on Postgres."""
 
     def has_equals(self, value: Any) -> bool:
-        """Postgres compares decimal digits."""
+        """Return false: Postgres compares decimal digits, as tokens do."""
         return False
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
-        """Whether Postgres finds the value in that of the key."""
+        """Whether Postgres would find the searched value in the value of the key."""
         return key in metadata and contains_on_postgres(metadata[key], wanted)
 
 
 class InPython(Search):
-    """As LangGraph's InMemorySaver searches."""
+    """The search of LangGraph's InMemorySaver."""
 
     lists_by_id: ClassVar[bool] = False
 
     def wanted(self, value: Any) -> Any:
-        """Return the value itself."""
+        """Return the searched value unchanged."""
         return value
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
-        """Whether Python finds them equal."""
+        """Whether the key's value equals the searched value in Python."""
         return bool(metadata.get(key) == wanted)
 
 
@@ -155,5 +155,5 @@ _SEARCHES: Final[Mapping[str, type[Search]]] = {"whole": OnSqlite, "inline": OnP
 
 
 def search_of(rows: Rows) -> Search:
-    """Return the search of the saver that has a layout."""
+    """Return the search of savers with this layout."""
     return _SEARCHES[rows.layout](rows)

@@ -29,13 +29,13 @@ _PARTIAL_HINT: Final = (
 
 
 class SqliteTables:
-    """Tables of one database, for a connection of sqlite3."""
+    """Checks the tables of one database, through a connection of sqlite3."""
 
     def __init__(self, *, is_store: bool, allow_partial: bool, allow_schema: bool, **_: object) -> None:
         """Create an object for one database: see `sealpoint.sealed.tables.tables_of`.
 
-        With ``allow_schema`` only its companion files are checked. With ``allow_partial`` the saver may
-        store the writes of a call one by one.
+        With ``allow_schema``, only the files next to the database are checked. With ``allow_partial``, the
+        saver may store the writes of a call one by one.
         """
         self._names = tables.STORE if is_store else tables.SAVER
         self._has_schema, self._allow_partial = not allow_schema, allow_partial
@@ -52,7 +52,7 @@ class SqliteTables:
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Check the tables on a connection."""
+        """Check the tables of the database through a connection of sqlite3."""
         if not self._allow_partial and _is_autocommit(connection):
             raise ConfigError("the saver's connection commits each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
@@ -96,7 +96,7 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor, names
 
 
 class AioSqliteTables(SqliteTables):
-    """Tables of one database, for a connection of aiosqlite, on its thread."""
+    """Checks the tables of one database, through a connection of aiosqlite, on the connection's thread."""
 
     def require(self, saver: Any) -> None:
         """See `Tables`."""
@@ -113,13 +113,13 @@ class AioSqliteTables(SqliteTables):
 
 
 def _is_autocommit(connection: sqlite3.Connection) -> bool:
-    """Whether no statement begins a transaction; ``autocommit`` is new in Python 3.12."""
+    """Whether a connection never begins a transaction by itself; ``autocommit`` is new in Python 3.12."""
     mode: object = getattr(connection, "autocommit", None)
     return mode is True or (mode is not False and connection.isolation_level is None)
 
 
 def _connection_of(saver: Any) -> Any:
-    """Return the connection of a saver or Store."""
+    """Return the SQLite connection of a saver or Store."""
     connection = getattr(saver, "conn", None)
     if connection is None:
         raise ConfigError(f"{type(saver).__name__} has no connection to check its tables", hint=ALLOW_HINT)

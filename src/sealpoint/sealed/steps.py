@@ -1,11 +1,11 @@
-"""Steps: the requests of the procedures of SealedSaver, and how the wrapped saver replies to them.
+"""Steps: requests that the procedures of SealedSaver yield, and how the wrapped saver replies to them.
 
 A procedure (`sealpoint.base.saver`) yields requests, and receives the replies.
 
 With a thread store, transactions of the caller are refused: heads would be recorded before their rows are
 stored. A transaction that the wrapped saver began, and left open when a statement failed or its task was
-cancelled, is rolled back: LangGraph's savers on SQLite would leave it open. To distinguish the two, the copy
-of a saver gets a wrapper of its SQLite connection, which records the transactions that the saver begins. The
+cancelled, is rolled back: LangGraph's savers on SQLite would leave it open. To distinguish them, the copy of
+a saver gets a wrapper of its SQLite connection, which records the transactions that the saver begins. The
 caller keeps the original connection, so the caller's statements do not pass through the wrapper.
 """
 
@@ -33,7 +33,7 @@ LARGE_BYTES: Final = 65_536
 
 
 class Do(NamedTuple):
-    """A call of a method of the wrapped saver."""
+    """Request to call a method of the wrapped saver."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Do(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call of ``list``; the reply is a list.
+    """Request to call ``list`` of the wrapped saver; the reply is a list.
 
     Attributes:
         config: Names a thread, and optionally namespace and id; ``None`` for all threads.
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a function; the reply is its result."""
+    """Request to call a function; the reply is the function's result."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -87,12 +87,12 @@ def spot_of(found: CheckpointTuple) -> Spot:
 
 
 def get_at(config: RunnableConfig) -> Do:
-    """Return the request for the checkpoint that ``config`` names; the reply is ``None`` if there is none."""
+    """Return the request for the checkpoint that ``config`` names; the reply may be ``None``."""
     return _do(("get_tuple", (config,), _NO_KEYWORDS))
 
 
 def reply(saver: Any, request: AnyRequest) -> Any:
-    """Return the reply of the wrapped saver, which has no transaction open if it raises."""
+    """Return the wrapped saver's reply to a request; roll back its transaction if the saver raises."""
     if isinstance(request, Call):
         if request is OWN:
             return _require_own_transactions(saver)
@@ -139,7 +139,7 @@ _OPEN: Final = (2, 3)  # libpq's PQTRANS_INTRANS and PQTRANS_INERROR
 
 
 def _require_own_transactions(saver: Any) -> None:
-    """Raise if a saver's connection is in a transaction of the caller: heads would be stored before rows.
+    """Raise if a saver's connection is in a transaction of the caller: heads would be recorded before rows.
 
     A saver without the attribute ``conn``, or with a pool, is not checked.
     """
@@ -158,8 +158,8 @@ async def _arequire_own_transactions(saver: Any) -> None:
 def _may_be_refused(saver: Any) -> bool:
     """Whether a transaction may be open while no call of the saver runs; a call has its own transaction.
 
-    A connection to SQLite is not asked while another thread may run a statement on it. From SQLite 3.53 on it
-    would await the statement with Python's GIL held, for which a callback in the statement would also wait.
+    A connection to SQLite is not queried while another thread may run a statement on it. From SQLite 3.53 on
+    the query would hold Python's GIL until the statement ends, for which its callbacks would wait.
     """
     connection, lock = getattr(saver, "conn", None), getattr(saver, "lock", None)
     if getattr(connection, "autocommit", True) is False:
@@ -188,7 +188,7 @@ def _is_refused(saver: Any) -> bool:
 
 
 async def _ais_refused(saver: Any) -> bool:
-    """Async version of `_is_refused`. It does not await before it asks the connection's thread."""
+    """Async version of `_is_refused`. Its first await is the call on the connection's thread."""
     if not isinstance(saver.lock, asyncio.Lock):
         return _is_refused(saver)
     if saver.lock.locked():
@@ -203,7 +203,7 @@ async def _ais_refused(saver: Any) -> bool:
 
 def _refusal() -> ConfigError:
     return ConfigError(
-        "the saver's connection is in a transaction that was begun elsewhere",
+        "the saver's connection is in a transaction that other code began",
         hint="with a thread store, give the saver its own connection",
     )
 
@@ -238,7 +238,7 @@ _UNNOTED: Final = ("close", "fetchall", "fetchone")  # begin no transaction, and
 
 
 class _Watched:
-    """A connection of sqlite3 for a saver or a Store, or a cursor of one."""
+    """Wrapper of a sqlite3 connection of a saver or Store, or of a cursor of such a connection."""
 
     __slots__ = ("_connection", "_rows", "owner", "plain")
 
@@ -268,7 +268,7 @@ class _Watched:
 
 @cache
 def _watching(kind: Any) -> Any:
-    """Return a class of connections that share the state of a connection of aiosqlite's class ``kind``."""
+    """Return a class of wrappers that share the state of a connection of aiosqlite's class ``kind``."""
 
     class WatchedAsync(kind):  # type: ignore[misc]
         __slots__ = ("owner", "plain", "rows")
@@ -297,7 +297,7 @@ def _watching(kind: Any) -> Any:
 def watch(saver: Any, rows: Any, *, notes: bool = False) -> None:
     """Wrap the SQLite connection of a copied saver or Store, if it has one; ``rows`` converts its rows.
 
-    With ``notes`` the wrapper records transactions.
+    With ``notes`` the wrapper records which transactions the saver begins.
 
     Sealpoint's own savers roll back themselves.
     """

@@ -1,9 +1,9 @@
-"""The tables of the wrapped saver or Store, which are checked before it is used.
+"""The tables of the wrapped saver or Store: their schema is checked before the saver or Store is used.
 
 Code in the schema runs in the session of the saver: a trigger could drop or copy rows, a view could return
-other rows. LangGraph does not check the schema. So it is checked here, by the
-functions that `SqliteSaver` and the commands of this package use: on Postgres at the first use, on SQLite
-also whenever it has changed. A change while a call runs is noticed by the next call.
+other rows. LangGraph does not check the schema. So this module checks it, by the functions that `SqliteSaver`
+and the commands of this package use: on Postgres at the first use, on SQLite also after each change of the
+schema. A change during a call is noticed by the next call.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sealpoint.threadpool import is_on
 
 
 class Tables(Protocol):
-    """The tables of one database."""
+    """Checks the tables of one database."""
 
     def require(self, saver: Any) -> None:
         """Check the tables through the connection of a saver or Store.
 
         Raises:
-            SchemaError: If a statement of the saver could read or write other data than its tables.
+            SchemaError: If a statement of the saver could reach other data than its tables, or run code.
         """
 
     async def arequire(self, saver: Any) -> None:
@@ -74,7 +74,7 @@ class Wrapping:
     def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
         """Run a procedure on the wrapped saver or Store, and count an error that it raises.
 
-        With ``looks=False`` the tables are not checked: they were when the row was read just now.
+        With ``looks=False`` the tables are not checked: the call that read the row has just checked them.
         """
         try:  # without a context: every read and write passes here
             if looks and self._tables is not None:
@@ -91,7 +91,7 @@ class Wrapping:
             return await arun(steps, partial(areply, self.inner))
 
     def __getattr__(self, name: str) -> Any:
-        """Return what only the wrapped object has, such as ``setup`` and ``conn``."""
+        """Return an attribute that only the wrapped saver or Store has, such as ``setup`` and ``conn``."""
         if name.startswith("_") or name == "inner":  # a copy has no attributes at first
             raise AttributeError(name)
         found = getattr(self.inner, name)
@@ -103,7 +103,7 @@ class Wrapping:
 
 
 def _checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
-    """Return a saver's method ``setup``, with the check of its tables before it."""
+    """Return a saver's method ``setup``, preceded by the check of the saver's tables."""
     if iscoroutinefunction(setup):
 
         async def asetup() -> Any:
@@ -122,7 +122,7 @@ def _checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[
 def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
     """Run a check on the loop of an async saver, from another thread.
 
-    On the loop's own thread nothing is checked: there the saver refuses each call that is not awaited.
+    On the loop's own thread nothing is checked: the saver itself refuses sync calls there.
     """
     if not is_on(saver.loop):
         asyncio.run_coroutine_threadsafe(check(saver), saver.loop).result()
@@ -143,8 +143,8 @@ _KINDS: Final = {
 def tables_of(wrapped: Any, heads: Heads | None, **allowed: bool) -> Tables | None:
     """Return the object that checks the tables of a saver or Store; ``None`` for other classes.
 
-    sealpoint's savers check their tables themselves; others, such as InMemoryStore, have no known tables.
-    ``allowed`` turns off parts of the check: ``allow_partial``, ``allow_schema``, ``allow_shared_role``.
+    sealpoint's savers check their tables themselves; other classes, such as InMemoryStore, have no tables.
+    ``allowed`` has options that turn off a check: ``allow_partial``, ``allow_schema``, ``allow_shared_role``.
     """
     for base in type(wrapped).__mro__:
         name = f"{base.__module__}.{base.__qualname__}"

@@ -93,7 +93,7 @@ def put(
 
 
 def _as_before(parts: Parts, method: str, *arguments: Any) -> Do:
-    """Return the wrapped saver's call with unbound values for its own serializer, and count the call."""
+    """Return the request to store unbound values by ``allow_write_with``'s serializer, and count the call."""
     parts.serde.tally.add(UNBOUND, "")
     return Do(method, arguments)
 
@@ -106,9 +106,9 @@ def _require_names(rows: Rows, channels: Collection[Any], *task: Any) -> None:
 
 
 def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
-    """Return what a new checkpoint claims about the writes to its parent.
+    """Return the text for a new checkpoint's header that lists the writes to its parent.
 
-    LangGraph stores a checkpoint of a delta graph when all writes to delta channels are stored.
+    LangGraph stores a checkpoint with delta channels after all writes to these channels are stored.
     """
     if not asked.place.checkpoint_id:
         return None
@@ -132,8 +132,8 @@ def put_writes(
 ) -> Steps[None]:
     """Store the writes of a task to a checkpoint.
 
-    A special write that is stored alone replaces the previous one; the thread store then remembers the new
-    write. It also remembers the writes of a user.
+    If a call stores only special writes, these replace the previous ones, and the thread store remembers
+    them. The thread store also remembers the writes of a user.
     """
     if parts.rows.before is not None:
         yield _as_before(parts, "put_writes", config, writes, task_id, task_path)
@@ -215,11 +215,11 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
 
 
 def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]:
-    """Yield the calls that store writes in their places: task, path of the task, and writes with claims.
+    """Yield the calls of ``put_writes`` that store copied writes: task id, task path, and writes with claims.
 
-    A saver numbers the writes of a call, and a copied write must get the number in its sealed claim:
-    otherwise a later call of its task would be stored with another number. Savers read tasks in the order of
-    their paths, which they do not return. If a write is unbound, and so has no claim, numbers keep the order.
+    A saver numbers the writes of a call, and a copied write must get its sealed number: otherwise a later
+    call of its task would be stored with another number. Savers read tasks in the order of their paths, which
+    they do not return. If a write is unbound, and so has no sealed number, new numbers keep this order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:
@@ -250,8 +250,8 @@ def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]
 def _numbered(writes: Sequence[Write], path: str) -> Mapping[int, Write]:
     """Return ordinary writes by their numbers.
 
-    The number of an unbound write is not known: if there is one, all writes are numbered in the order of the
-    saver, and name no call, which would name other numbers.
+    The number of an unbound write is not known: if there is such a write, all writes are numbered in the
+    order of the saver, without their calls, whose descriptions have other numbers.
     """
     if all(write.claims for write in writes):
         return {write.claims.idx: write for write in writes if write.claims}
@@ -283,7 +283,7 @@ def delete_thread(parts: Parts, thread_id: str) -> Steps[None]:
 
 
 def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
-    """Return a request for a deleted thread under each name that it may have in the database."""
+    """Return requests for a deleted thread, one for each of its possible names in the database."""
     column = asked.place.thread_id
     others = () if parts.pseudonyms is None else parts.pseudonyms.others(asked.thread_id, column)
     return [asked._replace(place=asked.place._replace(thread_id=name)) for name in (column, *others)]
@@ -292,7 +292,7 @@ def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
-    With a thread store, a checkpoint that is already missing is an error: it would look pruned afterwards.
+    With a thread store, a checkpoint that is missing before is an error: afterwards it would seem pruned.
     """
     threads = list[Asked]()
     for thread_id in thread_ids:
@@ -343,9 +343,9 @@ def delete_for_runs(parts: Parts, run_ids: Sequence[str]) -> Steps[None]:
 
 
 def _of_run(parts: Parts, heads: Heads, run_id: str) -> Steps[list[Head]]:
-    """Return the heads of the checkpoints of a run, as they are when their deletion begins.
+    """Return the heads of the checkpoints of a run, marked as about to be deleted.
 
-    Each row is opened: its readable run id in the database may be wrong.
+    Each row is opened, because the readable run id in the database may be wrong.
     """
     found: list[CheckpointTuple] = yield Request(None, {"run_id": run_id})
     known = yield from heads.find([*map(spot_of, found)])
@@ -361,7 +361,7 @@ def _of_run(parts: Parts, heads: Heads, run_id: str) -> Steps[list[Head]]:
 
 
 def _leaving(asked: Asked, known: Known, strategy: str) -> list[Head]:
-    """Return the heads of the checkpoints that may be pruned, as they are from now on."""
+    """Return the heads of the checkpoints that may be pruned, marked as about to be deleted."""
     heads = [head for head in known.heads.values() if head.kind is Kind.PUT]
     newest = _newest(known) if strategy == _KEEP_LATEST else None
     leaving = [head._replace(kind=Kind.LEAVING) for head in heads if head is not newest]
@@ -372,13 +372,13 @@ def _leaving(asked: Asked, known: Known, strategy: str) -> list[Head]:
 
 
 def _newest(known: Known) -> Head | None:
-    """Return the head that ``keep_latest`` must keep: of other namespaces, savers delete all checkpoints."""
+    """Return the head that ``keep_latest`` must keep: in other namespaces savers delete all checkpoints."""
     heads = [head for head in known.heads.values() if head.kind is Kind.PUT and not head.spot.checkpoint_ns]
     return max(heads, default=None)
 
 
 def _settle_threads(parts: Parts, heads: Heads, threads: Sequence[Asked], strategy: str) -> Steps[None]:
-    """Record which checkpoints are gone; the latest must not be among them with ``keep_latest``."""
+    """Record which checkpoints were deleted; with ``keep_latest`` the latest must not be among them."""
     for asked in threads:
         column = asked.place.thread_id
         known = yield from heads.of_thread(column)
@@ -397,7 +397,7 @@ def _settle_threads(parts: Parts, heads: Heads, threads: Sequence[Asked], strate
 
 
 def _may_go(parts: Parts, heads: Heads, asked: Asked, head: Head) -> Steps[bool]:
-    """Whether a later checkpoint, not yet recorded, is the latest, or another process deleted this one."""
+    """Whether ``head``'s checkpoint may be missing: a later one exists, or another process deleted it."""
     known = yield from heads.find([head.spot])
     if known is None or head not in known.heads.values():
         return True
@@ -416,9 +416,9 @@ def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
 
 
 def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
-    """Record missing checkpoints of ``which`` as deleted, and the others again as kept; return the latter.
+    """Record missing checkpoints of ``which`` as deleted, and the other ones as kept; return the kept ones.
 
-    A deletion may have ended meanwhile, so ``left`` was read again before.
+    ``left``, the checkpoints still in the database, was read again before, because deletions may have ended.
     """
     there = {*left}
     gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]
@@ -430,7 +430,7 @@ def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[
 
 
 class Deleting(Wrapping):
-    """The methods of `SealedSaver` that a saver may lack: it chooses itself which rows it deletes."""
+    """The methods of `SealedSaver` that a saver may lack; the saver chooses the rows to delete."""
 
     _parts: Parts
 
@@ -465,11 +465,11 @@ class Maintenance(Deleting):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another, each sealed again for its place.
 
-        The rows of the thread are in memory meanwhile.
+        All rows of the thread are in memory during the call.
 
         Raises:
-            SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
-                oldest first, are copied then.
+            SealpointError: If a row of the source was changed, moved or exchanged. The older checkpoints are
+                then already copied.
         """
         self._run(copy_thread(self._parts, source_thread_id, target_thread_id))
 

@@ -1,4 +1,4 @@
-"""Serializers: values to a type name and bytes, and back. Independent of savers."""
+"""Serializers: convert values to a type name and bytes, and back; independent of savers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class UntypedSerializerProtocol(Protocol):
         """Return the bytes of ``obj``."""
 
     def loads(self, data: bytes) -> Any:
-        """Return the value of ``data``."""
+        """Return the value that the bytes ``data`` represent."""
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class SerializerProtocol(Protocol):
         """Return the type name and the bytes of ``obj``."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value of a type name and bytes.
+        """Return the value that a type name and bytes represent.
 
         Args:
             data: The type name and the bytes, as `dumps_typed` returned them.
@@ -40,13 +40,13 @@ class SerializerProtocol(Protocol):
 
 @runtime_checkable
 class SealAwareSerializer(SerializerProtocol, Protocol):
-    """A serializer that distinguishes authenticated bytes from all others.
+    """A serializer that reads authenticated bytes by other rules than unauthenticated bytes.
 
     `EncryptedSerializer` calls these methods instead of ``loads_typed``.
     """
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
-        """Return the value of bytes whose type and content a key has authenticated.
+        """Return the value that bytes represent whose type and content a key has authenticated.
 
         Args:
             kind: The type name.
@@ -57,36 +57,36 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
         """
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
-        """Return the value of bytes that no key has authenticated: checked before they are decoded.
+        """Return the value of bytes that no key has authenticated; check the bytes before decoding.
 
         Args:
             kind: Type name.
             content: Bytes.
-            allow_any_type: Whether a serializer that builds any type does so for these bytes too.
+            allow_any_type: Whether a serializer that constructs any type may do so for these bytes, too.
 
         Raises:
             SerdeError: If the bytes do not have the format ``kind``, exceed a limit, or name a blocked type.
         """
 
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
-        """Return a serializer that also builds ``extra_allowlist`` from unauthenticated bytes."""
+        """Return a serializer that also allows the types ``extra_allowlist`` in unauthenticated bytes."""
 
 
 @runtime_checkable
 class AllowlistSerializer(SerializerProtocol, Protocol):
-    """A serializer whose allowlist can be extended, as LangGraph does for the schema of a graph."""
+    """A serializer whose allowlist can be extended: LangGraph adds the types in the schema of a graph."""
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
-        """Return a serializer that also builds ``extra_allowlist``, or this one if it already does."""
+        """Return a serializer that also allows the types ``extra_allowlist``; this one if nothing is new."""
 
 
 @runtime_checkable
 class CarrierSerializer(SerializerProtocol, Protocol):
     """A serializer that passes stored values on without decoding them, to a saver that wraps another one.
 
-    A saver checks the values that its serializer decodes. It cannot check an opaque value: it passes the
-    value on, and the code that uses the serializer checks it. The serializer decides which values are
-    opaque; the stored bytes never do.
+    A saver checks the values that its serializer decodes. A value that is not decoded is opaque: the saver
+    passes it on, and the wrapper of the saver checks it. The serializer decides which values are opaque; the
+    stored bytes never do.
     """
 
     def is_opaque(self, value: object) -> bool:
@@ -94,7 +94,7 @@ class CarrierSerializer(SerializerProtocol, Protocol):
 
 
 def is_opaque(serde: SerializerProtocol, value: object) -> bool:
-    """Whether ``serde`` is a carrier, and returned ``value`` without decoding it."""
+    """Whether ``serde`` is a `CarrierSerializer` that returned ``value`` without decoding it."""
     check = getattr(serde, "is_opaque", None)  # a protocol would be looked at for each row
     return check is not None and bool(check(value))
 
@@ -120,10 +120,10 @@ class CipherProtocol(Protocol):
 
 
 class SerializerCompat(SerializerProtocol):
-    """An untyped serializer with the two typed methods; its class name is the type.
+    """Adds the typed methods to an untyped serializer; the type name is the name of a value's class.
 
     Args:
-        serde: Has ``dumps`` and ``loads``.
+        serde: Object with the methods ``dumps`` and ``loads``.
     """
 
     def __init__(self, serde: UntypedSerializerProtocol) -> None:
@@ -134,7 +134,7 @@ class SerializerCompat(SerializerProtocol):
         return type(obj).__name__, self.serde.dumps(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value of the bytes, whatever their type name.
+        """Return the value that the bytes represent; the type name is ignored.
 
         Args:
             data: A type name, which is ignored, and the bytes.
@@ -150,7 +150,7 @@ def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtoco
 
 
 def read_plain(kind: str, content: bytes | bytearray, hint: str = "") -> bytes | bytearray | None:
-    """Return the value of ``null``, ``bytes`` or ``bytearray``; raise for any other kind."""
+    """Return the value of bytes with the type ``null``, ``bytes`` or ``bytearray``; raise for other types."""
     if kind == BYTES:
         return bytes(content)
     if kind == BYTEARRAY:

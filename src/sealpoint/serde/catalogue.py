@@ -1,7 +1,7 @@
-"""Catalogue of the safe types: one row per type with all its properties. Below it, the allowlist.
+"""Catalogue of the safe types: one entry per type with all its properties. Also the class `Allowlist`.
 
-By default a strict serializer rebuilds only these types. The encoder uses a row to write objects, the
-decoder to check their arguments, and the check of untrusted bytes to find costly types.
+By default a strict serializer rebuilds only these types. The encoder reads from an entry how to write
+objects, the decoder how to check arguments, and the check of untrusted bytes which types are costly.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ FastBuild = Callable[[Any, Builder], Builder]
 
 
 class SafeType(NamedTuple):
-    """One row of the catalogue.
+    """One entry of the catalogue: a type that a strict serializer rebuilds by default.
 
     Attributes:
-        codes: Codes of the extensions that contain its arguments. The first is written; others are those of
-            earlier LangGraph versions.
-        guard: Checks arguments from unauthenticated bytes.
-        is_same: Whether an object is written as the arguments that it was created from. Set if the
-            constructor accepts several forms of one value.
+        codes: Codes of the msgpack extensions that contain the type's arguments. The first is written; the
+            others were written by earlier LangGraph versions.
+        guard: Function that checks arguments from unauthenticated bytes.
+        is_same: Function that says whether an object would be written as the arguments that it was created
+            from. Set if the constructor accepts several forms of one value.
         written: A class whose instances are written as their arguments, including subclasses, and the
             function that returns the arguments. ``None`` if objects are written by their methods or fields.
         called: Module and name that are written, if they are not those of the class.
-        fast_build: Makes a fast builder from the class and the guarded general builder.
-        fast_write: Makes a fast encoder from the class and the general encoder.
-        costly: The field of `Limits` with the maximum number in a value, if objects take long to build.
+        fast_build: Function that makes a fast builder from the class and the guarded general builder.
+        fast_write: Function that makes a fast encoder from the class and the general encoder.
+        costly: If such objects take long to construct, the field of `Limits` that limits their number.
     """
 
     codes: tuple[int, ...]
@@ -68,7 +68,7 @@ _PARTS: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))
 
 
 def _fast_moment(cls: Any, otherwise: Builder) -> Builder:
-    """Accept the two most common forms that ``isoformat()`` writes, by every third character."""
+    """Recognise the two most common forms that ``isoformat()`` writes, by every third character."""
     read = cls.fromisoformat
 
     def build(text: Any) -> Any:
@@ -116,7 +116,7 @@ def _fast_path(cls: Any, otherwise: Builder) -> Builder:
 
 
 def address_reader(cls: Any, otherwise: Builder) -> Builder:
-    """Return a builder of addresses, interfaces or networks."""
+    """Return a builder of IP addresses, interfaces or networks."""
     if not is_on("addresses"):
         return otherwise
     family = socket.AF_INET if cls.__name__.startswith("IPv4") else socket.AF_INET6
@@ -137,7 +137,7 @@ def address_reader(cls: Any, otherwise: Builder) -> Builder:
 
 
 def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
-    """Return an encoder of the addresses of a class; ``otherwise``, if the class writes its own text."""
+    """Return an encoder for IP addresses of a class; ``otherwise`` if the class has its own text form."""
     module, name = cls.__module__, cls.__name__
     if not is_on("addresses") or vars(ipaddress).get(name) is not cls:
         return otherwise
@@ -329,7 +329,7 @@ SAFE_TYPES: Final = frozenset(CATALOGUE)
 
 
 def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:
-    """Return the (module, name) of an entry: a type, or the parts of its dotted name."""
+    """Return the (module, name) for an entry of an allowlist: a type, or a tuple of names."""
     if isinstance(entry, type):
         return entry.__module__, entry.__name__
     if (
@@ -343,7 +343,7 @@ def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:
 
 
 def strict_from_environment() -> bool:
-    """Whether ``LANGGRAPH_STRICT_MSGPACK`` currently requests a strict serializer."""
+    """Whether the environment variable ``LANGGRAPH_STRICT_MSGPACK`` now requests a strict serializer."""
     return os.environ.get(STRICT_VARIABLE, "").lower() in {"1", "true", "yes"}
 
 
@@ -353,7 +353,7 @@ class Allowlist:
 
     Attributes:
         types: The allowed (module, name) pairs.
-        permissive: Whether other types are rebuilt too, with one warning per type.
+        permissive: Whether all other types are rebuilt, too, with one warning per type.
 
     Example:
         >>> from sealpoint import Allowlist

@@ -1,4 +1,4 @@
-"""Classes: finds the class that a record names, and checks that a reader would find an object's class."""
+"""Finds the class that stored bytes name, and checks that a later reader would find an object's class."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _OF_ITS_PROGRAM: Final = (
 
 
 def home_of(module: str) -> str:
-    """Return the module that a record names for a class of ``module``, and in which it is searched."""
+    """Return the module name that is stored for a class of ``module``; readers search the class there."""
     return _MOVED_MODULES.get(module, module)
 
 
 def find_class(module: str, name: str) -> Any:
-    """Import the current class of a record. The caller has checked that it may be imported."""
+    """Import the class that a record names. The caller has checked that it may be imported."""
     home = home_of(module)
     try:
         found = getattr(sys.modules.get(home) or import_module(home), name)
@@ -58,8 +58,8 @@ def find_class(module: str, name: str) -> Any:
 def why_not_found(cls: type) -> str | None:
     """Return why a reader would not find a class by its module and name; ``None`` if it would.
 
-    A redefined class counts as the same one. Nothing is imported: for a module that is not loaded it is
-    enough that it exists.
+    A redefined class counts as the same class. Nothing is imported: a module that is not loaded must only
+    exist.
     """
     module, name = cls.__module__, cls.__name__
     if not isinstance(module, str):
@@ -82,7 +82,7 @@ def why_not_found(cls: type) -> str | None:
         return error.cause if error.cause == "it is not a class" else reason
     if found is cls or (found.__module__, found.__qualname__) == (module, cls.__qualname__):
         return None
-    return "its module has something else under that name"
+    return "its module has another object under that name"
 
 
 def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:
@@ -106,7 +106,7 @@ C = TypeVar("C")
 
 
 class ChannelProtocol(Protocol[Value, Update, C]):
-    """A channel: holds one value of a graph's state and knows how to save it."""
+    """A channel of a graph: holds one value of the graph's state, and converts the value to a stored form."""
 
     @property
     def ValueType(self) -> Any:  # noqa: N802 -- LangGraph's name
@@ -137,7 +137,7 @@ class ChannelProtocol(Protocol[Value, Update, C]):
         """Return the value, or raise `EmptyChannelError`."""
 
     def consume(self) -> bool:
-        """Mark the value as read; return whether that changed it."""
+        """Mark the value as read; return whether this changed the channel."""
 
 
 @runtime_checkable
@@ -158,7 +158,7 @@ class SendProtocol(Protocol):
 
 
 class _DeltaSnapshot(NamedTuple):
-    """The whole value of a delta channel, stored so that a walk over its updates may end here."""
+    """The whole value of a delta channel; older updates need not be read to rebuild the value."""
 
     value: Any
 
@@ -169,7 +169,7 @@ _warned: set[tuple[str, str, str]] = set()
 
 
 def warn_once(kind: str, module: str, name: str, message: str) -> None:
-    """Log one warning per kind and type in this process, and at most a hundred in all."""
+    """Log a warning, once per kind of warning and type in this process, and at most a hundred in all."""
     key = (kind, module[:256], name[:256])
     if key in _warned or len(_warned) > MAX_WARNINGS:
         return

@@ -3,7 +3,7 @@
 The payload of an extension is msgpack again. A payload of codes 0 to 5 is a *record*: it names its type.
 `EXTENSIONS` lists the contents of each.
 
-Headers of msgpack: the length of a token, or where it is stored.
+Also the headers of msgpack: for each first byte, the length of the token, or where the length is stored.
 
 https://github.com/msgpack/msgpack/blob/master/spec.md, "Formats".
 """
@@ -29,7 +29,7 @@ DELTA_SNAPSHOT: Final = 7
 
 
 class Extension(NamedTuple):
-    """The contents of the payload of one code.
+    """What the payload of a msgpack extension with one code contains.
 
     Attributes:
         label: Name in inert values and inventories.
@@ -118,7 +118,7 @@ EXTENSION_HEADS: Final = frozenset((0xC7, 0xC8, 0xC9, *FIXED_EXTENSIONS))
 
 
 def read_length(data: bytes, position: int) -> tuple[int, int]:
-    """Return where the content of a token starts (past the code of an extension), and its length or count."""
+    """Return the offset of a token's content (after the code of an extension), and its length or count."""
     head = data[position]
     width = _WIDTHS.get(head)
     if width is None:

@@ -1,8 +1,8 @@
-"""msgpack to values, under an allowlist. `sealpoint.serde.codes` lists the extensions.
+"""Converts msgpack to values with objects of allowed types. `sealpoint.serde.codes` lists the extensions.
 
-A decoder caches a builder for each kind of record. It is valid as long as its class is in its module, and the
-module in `sys.modules`; each call of `Decoder.decode` checks this once. After a reload, or when a notebook
-cell runs again, the same name is another class, and records name that class from then on.
+A decoder caches a builder for each kind of record. A builder is valid as long as its module has the class,
+and `sys.modules` has the module; each call of `Decoder.decode` checks this once. After a reload, or when a
+notebook cell runs again, the name belongs to another class, and records mean that class from then on.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Learned:
 
     Attributes:
         build: Builds an object from the argument of a record.
-        build_from_bytes: Builds it from the bytes of the record, too; ``None`` where ``build`` is enough.
+        build_from_bytes: Builds an object from the bytes and the argument; ``None`` if ``build`` is used.
         cls: The class that the builder was made for; ``None`` if none was imported.
         place: Name of the module of the class.
         home: The module of the class.
-        names: The names in that module.
-        seen: The latest call that found the builder current.
+        names: The ``__dict__`` of that module.
+        seen: The latest call of ``decode`` that found the builder valid.
     """
 
     __slots__ = ("build", "build_from_bytes", "cls", "home", "names", "place", "seen")
@@ -65,7 +65,7 @@ class Learned:
         cls: Any = None,
         build_from_bytes: Callable[[bytes, Any], Any] | None = None,
     ) -> None:
-        """Cache a builder and its class, which ``module`` has now; without a class it is never current."""
+        """Cache a builder and its class in ``module``; a builder without a class is not used again."""
         self.build, self.build_from_bytes, self.cls = build, build_from_bytes, cls
         self.place = home_of(module)
         self.home = sys.modules.get(self.place)
@@ -73,13 +73,13 @@ class Learned:
         self.seen: object = None
 
     def require_current(self, name: str, call: object) -> None:
-        """Record that a call found the class under ``name``, or raise if another class is there."""
+        """Record that a call found the class under ``name``; raise if the module now has another class."""
         if sys.modules[self.place] is not self.home or self.names[name] is not self.cls:
             raise KeyError(self.place)
         self.seen = call
 
     def is_current(self, module: str, name: str) -> bool:
-        """Whether the module still has the class under ``name``, perhaps by ``__getattr__``."""
+        """Whether the module still has this class under ``name``, perhaps by its ``__getattr__``."""
         try:
             return self.cls is not None and self.cls is find_class(module, name)
         except UnbuildableValueError:
@@ -117,7 +117,7 @@ class Decoder:
         self._extension = self._make_hook()
 
     def decode(self, data: bytes, hook: Hook | None = None) -> Any:
-        """Return the value of msgpack bytes."""
+        """Return the value that msgpack bytes represent."""
         limits = self.limits
         if limits is None:
             return self.unpack(data, hook)
@@ -131,7 +131,7 @@ class Decoder:
         return json_budget.run(limits.elements, lambda: self.unpack(data, hook))
 
     def unpack(self, data: bytes, hook: Hook | None = None) -> Any:
-        """Return the value of trusted msgpack bytes: as `decode`, without the check against ``limits``."""
+        """Return the value of authenticated msgpack bytes, without the check against ``limits``."""
         self._latest_call[0] = object()
         if len(data) > MIN_DEEP_BYTES:
             require_stack(data)
@@ -145,7 +145,7 @@ class Decoder:
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
     def _make_hook(self) -> Hook:
-        """Return the function that decodes an extension; for speed, it looks up no attributes."""
+        """Return the function that decodes an extension; for speed, the function looks up no attributes."""
         learned = self._learned if is_on("lookup") else {}
         latest_call, rebuild, note = self._latest_call, self._rebuild, self._note
         construct_, rebuild_model = self._construct, self._rebuild_model
@@ -183,12 +183,12 @@ class Decoder:
         return extension
 
     def _note(self, error: BaseException) -> None:
-        """Record an exception raised during unpacking: ormsgpack replaces it by its own."""
+        """Record an exception raised during unpacking, because ormsgpack replaces it by its own exception."""
         if type(error) is not ValueError:  # which ormsgpack raises for malformed data or a failed inner hook
             vars(self._failed).setdefault("error", error)
 
     def _construct(self, error: Exception, code: int, record: list[Any], data: bytes) -> Any:
-        """Create a model without validation if its authenticated record was refused; raise for others."""
+        """Create a model without validation if it refused authenticated fields; else raise ``error``."""
         if self.authenticated and code in _MODELS and not isinstance(error, RecursionError | MemoryError):
             with suppress(Exception):  # of the model's own code, which may have changed the record
                 again = _unpackb(data, ext_hook=self._in_model._extension, option=UNPACK)
@@ -196,7 +196,7 @@ class Decoder:
         raise as_unbuildable(error, record[0], record[1]) from None
 
     def _rebuild_model(self, error: BaseException, code: int, data: bytes) -> Any:
-        """Build a model with bare arguments in place of objects that cannot be built, as LangGraph does."""
+        """Build a model in which bare arguments replace objects that cannot be built, as LangGraph does."""
         failure, decoder = vars(self._failed).get("error"), self._in_model
         if decoder is self or not isinstance(failure, BlockedTypeError | UnbuildableValueError):
             raise error
@@ -208,7 +208,7 @@ class Decoder:
             raise
 
     def _rebuild(self, code: int, record: Any, data: bytes) -> Any:
-        """Build an object whose kind of record is not cached or has no name, or whose class has changed."""
+        """Build an object without a cached builder: of a new or changed class, or an unnamed extension."""
         if code in UNNAMED:
             try:
                 return UNNAMED[code](record, self.limits is not None)

@@ -1,13 +1,13 @@
-"""Values to msgpack, byte for byte as LangGraph writes them.
+"""Converts values to msgpack, to the same bytes as LangGraph.
 
 A value that msgpack cannot represent becomes an extension, see `sealpoint.serde.codes`. A table from type to
-encoder is filled when a type is first seen: a type is examined once, and not once for every value.
+encoder is filled when a type is first encoded, so that each type is examined only once.
 
-An object within an object is packed by a further call of msgpack, and neither that nor a decoder knows
-how deep the stack is. So each encoder receives the level of its object, and passes it on: see `_inside`.
+An object within an object is packed by a further call of msgpack, and neither msgpack nor a decoder knows how
+deep the stack is. So each encoder receives the nesting level of its object, and passes it on: see `_inside`.
 
-ormsgpack replaces any exception by its own. So each thread records diagnostics while a value is packed, and
-reports them afterwards: as an error if everything that is written must be readable, otherwise as a warning.
+ormsgpack replaces any exception by its own. So each thread records diagnostics while it packs a value, and
+reports them afterwards: as an error if everything written must be readable, otherwise as a warning.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ noted: Final = set[int]()
 
 
 class _Diagnostics(threading.local):
-    """The diagnostics of the current value.
+    """The diagnostics of the value that a thread is packing.
 
     Attributes:
-        refusal: Why the value cannot be encoded.
+        refusal: The error that says why the value cannot be encoded.
         unreadable: Module, name and cause of each object whose class a reader would not find.
-        replaced: How often text was written with ``?`` in place of a lone surrogate.
+        replaced: Number of texts written with ``?`` in place of lone surrogates.
     """
 
     refuses_surrogates = False  # see `refusing_surrogates`
@@ -102,7 +102,7 @@ _diagnostics: Final = _Diagnostics()
 
 @contextmanager
 def refusing_surrogates() -> Iterator[None]:
-    """Within this context, `encode` refuses text with a lone surrogate in this thread."""
+    """Context manager: inside its block, `encode` in this thread refuses text with a lone surrogate."""
     _diagnostics.refuses_surrogates = True
     try:
         yield
@@ -117,10 +117,10 @@ def refuse(what: str) -> UnsupportedTypeError:
 
 
 def _nesting_of(error: Exception) -> NestingError | None:
-    """Return the error for a value that exhausted the stack, if this was the cause of ``error``.
+    """Return the error for a value that exhausted the stack, if ``error`` was caused by this; else ``None``.
 
-    ormsgpack gives one text for every failure of a callback, and each callback records its own. If none was
-    recorded, Python could not enter the callback.
+    ormsgpack raises the same text for every failure of a callback, and each callback records its own failure.
+    If none is recorded, Python could not enter the callback.
     """
     if isinstance(error, RecursionError) or str(error).startswith(_CALLBACK_FAILED):
         return NestingError("value is nested too deeply for Python's limit of recursion")
@@ -141,7 +141,7 @@ _own: Final = Decoder(Allowlist(_AllTypes()), authenticated=True)
 
 
 def _try(data: bytes, unreadable: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
-    """Read a value back. Return the classes whose objects are then missing: a model built other objects.
+    """Decode a packed value. Return the classes whose objects are then missing: a model made other objects.
 
     Raises:
         UnreadableTypeError: If a class refuses the stored form of its object.
@@ -211,11 +211,11 @@ def encode(obj: Any, must_be_readable: bool = False, may_be_raw: bool = False) -
             reader would not find by its module and name, or text with lone surrogates, which UTF-8 cannot
             encode. Otherwise both are written as LangGraph does, surrogates as ``?``, with one warning per
             type and one for text.
-        may_be_raw: Whether bare arguments may be read in place of an object that cannot be built.
+        may_be_raw: Whether readers accept bare arguments in place of an object that cannot be built.
 
     Raises:
-        UnsupportedTypeError: If ``obj`` contains an unsupported type, an integer of over 64 bits,
-            or text with a lone surrogate if that is an error.
+        UnsupportedTypeError: If ``obj`` contains an unsupported type, an integer of over 64 bits, or, with
+            ``must_be_readable``, text with a lone surrogate.
         NestingError: If ``obj`` is nested too deeply.
         UnreadableTypeError: If a reader would not find a class in ``obj``, and that is an error; or if a
             class refuses the stored form of its object, unless ``may_be_raw``.
@@ -238,12 +238,12 @@ def encode(obj: Any, must_be_readable: bool = False, may_be_raw: bool = False) -
 
 @functools.cache
 def _keep_freed_memory() -> None:
-    """Let glibc's malloc keep freed memory. Called once at the first large value, so an import has no effect.
+    """Let glibc's malloc keep freed memory. Called at the first large value, not at import.
 
-    malloc requests every block over a threshold, 128 KiB at first, from the kernel, and returns it when
-    it is freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than
-    packing. The threshold rises to the largest such block that was ever freed: here to a block of which
-    no page is touched. In return the process may keep up to twice that size of freed memory.
+    malloc requests every block over a threshold, 128 KiB at first, from the kernel, and returns the block
+    when it is freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than
+    packing. The threshold rises to the largest such block that was ever freed: here to a block that is freed
+    unused. In return the process may keep up to twice that size of freed memory.
     """
     bytes(_KEPT_BYTES)
 
@@ -272,7 +272,7 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
 
 
 def _count_levels(value: Any) -> int:
-    """Return the nesting depth of containers in a value, without containers inside of its objects."""
+    """Return the nesting depth of lists, tuples and dicts in a value, without those inside of its objects."""
     levels, items = 0, iter((value,))
     # By identity, because a container in many places need not be counted again in each.
     while containers := {id(item): item for item in items if isinstance(item, dict | list | tuple)}:
@@ -286,7 +286,7 @@ def _count_levels(value: Any) -> int:
 
 
 class _Callbacks(dict[int, Callable[[Any], Any]]):
-    """The callbacks for values that msgpack cannot represent, by the level of the packed value."""
+    """Callbacks for values that msgpack cannot represent, one for each nesting level of the packed value."""
 
     def __missing__(self, level: int) -> Callable[[Any], Any]:
         if level > MAX_WRITTEN_LEVELS:
@@ -316,7 +316,7 @@ _default: Final = _inside[0]
 
 
 class _Encoders(dict[type, Encoder]):
-    """The table from type to encoder; an encoder is chosen when a type is first seen."""
+    """The table from type to encoder; an encoder is chosen when a type is first encoded."""
 
     def __missing__(self, cls: type) -> Encoder:
         encoder = _choose(cls)
@@ -329,7 +329,7 @@ class _Encoders(dict[type, Encoder]):
 
 
 def _noting(cls: type, encoder: Encoder) -> Encoder:
-    """Return an encoder that has the value read back before it is stored, and records an unfindable class."""
+    """Return an encoder that requires a test decoding of the value, and records a class that is not found."""
 
     def encode_and_note(obj: Any, level: int) -> Any:
         _note()
@@ -349,7 +349,7 @@ def _choose(cls: type) -> Encoder:
 
 
 def _choose_for(asked: Any, cls: type) -> Encoder:
-    """Choose by the methods of a class, or of its object, and else by its base classes."""
+    """Choose the encoder by the methods of a class, or of its object, otherwise by its base classes."""
     for name, make in _BY_METHOD:
         if callable(getattr(asked, name, None)):
             return make(cls)
@@ -367,7 +367,7 @@ def _choose_for(asked: Any, cls: type) -> Encoder:
 
 
 def _encode_by_questions(obj: Any, level: int) -> Any:
-    """The general path: examine the object itself at each call."""
+    """Encode by the general path: examine the object itself at each call."""
     encoder = _choose_for(obj, type(obj))
     if encoder is not _encode_by_questions:
         return encoder(obj, level)
@@ -500,13 +500,13 @@ def _model_dump(cls: type) -> Encoder:
 
 
 def plain_fields(cls: Any) -> list[str] | None:
-    """Return the fields of a model whose ``model_dump()`` only returns them.
+    """Return the fields of a model whose ``model_dump()`` returns its fields unchanged.
 
-    Determined once per class from its core schema (``__pydantic_core_schema__``, documented at
-    https://docs.pydantic.dev/latest/api/base_model/). Only schemas that are known to be plain qualify: no
+    The fields are determined once per class, from its core schema (``__pydantic_core_schema__``, documented
+    at https://docs.pydantic.dev/latest/api/base_model/). Only schemas that are known to be plain qualify: no
     custom serializer, computed or excluded field, alias or dataclass, nor anything that a later pydantic
-    adds. It is true for direct instances of the class without extra fields, if the values are of msgpack's
-    plain types or of types that are dumped unchanged.
+    adds. The result applies to direct instances of the class without extra fields, whose values are of
+    msgpack's plain types or of types that are dumped unchanged.
     """
     schema = getattr(cls, "__pydantic_core_schema__", None)
     pydantic = sys.modules.get("pydantic")

@@ -49,7 +49,7 @@ _CIPHER_HINT: Final = (
 
 
 class _Unbound:
-    """A cipher with LangGraph's two methods: it does not authenticate the type, and cannot bind rows."""
+    """Adapter for a cipher with LangGraph's two methods, which authenticates no type and binds no row."""
 
     def __init__(self, cipher: CipherProtocol) -> None:
         self._cipher = cipher
@@ -113,15 +113,15 @@ class EncryptedSerializer:
         """Create a serializer.
 
         Args:
-            cipher: A `RingCipher`, or any cipher with LangGraph's two methods, which binds neither type nor
-                row.
-            serde: Serializes before sealing; it may be strict or permissive.
+            cipher: A `RingCipher`; or any cipher with ``encrypt`` and ``decrypt``, which authenticates
+                neither type nor row.
+            serde: Serializer that converts values to bytes before sealing; strict or permissive.
             plaintext: ``refuse``, or ``allow`` to read unsealed rows during a migration; written values are
                 always sealed.
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
                 row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
                 chooses code to import and call. By default such rows are read as by a strict ``serde``.
-            allowed_msgpack_modules: Instead of ``serde``: use a `JsonPlusSerializer` with this argument.
+            allowed_msgpack_modules: Without ``serde``, the argument for a new `JsonPlusSerializer`.
             compress: ``zstd`` to compress values of 512 bytes or more before they are sealed, if that saves
                 at least a tenth. Every process needs the extra ``zstd`` before the first one compresses. The
                 length of a value then says how well it compressed, which can reveal its content to an
@@ -177,11 +177,11 @@ class EncryptedSerializer:
         Args:
             key: 32 bytes.
             key_id: Public name of the key, part of every tag.
-            serde: As for the class.
-            plaintext: As for the class.
-            allow_unauthenticated_types: As for the class.
-            allowed_msgpack_modules: As for the class.
-            compress: As for the class.
+            serde: As in ``EncryptedSerializer(...)``.
+            plaintext: As in ``EncryptedSerializer(...)``.
+            allow_unauthenticated_types: As in ``EncryptedSerializer(...)``.
+            allowed_msgpack_modules: As in ``EncryptedSerializer(...)``.
+            compress: As in ``EncryptedSerializer(...)``.
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
@@ -212,11 +212,11 @@ class EncryptedSerializer:
 
         Args:
             path: The ring file; see `KeyRing.load` for the default locations.
-            serde: As for the class.
-            plaintext: As for the class.
-            allow_unauthenticated_types: As for the class.
-            allowed_msgpack_modules: As for the class.
-            compress: As for the class.
+            serde: As in ``EncryptedSerializer(...)``.
+            plaintext: As in ``EncryptedSerializer(...)``.
+            allow_unauthenticated_types: As in ``EncryptedSerializer(...)``.
+            allowed_msgpack_modules: As in ``EncryptedSerializer(...)``.
+            compress: As in ``EncryptedSerializer(...)``.
 
         Raises:
             KeyRingError: One of its subclasses, each for one cause.
@@ -237,22 +237,22 @@ class EncryptedSerializer:
 
     @property
     def serde(self) -> SerializerProtocol:
-        """The serializer before sealing."""
+        """The serializer that converts values to bytes before sealing."""
         return self._serde
 
     @property
     def plaintext(self) -> PlaintextPolicy:
-        """``refuse`` or ``allow``."""
+        """``refuse``, or ``allow`` if unsealed values are read."""
         return self._plaintext
 
     @property
     def allow_unauthenticated_types(self) -> bool:
-        """Whether values that no key has authenticated may name any type that ``serde`` builds."""
+        """Whether unauthenticated values may name any type that ``serde`` constructs."""
         return self._allow_unauthenticated_types
 
     @property
     def plaintext_count(self) -> int:
-        """How many unsealed values the serializers of this cipher have read."""
+        """Number of unsealed values that all serializers of this cipher have read."""
         return self.tally.read(PLAINTEXT).get("", 0)
 
     def __repr__(self) -> str:
@@ -272,7 +272,7 @@ class EncryptedSerializer:
             raise
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Open and deserialize.
+        """Open a sealed value, and deserialize it.
 
         Args:
             data: The tag and the sealed bytes, as `dumps_typed` returned them.
@@ -303,7 +303,7 @@ class EncryptedSerializer:
             raise
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
-        """Serialize without sealing.
+        """Serialize a value without sealing it.
 
         Args:
             obj: Any value that ``serde`` serializes.
@@ -314,7 +314,7 @@ class EncryptedSerializer:
         return self._serde.dumps_typed(obj)
 
     def decode(self, inner: str, data: bytes) -> Any:
-        """Deserialize authenticated bytes, without the check of unauthenticated ones.
+        """Deserialize authenticated bytes, without the checks for unauthenticated bytes.
 
         Args:
             inner: The type name.
@@ -348,7 +348,7 @@ class EncryptedSerializer:
         )
 
     def seal(self, obj: Any, *, row: Row | PackedRow | None = None, head: bytes = b"") -> tuple[str, bytes]:
-        """Serialize and seal, optionally bound to a row.
+        """Serialize a value and seal it, optionally bound to a row.
 
         Args:
             obj: Any value.
@@ -366,12 +366,12 @@ class EncryptedSerializer:
             raise
 
     def open(self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None) -> Opened:
-        """Open without deserializing.
+        """Open a sealed value without deserializing it.
 
         Args:
             tag: The whole text of the `type` column.
             blob: The bytes of the value.
-            row: The same coordinates as at sealing, ``None`` if there were none.
+            row: The coordinates given to `seal`; ``None`` if it was given none.
 
         Returns:
             The inner type name, the bytes including any head, and whether both are authenticated.
@@ -404,7 +404,7 @@ class EncryptedSerializer:
         return Opened(tag, blob, authenticated=False, key_id=None)
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> Self:
-        """Return a serializer of the same class, cipher and policy that also allows ``extra_allowlist``."""
+        """Return a serializer of the same class, cipher and options that also allows ``extra_allowlist``."""
         serde = self._serde
         if isinstance(serde, AllowlistSerializer):
             serde = serde.with_msgpack_allowlist(extra_allowlist)

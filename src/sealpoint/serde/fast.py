@@ -1,12 +1,12 @@
-"""Shortcuts for speed. Each gives the same result as the general path, and can be switched off.
+"""Shortcuts for speed. Each shortcut gives the same result as the general code, and can be switched off.
 
 records       scan          checks a record without extensions in it in one call
 costly        scan          searches the bytes for the names of costly types, before it reads any name
-arguments     catalogue     skips the guard of common arguments that it would pass
+arguments     catalogue     skips the guard for common arguments that the guard would accept
 addresses     catalogue     reads and writes IP addresses by the functions of the system
 constructors  messages      validates a message without the constructors of LangChain
 adoption      messages      does not validate a sealed message that was validated before
-lookup        decode        finds the builder of a record without a call
+lookup        decode        finds the builder of a record without a function call
 moments       catalogue      writes a datetime by msgpack
 models        encode        packs the fields of a pydantic model without ``model_dump()``
 memory        encode        keeps memory that was freed after a large value

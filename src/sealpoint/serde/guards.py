@@ -53,13 +53,13 @@ Guard = Callable[[Any], None]
 
 
 class RefusedError(ValueError):
-    """Arguments are refused; the message contains no part of them."""
+    """Raised for refused arguments; the message contains no part of them."""
 
 
 def require_members(members: Any) -> None:
-    """Refuse members of a set that are equal, or that were chosen to collide in a hash table.
+    """Refuse members of a set if two are equal, or if they were chosen to collide in a hash table.
 
-    A set compares all members with the same hash. Lists count as the tuples that they were.
+    A set compares all members with the same hash. Lists are compared as tuples, because they were tuples.
     """
     _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
@@ -71,7 +71,7 @@ def require_members(members: Any) -> None:
         "its members were chosen to be slow to look up",
     )
     most = Counter(map(hash, hashed)).most_common(1)
-    _check(not most or most[0][1] <= MAX_SAME_HASH, "its members share a hash")
+    _check(not most or most[0][1] <= MAX_SAME_HASH, "too many of its members share a hash")
     # Only after the check of hashes: a set compares all members that share one.
     _check(len(set(hashed)) == len(hashed), "a member occurs twice")
 
@@ -112,7 +112,7 @@ _require_five: Final = integers(5)
 
 
 def require_timedelta(arguments: Any) -> None:
-    """Refuse days, seconds and microseconds that are not in their normal form."""
+    """Refuse days, seconds and microseconds that are not in the normal form of a ``timedelta``."""
     require_date(arguments)
     _, seconds, microseconds = arguments
     _check(
@@ -124,7 +124,7 @@ _require_decimal_text: Final = short_text(MAX_DECIMAL_CHARS)
 
 
 def require_decimal(text: Any) -> None:
-    """Refuse anything but short text, and exponents that are not an integer or are out of range."""
+    """Refuse anything but short text whose exponent, if it has one, is an integer within bounds."""
     _require_decimal_text(text)
     # Decimal accepts underscores, surrounding spaces and digits of other scripts. So does int(), but a
     # pattern of ASCII digits would not recognise such an exponent.
@@ -161,7 +161,7 @@ require_timezone: Final = accepting(
 # A key could lead out of the folder of time zones.
 require_zone: Final = accepting(
     lambda key: isinstance(key, str) and len(key) <= MAX_SHORT_CHARS and bool(_ZONE.fullmatch(key)),
-    "it is not the key of a time zone",
+    "its argument is not the name of a time zone",
 )
 # The class would drop an unknown field. Names of older releases are accepted.
 require_interrupt: Final = accepting(
@@ -170,7 +170,7 @@ require_interrupt: Final = accepting(
 
 
 def require_time(arguments: Any) -> None:
-    """Refuse everything but the six fields of a time."""
+    """Refuse arguments that are not the six fields of a ``time``."""
     _check(
         isinstance(arguments, dict) and arguments.keys() == {*TIME_FIELDS}, "its arguments are not its fields"
     )
@@ -188,7 +188,7 @@ def require_pattern(arguments: Any) -> None:
 
 @lru_cache(MAX_LEARNED_PATTERNS)  # a saver reads the same patterns again and again
 def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[Any]:
-    """Compile a pattern, at most for ``steps`` executed lines of the compiler, which is written in Python."""
+    """Compile a regular expression; refuse one that takes over ``steps`` lines of Python's compiler."""
     left = steps
 
     def count(frame: FrameType, event: str, _argument: Any) -> Any:
@@ -206,7 +206,7 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
     try:
         return re.compile(pattern, flags)
     except re.error:
-        raise RefusedError("it is not a pattern") from None
+        raise RefusedError("its pattern is not a valid regular expression") from None
     finally:
         sys.settrace(tracer)
 
@@ -279,12 +279,12 @@ _PARSED: Final = ("tool_calls", "invalid_tool_calls", "tool_call_chunks")
 
 
 class JsonBudget(threading.local):
-    """Budget of JSON elements in the strings of the value that this thread reads."""
+    """Number of JSON elements that the strings in the value read by this thread may still contain."""
 
     elements: int | None = None  # `None` while no value is read
 
     def run(self, elements: int, read: Callable[[], Any]) -> Any:
-        """Return what ``read`` returns, with a budget of its own."""
+        """Call ``read`` with a new budget, and return the result."""
         before, self.elements = self.elements, elements
         try:
             return read()
@@ -292,7 +292,7 @@ class JsonBudget(threading.local):
             self.elements = before
 
     def spend(self, text: str) -> None:
-        """Charge one text that LangChain will parse, before it is parsed."""
+        """Subtract the elements of a text from the budget, before LangChain parses the text."""
         # Counts characters within strings too. An exact count would need the parser, whose cost this bounds.
         elements = text.count(",") + text.count(":") + text.count("[") + text.count("{")
         left = (MAX_JSON_ELEMENTS if self.elements is None else self.elements) - elements
@@ -311,7 +311,7 @@ json_budget: Final = JsonBudget()
 
 
 def require_message(fields: Any) -> None:
-    """Refuse fields of a message that LangChain does not write, or could not read in bounded time."""
+    """Refuse fields of a message that LangChain does not write, or that could take unbounded time to read."""
     _require_fields(fields, _MESSAGE)
     content = fields.get("content")
     if type(content) is list and not _BLOCKS.issuperset(map(type, content)):
@@ -319,7 +319,7 @@ def require_message(fields: Any) -> None:
 
 
 def require_ai_message(fields: Any) -> None:
-    """Refuse what `require_message` does, other shapes of calls and usage, and JSON in raw tool calls."""
+    """Refuse as `require_message` does; also unknown shapes of tool calls and usage, and raw JSON calls."""
     _require_ai_fields(fields)
     if fields.get("additional_kwargs"):
         for text in _raw_arguments(fields):
@@ -344,7 +344,7 @@ def _require_ai_fields(fields: Any) -> None:
 
 
 def require_ai_chunk(fields: Any) -> None:
-    """Refuse fields as `require_ai_message` does, and JSON in tool calls of a streamed message."""
+    """Refuse as `require_ai_message` does; also long arguments of tool calls that are not JSON."""
     _require_ai_fields(fields)
     chunks = fields.get("tool_call_chunks") or []
     _require_calls(chunks, _CALL_CHUNK, "tool_call_chunks")
@@ -397,9 +397,9 @@ def _require_calls(calls: Any, types: dict[str, Types], where: str) -> None:
 
 
 def _raw_arguments(fields: dict[str, Any]) -> list[str]:
-    """Return the texts that LangChain will parse as the arguments of a provider's own tool calls.
+    """Return the texts that LangChain would parse as the arguments of tool calls in a provider's own form.
 
-    It looks there only if the message has no tool calls in LangChain's form.
+    LangChain parses these only if the message has no tool calls in LangChain's form.
     """
     calls = fields.get("additional_kwargs", {}).get("tool_calls")
     if calls is None or any(map(fields.get, _PARSED)):

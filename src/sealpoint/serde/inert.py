@@ -1,11 +1,11 @@
-"""Serialized bytes without their objects. Nothing is imported or called.
+"""Reads serialized bytes without making objects. Nothing is imported or called.
 
 Inert reading gives plain data: every record of an object becomes an `Inert` value with the name of its type.
 The audit, the type inventory and the inspection read databases in this way.
 
-An outline has ``None`` in place of objects: it has only dicts, lists and scalars. A reader of the keys of
-a value need not build its objects, which saves two thirds of the time for a checkpoint of ten messages.
-Outlines are read only from values that the ring has opened; other bytes are built, and so checked.
+An outline has ``None`` in place of objects: it has only dicts, lists and scalars. For code that reads only
+the keys of a value, this saves two thirds of the time for a checkpoint of ten messages. Outlines are read
+only from values that the ring has opened; for other bytes the objects are built, and so checked.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 class Inert(NamedTuple):
-    """A record that names a type, as plain data.
+    """The stored form of an object, which names its type, as plain data.
 
     Attributes:
-        kind: How the type would be called: a label of `sealpoint.serde.codes.EXTENSIONS`, ``envelope`` in a
-            legacy json row, ``JavaScript`` for one of LangGraph.js, which names no module, or ``pickle``
-            for a whole pickle row, which is not examined.
+        kind: How a serializer would call the type: a label of `sealpoint.serde.codes.EXTENSIONS`,
+            ``envelope`` in a legacy json row, ``JavaScript`` for an envelope of LangGraph.js, which names no
+            module, or ``pickle`` for a whole pickle row, which is not examined.
         module: Module of the type, as the bytes name it.
         name: Name of the type, as the bytes name it.
-        payload: Arguments of the type, as plain data.
+        payload: Arguments for the type, as plain data.
     """
 
     kind: str
@@ -61,7 +61,7 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
         SealedValueError: If ``data`` is not bytes.
         DecodeError: If the bytes are malformed or ambiguous, see `sealpoint.serde.scan`.
         LimitError: If the bytes are larger, deeper or have more elements than ``limits`` allow.
-        UnknownTypeError: If ``kind`` is not one of these.
+        UnknownTypeError: If ``kind`` is another text.
 
     Example:
         >>> from sealpoint import JsonPlusSerializer
@@ -81,7 +81,7 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
 
 
 def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS) -> Counter[tuple[str, str]]:
-    """Count the types that a serialized value names, as (module, name). Builds nothing.
+    """Count the types that a serialized value names, as (module, name), without making objects.
 
     Args:
         data: The bytes.
@@ -157,7 +157,7 @@ def make_outline(serde: SerializerProtocol) -> Outline:
 
 
 def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = lambda *_: None) -> Any:
-    """Unpack msgpack that was scanned or authenticated; ``stand_in`` returns the replacement of an object."""
+    """Unpack msgpack that was scanned or authenticated; ``stand_in`` returns what replaces an object."""
     require_stack(data)
     return _unpack(data, stand_in)
 

@@ -1,4 +1,4 @@
-"""JsonPlusSerializer: LangGraph's serializer, which raises for types that are not allowed."""
+"""JsonPlusSerializer: values and bytes of LangGraph's serializer; raises for types that are not allowed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JsonPlusSerializer:
     type that refuses its arguments raises `UnbuildableValueError`.
 
     Example:
-        A strict serializer, which builds the safe types and those of the list:
+        A strict serializer, which constructs the safe types and the types of the list:
 
         >>> from sealpoint import JsonPlusSerializer
         >>> serde = JsonPlusSerializer(allowed_msgpack_modules=[("shop.state", "Order")])
@@ -62,8 +62,8 @@ class JsonPlusSerializer:
         Args:
             pickle_fallback: Write unsupported types as pickle, and read such rows. Reading a pickle runs
                 code that its writer chose.
-            allowed_json_modules: Types that legacy ``json`` rows may name besides the safe ones; ``True``
-                allows any.
+            allowed_json_modules: Types that legacy ``json`` rows may name besides the safe types; ``True``
+                allows any type.
             allowed_msgpack_modules: Types that values may name besides the safe ones.
                 ``None``: only the safe ones. ``True``: any, with one warning per type.
                 Not given: ``None`` if ``LANGGRAPH_STRICT_MSGPACK`` is ``true``, else ``True``.
@@ -74,7 +74,7 @@ class JsonPlusSerializer:
                 the objects that it builds. It does not change the check against ``limits``.
 
         Raises:
-            ValueError: If ``on_blocked`` is not ``raise`` or ``raw``.
+            ValueError: If ``on_blocked`` is neither ``raise`` nor ``raw``.
             TypeError: If an allowlist contains anything but types and tuples of strings.
         """
         if allowed_msgpack_modules is FROM_ENVIRONMENT:
@@ -100,7 +100,7 @@ class JsonPlusSerializer:
         return self._decoder.allowlist
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
-        """Return a serializer that also allows ``extra_allowlist``, or this one if that changes nothing.
+        """Return a serializer that also allows ``extra_allowlist``, or this serializer if it already does.
 
         Raises:
             TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
@@ -108,9 +108,9 @@ class JsonPlusSerializer:
         return self if self.allowlist.permissive else self.with_unsealed_allowlist(extra_allowlist)
 
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
-        """Return a serializer that also allows ``extra_allowlist`` to `loads_unsealed`.
+        """Return a serializer whose `loads_unsealed` also allows the types ``extra_allowlist``.
 
-        Unlike `with_msgpack_allowlist` it also extends a permissive serializer, which remains permissive.
+        Unlike `with_msgpack_allowlist`, it also changes permissive serializers, which stay permissive.
 
         Raises:
             TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
@@ -161,7 +161,7 @@ class JsonPlusSerializer:
                 raise NestingError("value is nested too deeply for pickle") from None
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value of a type name and bytes. A strict serializer checks the bytes first.
+        """Return the value that a type name and bytes represent. A strict serializer first checks the bytes.
 
         Args:
             data: The type name and the bytes, as `dumps_typed` returned them.
@@ -200,14 +200,14 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._sealed, allow_pickle=self.pickle_fallback)
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
-        """Return the value of bytes that no key has authenticated: checked first, and never unpickled.
+        """Return the value of bytes that no key has authenticated: check the bytes first, and never unpickle.
 
         Args:
             kind: Type name.
             content: Bytes.
-            allow_any_type: Whether a permissive serializer is permissive here too. Without it, types are
-                built only if they are safe or listed: ``allowed_msgpack_modules=True`` and
-                ``allowed_json_modules=True`` list none.
+            allow_any_type: Whether a permissive serializer is permissive here, too. If not, only the safe
+                types and listed types are built: ``allowed_msgpack_modules=True`` and
+                ``allowed_json_modules=True`` list no types.
 
         Raises:
             SerdeError: As `loads_typed`.

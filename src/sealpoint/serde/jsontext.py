@@ -1,10 +1,10 @@
-"""JSON text from a database: bounded before it is parsed, and parsed strictly.
+"""Parses JSON text from a database: checks its size first, and then parses strictly.
 
 `require_bounded` is linear in the text, whatever the text is: the steps are searches and copies of
 whole texts, and one pass over the brackets. A pattern that has to match a whole string is
-quadratic where a string has no end. `parse` refuses what Python's parser accepts and returns as
-something else than was stored: NaN, infinities, numbers beyond a float, ``-0`` (which would
-become ``0``), a key twice, lone surrogates. Legacy rows of values are read as LangGraph reads them.
+quadratic where a string has no end. `parse` refuses text that Python's parser accepts but does not return as
+it was stored: NaN, infinities, numbers beyond a float, ``-0`` (which would become ``0``), duplicate keys,
+lone surrogates. Legacy rows of values are read as LangGraph reads them.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ def _too_many(elements: int) -> LimitError:
 
 
 def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, strict: bool = True) -> Any:
-    """Return the value of JSON text.
+    """Return the value that JSON text represents.
 
     Args:
         data: The text, in UTF-8.
-        depth: How many arrays and objects may be within each other.
-        elements: How many items of arrays and pairs of objects there may be.
-        hook: Is called for every object, innermost first; what it returns takes the object's place.
-        strict: Whether to refuse what would be returned as something else than was stored, NaN and
-            infinities, and a key twice. Otherwise it is read as by ``json.loads``: the last of a key counts.
+        depth: Maximum nesting depth of arrays and objects.
+        elements: Maximum number of items of arrays and pairs of objects together.
+        hook: Function called with every object, innermost first; its result replaces the object.
+        strict: Whether to refuse text that would not be returned as it was stored, NaN, infinities and
+            duplicate keys. Otherwise ``json.loads`` reads the text: the last of duplicate keys counts.
 
     Raises:
         LimitError: If ``data`` is deeper, or has more elements or a longer number than is allowed.
-        DecodeError: If it is not JSON in UTF-8, or refused as above.
+        DecodeError: If ``data`` is not JSON in UTF-8, or is refused because of ``strict``.
     """
     require_bounded(data, depth, elements)
     if strict and b"\\" in data:
@@ -125,14 +125,14 @@ def _decoder(hook: Hook | None, strict: bool) -> json.JSONDecoder:
 
 def _integer(text: str) -> int:
     if text == "-0":
-        raise DecodeError("JSON has -0, which no integer is")
+        raise DecodeError("JSON contains -0, which Python would read as 0")
     return int(bounded(text))
 
 
 def parse_item(stored: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the value of an item that is not sealed, or what is readable of one that is."""
+    """Return the stored JSON object of an item: its value, or, if it is sealed, readable fields and frame."""
     if not isinstance(stored, str | bytes):
-        raise DecodeError(f"an item is {type(stored).__name__}, not JSON")
+        raise DecodeError(f"the value of an item is {type(stored).__name__}, not JSON text")
     try:
         found = parse(stored.encode() if isinstance(stored, str) else stored, depth, MAX_JSON_ELEMENTS)
     except UnicodeEncodeError:
@@ -143,7 +143,7 @@ def parse_item(stored: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
 
 
 def are_same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
+    """Whether two JSON values are equal: 1 equals 1.0, but ``true`` does not equal 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

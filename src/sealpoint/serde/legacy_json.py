@@ -43,11 +43,11 @@ _LANGCHAIN: Final = {
 
 
 def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Return the value of a legacy row, in which the results of ``revive`` replace envelopes.
+    """Return the value of a legacy json row, with the results of ``revive`` in place of envelopes.
 
     Args:
-        data: The row.
-        revive: Called with each envelope, innermost first.
+        data: The bytes of the row.
+        revive: Function called with each envelope, innermost first.
         limits: Limits of the row.
 
     Raises:
@@ -68,7 +68,7 @@ def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Lim
 
 
 def decode_json(data: bytes, allowlist: Allowlist, on_blocked: OnBlocked, limits: Limits) -> Any:
-    """Return the value of a legacy row."""
+    """Return the value of a legacy json row, with the objects that its envelopes name."""
     named: Counter[tuple[str, str]] = Counter()
     records = count(1)
 
@@ -114,7 +114,7 @@ def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
 
 
 def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Build the object as from a msgpack record with arguments of this form, with the same checks."""
+    """Build the object of an envelope, as from a msgpack record of such arguments, with the same checks."""
     if args and kwargs:
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
     row = CATALOGUE.get((module, name))
@@ -132,7 +132,7 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
-    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules.
+    """Return the (module, name) that an envelope names; old paths of LangChain are replaced by current ones.
 
     The module is empty for an envelope of LangGraph.js.
     """

@@ -18,8 +18,8 @@ class Limits:
     Attributes:
         size_bytes: Length of a value; a legacy json row may have half of it.
         depth: Nesting depth of containers and extensions.
-        elements: Elements of all containers together; a pair of a map counts as one, and an
-            array that is a key as many as it has bytes.
+        elements: Elements of all containers together; a pair of a map counts as one element, and an array
+            that is a key counts as many as it has bytes.
         records: Number of extensions: each becomes an object, and takes up to 50 us and 3 kB.
         patterns: Number of regular expressions: each may take 20 ms to compile.
         chunks: Number of LangChain's streamed messages: each may take 1 ms to complete.
@@ -39,7 +39,7 @@ class Limits:
     chunks: int = 2_000
 
     def over(self, name: str, message: str) -> LimitError:
-        """Return the error for a value over a limit, with a hint how to raise the limit.
+        """Return the error for a value that exceeds a limit, with a hint that says how to raise the limit.
 
         Args:
             name: The field of the limit.

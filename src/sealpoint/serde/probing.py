@@ -1,8 +1,8 @@
 """Counts the probes in hash tables of CPython for keys whose hash anyone can compute.
 
-A number is its own hash. Keys with different hashes can be chosen so that each is searched in the slots of
-all others: filling a dict with them takes quadratic time. Here the search is simulated without the keys, in
-time that does not depend on their choice.
+A number is its own hash. Keys with different hashes can be chosen so that the search for each key visits the
+slots of all others: filling a dict with them takes quadratic time. This module simulates the search without
+comparing keys, in a time that does not depend on the choice of keys.
 
 From slot ``i`` a search goes to ``5 * i + perturb + 1``, where ``perturb`` is the hash, shifted right by 5
 bits each time. A set first looks at the 9 slots behind ``i``. Source: "Keys" and "perturb" in the comments of
@@ -24,12 +24,12 @@ _WORD: Final = 2**64 - 1
 
 
 def are_spread(keys: Sequence[Hashable], slots: int, behind: int) -> bool:
-    """Whether keys take few probes in each table that they may pass through while it grows.
+    """Whether few probes are needed to insert keys into a hash table, at each size while the table grows.
 
     Args:
-        keys: In the order in which they are added. Others, whose hash cannot be computed, may be among them.
+        keys: The keys, in the order of insertion. Keys without a computable hash may be among them.
         slots: Number of slots of the largest table, rounded up to a power of two.
-        behind: Number of slots that are probed behind each slot: `DICT_BEHIND` or `SET_BEHIND`.
+        behind: Number of neighbouring slots probed after each slot: `DICT_BEHIND` or `SET_BEHIND`.
     """
     size = MIN_PROBED if len(keys) > MIN_PROBED else slots
     while size < slots:
@@ -41,7 +41,7 @@ def are_spread(keys: Sequence[Hashable], slots: int, behind: int) -> bool:
 
 
 def _probes_of(keys: Sequence[Hashable], size: int, count: int, behind: int) -> int:
-    """Return the number of probes that find their slot taken, for all keys together."""
+    """Return the number of probes of occupied slots, for all keys together."""
     table, mask, probes = bytearray(size), size - 1, 0
     # Once ``perturb`` is 0, all searches follow one path: from a slot to one further on, and how far that is.
     jumps = dict[int, tuple[int, int]]()

@@ -5,7 +5,7 @@ type and a kind of record, so that the type is examined only once.
 
 A conversation is read again at every turn, and a history contains most of its messages once per checkpoint.
 Validation takes half of the time of reading a message of LangChain. A sealed record that validation did not
-change is adopted when it is read again: its fields become those of the message.
+change is adopted when it is read again: its fields become the fields of the message without validation.
 
 Arrays from untrusted bytes are checked to be values of the dtype that they name. numpy accepts any bytes for
 any dtype: a bool of 7 counts as 7, a code point outside Unicode raises an error when it is read, and a date
@@ -51,9 +51,9 @@ def is_message_class(cls: Any) -> bool:
 
 
 def make_message_builder(cls: Any) -> Builder:
-    """Skip the four Python constructors of a LangChain message, which take half of the time.
+    """Return a builder that skips the four Python constructors of a LangChain message: half of the time.
 
-    They pass an existing ``content`` on unchanged. This is checked with the first payload: if the validator
+    The constructors pass ``content`` on unchanged. This is checked with the first payload: if the validator
     alone makes a different object than the constructor, the constructor is called.
     """
     # Looked up once, and not for every message.
@@ -100,8 +100,8 @@ _EXACTLY: Final = codes.PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS | ormsgpack.OP
 def adopting(validate: Builder) -> Callable[[bytes, Any], Any]:
     """Return a builder of the messages of one class, which validates a record only when it is new.
 
-    It takes the bytes of a record, and the record. A record is identified by a hash of its bytes, which
-    Python keys per process. Nothing else of it is kept.
+    The builder takes the bytes of a record, and the record. A record is identified by Python's hash of its
+    bytes, which has a random key per process. Nothing else of the record is kept.
     """
     # By hash: the function that makes the message; None after the first record, False to validate each time.
     known: dict[int, Builder | Literal[False] | None] = {}
@@ -183,7 +183,7 @@ _PLAIN_DTYPE: Final = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>][Mm]8(\[[0-9a-z
 def make_builder(code: int, module: str, name: str, *, guarded: bool = False) -> Builder:
     """Return the builder for records of one kind that name one type.
 
-    It raises `UnbuildableValueError` if the type refuses its arguments.
+    The builder raises `UnbuildableValueError` if the type refuses its arguments.
     """
     make = make_raw_builder(code, module, name, guarded=guarded)
 
@@ -218,9 +218,9 @@ def _refused_fields(error: Any, module: str, name: str) -> str:
 
 
 def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Builder:
-    """Return a builder as `make_builder` does, but one that raises the constructor's own errors.
+    """Return a builder as `make_builder` does, but one that raises the constructor's own exceptions.
 
-    If possible it is the constructor itself, which saves a call or two for every object.
+    If possible the builder is the constructor itself, which saves a call or two for every object.
     """
     cls = find_class(module, name)
     build = _MAKERS[code](cls)
@@ -329,12 +329,12 @@ def _positional(cls: Any) -> Builder:
 
 
 def _send(cls: Any, node: Any, arg: Any, timeout: Any = None) -> Any:
-    """Create a Send. The third stored argument is passed by keyword; older classes take no timeout."""
+    """Create a ``Send``. The third stored argument is the ``timeout``, which older classes do not have."""
     return cls(node, arg) if timeout is None else cls(node, arg, timeout=timeout)
 
 
 def _keyword(cls: Any) -> Builder:
-    """Call with keywords; fields that a dataclass computes itself are set to the stored values."""
+    """Call a class with keywords; fields that a dataclass computes itself are set to the stored values."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     computed = tuple(field.name for field in fields if not field.init)
     if not computed:
@@ -358,7 +358,7 @@ def _method(cls: Any) -> Builder:
 
 
 def _pydantic(cls: Any) -> Builder:
-    """Validate by field name, which is how models are dumped, and by alias; so do the models inside."""
+    """Validate a model by field name, as models are dumped, and by alias; likewise for models inside."""
     if not hasattr(cls, "__pydantic_validator__") or not hasattr(cls, "model_validate"):
         return _keyword(cls)
     if is_message_class(cls):
@@ -370,12 +370,12 @@ def _pydantic(cls: Any) -> Builder:
 
 
 def construct(cls: Any, code: int, payload: Any) -> Any:
-    """Return a model of authenticated fields, which are its own dump, without validation."""
+    """Return a model with authenticated fields, as the model dumped them, without validation."""
     return (cls.model_construct if code == codes.PYDANTIC_V2 else cls.construct)(**payload)
 
 
 def _pydantic_v1(cls: Any) -> Builder:
-    """Call with aliases, which pydantic v1 requires, for fields that it dumped by name."""
+    """Call a pydantic v1 model with the aliases that it requires, in place of the dumped field names."""
     fields = vars(cls).get("__fields__", {})
     aliases = {name: field.alias for name, field in fields.items()}
     if all(name == alias for name, alias in aliases.items()):

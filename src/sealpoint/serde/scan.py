@@ -14,10 +14,10 @@ Each rule has a function of its own:
 
 The decoder checks that text is UTF-8.
 
-Two shortcuts skip parts that certainly pass. A payload that unpacks and packs again to the same bytes has
-the shortest headers, ends where it should, has only text as keys, and no duplicate key; ormsgpack does both
-faster than a walk (``records``). A value in whose bytes no name of a costly type occurs too often names none
-too often (``costly``).
+Two shortcuts skip parts that certainly pass the check. A payload that unpacks and packs again to the same
+bytes has the shortest headers, ends where it should, has only text as keys, and no duplicate key; ormsgpack
+does both faster than a walk (``records``). If the name of no costly type occurs too often in the bytes, no
+costly type is named too often (``costly``).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 
 def require_few_costly(data: bytes, payloads: list[int], limits: Limits) -> None:
-    """Refuse scanned bytes that name costly types more often than ``limits`` allow."""
+    """Refuse scanned bytes that name types which take long to build more often than ``limits`` allow."""
     bounds = {names: getattr(limits, field) for names, field in _COSTLY.items()}
     if len(payloads) <= min(bounds.values()) or (is_on("costly") and _names_few(data, payloads, bounds)):
         return
@@ -102,7 +102,7 @@ _LONG_HEADS: Final = TEXTS | {0}
 
 
 def _names_few(data: bytes, payloads: list[int], bounds: Mapping[tuple[str, str], int]) -> bool:
-    """Whether it is certain that no type is named more often than is allowed."""
+    """Whether the bytes certainly name no type more often than is allowed."""
     # Few values name one. For large records the lengths of the module names are enough: map() over them
     # takes a tenth of the time of a search through all bytes.
     if len(data) >= _SMALL_RECORD_BYTES * len(payloads):
@@ -115,7 +115,7 @@ def _names_few(data: bytes, payloads: list[int], bounds: Mapping[tuple[str, str]
 
 
 def require_counts(names: Mapping[tuple[str, str], int], limits: Limits) -> None:
-    """Refuse counts of types as `require_few_costly` does."""
+    """Refuse counts of types that exceed ``limits``, as `require_few_costly` does."""
     for costly, field in _COSTLY.items():
         if names[costly] > getattr(limits, field):
             raise limits.over(field, f"value has over {getattr(limits, field)} {_CALLED[field]}")
@@ -137,9 +137,9 @@ _NUMBERS: Final = {
 
 
 def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
-    """Return a key of a map in a form that compares as keys of a dict do, and the position of its end.
+    """Return a key of a map in a form that compares like keys of a dict, and the offset after the key.
 
-    Text is returned as the bytes of its shortest form, so that it is not equal to a binary.
+    Text is returned as the msgpack bytes of its shortest form, so that it does not equal a binary value.
     """
     head = data[position]
     if head in ARRAYS:
@@ -180,7 +180,7 @@ def _read_array(data: bytes, position: int, depth: int, last: int) -> tuple[Any,
 
 
 def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
-    """Walk through one msgpack value, and return where the payloads of its extensions start.
+    """Check one msgpack value, and return the offsets at which the payloads of its extensions start.
 
     The code of an extension is the byte before its payload.
 
@@ -209,7 +209,7 @@ _unpackb: Final = ormsgpack.unpackb
 
 
 def is_plain(payload: bytes, levels: int) -> bool:
-    """Whether a payload certainly contains nothing that the check refuses, and no extension.
+    """Whether the bytes of an extension certainly contain nothing that the check refuses, and no extension.
 
     Its elements are not counted: there are at most as many as bytes. Its containers are nested at most
     ``levels`` deep, because no more of its bytes, including text, could be headers of containers.
@@ -227,7 +227,7 @@ class _Level:
     """An array, a map or the payload of an extension that the walk is in.
 
     Attributes:
-        remaining: Elements of it that are still to come; pairs in a map.
+        remaining: Number of elements of the container still to be read; in a map, of pairs.
     """
 
     __slots__ = ("_size_of", "remaining")
@@ -249,11 +249,11 @@ class _Level:
         return position
 
     def close(self, position: int) -> None:
-        """Check what can be checked only at the end."""
+        """Check the container at its end."""
 
 
 class _Map(_Level):
-    """A map. Where a value is entered, its key has been read."""
+    """A map. When the walk enters a value, its key has been read."""
 
     __slots__ = ("_count", "_depth", "_found", "_numbers", "_walk")
 
@@ -303,13 +303,13 @@ class _Map(_Level):
             if not (are_few or are_spread(numbers, self._count * 3 // 2, DICT_BEHIND)):
                 raise DecodeError("a map has keys that were chosen to be slow to look up")
             if not are_few and max(Counter(map(hash, numbers)).values()) > MAX_SAME_HASH:
-                raise DecodeError("the keys of a map share a hash")
+                raise DecodeError("too many keys of a map share a hash")
         if len(self._found) + len(dict.fromkeys(numbers)) != self._count:
             raise DecodeError("a map has a duplicate key, or two keys that are equal in a dict")
 
 
 class _Payload(_Level):
-    """The payload of an extension, or the whole value: one element, with a known end."""
+    """The payload of an extension, or the whole value: one element, whose end is known."""
 
     __slots__ = ("_end",)
 
@@ -327,7 +327,7 @@ class _Walk:
     """One pass over one value.
 
     Attributes:
-        elements_left: How many elements the value may still have.
+        elements_left: Number of elements that the value may still have.
         is_trusted: Whether a key has authenticated the value, so that its map keys are not an attack.
     """
 
@@ -361,7 +361,7 @@ class _Walk:
                 level = around.pop()
 
     def size_of(self, position: int) -> int:
-        """Return the bytes of an element that is not entered: a long string, or a plain payload; else 0."""
+        """Return the size of an element that is not entered: a long string, or a plain payload; else 0."""
         head = self._data[position]
         if head in EXTENSION_HEADS:
             levels = self._plain_depth - len(self._around) - 1
@@ -376,7 +376,7 @@ class _Walk:
         return 0
 
     def _enter(self, position: int) -> tuple[int, _Level]:
-        """Return where the elements of a container or extension begin, and its level."""
+        """Return the offset of the first element of a container or extension, and the `_Level` for it."""
         start, count = read_length(self._data, position)
         # Five bytes of an array32 header can announce 2**32 - 1 elements; a decoder may allocate for them.
         if count > len(self._data) - start:
@@ -401,7 +401,7 @@ class _Walk:
             raise self._limits.over("elements", f"value has over {self._limits.elements} elements")
 
     def _add_extension(self, start: int, size: int) -> None:
-        """Note an extension, and the ``size`` bytes of its payload, which a decoder copies."""
+        """Count an extension, and the ``size`` bytes of its payload, which a decoder copies."""
         code = self._data[start - 1]
         if code not in EXTENSIONS:
             raise DecodeError(f"extension {code} is not one that LangGraph writes")

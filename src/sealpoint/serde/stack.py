@@ -1,7 +1,7 @@
-"""Limits the depth of a value by the stack of a thread: a decoder recurses, and an overflow ends the process.
+"""Limits the depth of a value by the stack of a thread: decoders recurse, and an overflow ends the process.
 
 The C library reports the size of a stack, Python does not. The part in use is not known: half of the stack is
-assumed to be free. A thread with a large stack reads every value that is written, and counts nothing.
+assumed to be free. A thread with a large stack can read every value that is written, so nothing is checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _stack_bytes() -> int:
 
 
 def require_stack(data: bytes) -> None:
-    """Refuse msgpack that needs more of a small stack than is free, or that `scan` refuses at any depth."""
+    """Refuse msgpack that is too deep for the free part of a small stack, or that `scan` refuses."""
     try:
         left: int = _stack.left
     except AttributeError:

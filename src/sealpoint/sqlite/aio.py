@@ -1,7 +1,7 @@
 """AsyncSqliteSaver: `SqliteSaver` with the constructors of LangGraph's async saver.
 
-It does not need aiosqlite, but accepts aiosqlite's connections. SQLite then runs on that connection's own
-thread, through a proxy for a plain connection.
+The saver does not need aiosqlite, but accepts aiosqlite's connections. SQLite then runs on the thread of such
+a connection, through a proxy for its plain connection.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FETCHED_ROWS: Final = 16
 class AsyncSqliteSaver(SqliteSaver):
     """`SqliteSaver` for code on an event loop: use the methods with the prefix ``a``.
 
-    The other methods also work; on a connection of aiosqlite only outside the loop's thread.
+    The sync methods work, too; with a connection of aiosqlite only on other threads than the loop's.
 
     Attributes:
         loop: The event loop on which the saver was made, or ``None`` if none was running.
@@ -52,7 +52,7 @@ class AsyncSqliteSaver(SqliteSaver):
             serde: An `EncryptedSerializer` to seal every value.
 
         Raises:
-            ConfigError: If ``conn`` is neither of these.
+            ConfigError: If ``conn`` is not such a connection.
         """
         try:
             self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class _Thread:
         self._opened = False
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on that thread, with the plain connection as its first argument."""
+        """Call a function on the connection's thread, with the plain connection as its first argument."""
         return asyncio.run_coroutine_threadsafe(self._call(function, arguments), self.loop).result()
 
     async def _call(self, function: Callable[..., Result], arguments: Sequence[Any]) -> Result:
@@ -113,7 +113,7 @@ class _Thread:
 
 
 class _Lock:
-    """A lock that the loop never waits for: its holder may be waiting for the loop."""
+    """A lock that the event loop never waits for: the thread that holds it may be waiting for the loop."""
 
     def __init__(self, thread: _Thread) -> None:
         self._thread, self._lock = thread, threading.RLock()
@@ -151,7 +151,7 @@ class _Connection:
 
 
 class _Cursor:
-    """A cursor for the application, whose methods are called on that thread too."""
+    """A cursor for the application, whose methods are called on the aiosqlite connection's thread, too."""
 
     def __init__(self, thread: _Thread, cursor: sqlite3.Cursor) -> None:
         self._thread, self._cursor = thread, cursor

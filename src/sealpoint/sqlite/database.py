@@ -1,4 +1,4 @@
-"""One SQLite connection, shared by threads and, through its file, by processes."""
+"""One SQLite connection, which threads share; processes share its file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sealpoint.sqlite import schema
 
 
 def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
-    """Return a cursor with tuples as rows and `str` as text, independent of the application's factories."""
+    """Return a cursor that returns tuples and `str`, whatever factories the application has set."""
     factory = connection.text_factory
     if factory is not str and not isinstance(factory, _Text):
         connection.text_factory = _Text(factory)
@@ -64,10 +64,10 @@ class _Text:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> Iterator[None]:
-    """Commit all changes of a block, or none if it raises; ``cursor`` runs the statements for that.
+    """Commit all changes of a block, or none if it raises; ``cursor`` runs the transaction's own statements.
 
     The write lock is taken at the start: a transaction that reads first and then writes
-    fails at once where another process has written in between. In a transaction that the
+    fails at once if another process has written in between. In a transaction that the
     caller left open, a savepoint groups the block's changes, and the commit includes both.
     """
     is_nested = connection.in_transaction
@@ -108,7 +108,7 @@ class _Saver(Protocol):
 
 
 class Session:
-    """One transaction on a connection: all its queries see the same state of the database."""
+    """One transaction on a connection: all queries in it see the same state of the database."""
 
     __slots__ = ("cursor", "database")
 
@@ -131,11 +131,11 @@ class Session:
                     raise  # the file has not grown since the last check of its size
 
     def run_once(self, statement: str, parameters: Sequence[Any]) -> None:
-        """Run a statement that writes a few rows, within the budget that the transaction began with."""
+        """Run a statement that writes a few rows; the budget of opcodes is that of the transaction."""
         self.cursor.execute(statement, parameters)
 
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement that writes, for each of ``rows``."""
+        """Run a statement that writes, once with each of ``rows`` as parameters."""
         statements.allow(self.database.size_bytes + _BYTES_PER_ROW * len(rows))
         self.cursor.executemany(statement, rows)
 
@@ -190,7 +190,7 @@ class Database:
         close_at_fork(self)
 
     def before_fork(self) -> None:
-        """Close a connection that this package opened, outside of transactions: see `sealpoint.forks`."""
+        """Close a connection that this package opened, if no transaction is open: see `sealpoint.forks`."""
         if self.own_file is None or self._is_closed:
             return
         take(self.lock, BUSY_TIMEOUT_MS / 1000, self._quiet)
@@ -220,7 +220,7 @@ class Database:
         self.is_setup, self._is_inherited = False, True  # so that each use calls `setup`
 
     def setup(self) -> None:
-        """Create missing tables, and check existing ones. Once per connection."""
+        """Create missing tables, and check existing ones; once per connection."""
         with self.lock:
             if self._is_inherited:
                 raise ForkedError("SqliteSaver")
@@ -233,7 +233,7 @@ class Database:
                 self._on_thread(self._set_up)
 
     def close(self) -> None:
-        """Close the connection when no statement runs; SQLite would crash otherwise."""
+        """Close the connection once no statement runs: closing it earlier would crash SQLite."""
         with self.lock:
             if not self._is_inherited:
                 self.own_file = None
@@ -267,7 +267,7 @@ class Database:
             self._version = version
 
     def look_at_size(self, cursor: sqlite3.Cursor) -> int:
-        """Return the current capacity of the file and its log."""
+        """Return how many bytes the file and its log can hold now."""
         self.size_bytes = capacity_bytes(cursor, self._file)
         return self.size_bytes
 

@@ -1,4 +1,4 @@
-"""Reading checkpoints a page of rows at a time, with one query for all writes of a page.
+"""Reads checkpoints by pages of rows, with one query for all writes of a page.
 
 The contents of a row are checked against its key.
 """
@@ -51,7 +51,7 @@ class CheckpointRow(NamedTuple):
         return self[:3]
 
     def require_parent(self) -> str | None:
-        """Return the id of the parent, if there is one."""
+        """Return the id of the parent checkpoint, or ``None``; refuse names that are not text."""
         parent = self.parent_checkpoint_id
         if {*map(type, self[:3])} != _TEXT or not (parent is None or type(parent) is str):
             raise RowError(f"the key of row {excerpt(self.checkpoint_id)} is not text")
@@ -60,7 +60,7 @@ class CheckpointRow(NamedTuple):
         return parent
 
     def decode(self, serde: SerializerProtocol) -> Checkpoint:
-        """Return the checkpoint of the row, or the opaque value that a carrier returns in its place."""
+        """Return the decoded checkpoint, or the sealed value if the saver is wrapped by a SealedSaver."""
         checkpoint = serde.loads_typed((self.type, self.checkpoint))
         if isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
             require_document(checkpoint, self.checkpoint_id)
@@ -69,7 +69,7 @@ class CheckpointRow(NamedTuple):
     def decode_values(
         self, serde: SerializerProtocol, outline: Outline | None = None
     ) -> Mapping[str, Any] | None:
-        """Return the channel values of the row's checkpoint; ``None`` if that is opaque."""
+        """Return the channel values of the row's checkpoint; ``None`` if the checkpoint is not decoded."""
         try:
             if outline is not None:
                 # If it is refused, the checkpoint may be right: an outline has None in place of an object
@@ -114,9 +114,9 @@ _make_tuple: Final[Callable[[tuple[Any, ...]], CheckpointTuple]] = partial(tuple
 def decode_writes(
     rows: Sequence[tuple[Any, ...]], page: Sequence[Key], serde: SerializerProtocol
 ) -> dict[Key, list[PendingWrite]]:
-    """Return the pending writes on top of the checkpoints of a page, by checkpoint.
+    """Return the pending writes to the checkpoints of a page, by key of the checkpoint.
 
-    Rows are those of `schema.select_writes`: they hold the key of their checkpoint if the page has several.
+    Rows are those of `schema.select_writes`: they begin with the checkpoint's key if the page has several.
     """
     if len(page) == 1:
         return {page[0]: decode_pending(rows, serde, page[0])} if rows else {}
@@ -132,10 +132,10 @@ def decode_pending(
     key: Sequence[str | None],
     names: tuple[type, ...] = _NAMES,
 ) -> list[PendingWrite]:
-    """Return the pending writes on top of the checkpoint of ``key``, in the order of `writes_sort_key`.
+    """Return the pending writes to the checkpoint with ``key``, in the order of `writes_sort_key`.
 
     Rows end with task_path, task_id, idx, channel, type and value; ``names`` are the types of all columns but
-    the last two. Errors are those of `decode_writes`.
+    the last two. The errors are those of `decode_writes`.
     """
     row: Sequence[Any] = (None,) * 6
     try:
@@ -227,7 +227,7 @@ def read_many(
 def _read_page(
     session: Session, page: Sequence[Key]
 ) -> tuple[dict[Key, CheckpointRow], list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows by their keys, their writes, and the keys that were read: large rows may not all fit."""
+    """Return the rows by key, their writes, and the keys that were read: large rows may exceed the budget."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
     found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
     rows = {row.key: row for row in map(make_row, found)}
@@ -291,7 +291,7 @@ def _read_ancestors(
 ) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
     """Yield the ancestors of a checkpoint, nearest first, with their writes to ``channels``.
 
-    The caller may remove channels from ``channels`` meanwhile.
+    The caller may remove names from ``channels`` during the iteration.
     """
     for line in _read_lines(database, place):
         while line:
@@ -345,7 +345,7 @@ def _read_range(database: Database, place: Place, first: str, size: int) -> dict
 
 
 def run_all(session: Session, statements: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Run each of ``statements`` for each of ``rows``."""
+    """Run each of ``statements`` once with each of ``rows`` as parameters."""
     for statement in statements:
         session.run(statement, rows)
 
@@ -357,7 +357,7 @@ def delete_runs(session: Session, run_ids: Sequence[str]) -> None:
 
 
 def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> None:
-    """Delete all checkpoints of a thread but the latest of each namespace and the ancestors they need."""
+    """Delete all checkpoints of a thread but the latest of each namespace, and the ancestors these need."""
     keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
     latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
     needed = {kept for key in latest.values() for kept in _chain_to_snapshots(session, serde, key)}

@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 
 def count(saver: SqliteSaver, error: SealpointError) -> None:
-    """Count an error with those of the saver's cipher, if it has one and the error is not counted yet."""
+    """Count an error in the saver's cipher, if there is a cipher and the error is not counted yet."""
     if isinstance(saver.serde, EncryptedSerializer):
         saver.serde.tally.refuse(error)
 
@@ -123,7 +123,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     @cached_property
     def jsonplus_serde(self) -> JsonPlusSerializer:
-        """A serializer that does not seal, as LangGraph's saver has one. The saver itself does not use it."""
+        """A serializer that does not seal: an attribute of LangGraph's saver. This saver does not use it."""
         return JsonPlusSerializer()
 
     @property
@@ -178,7 +178,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, latest first: those that exist when the first one is requested.
+        """Yield checkpoints, latest first: those that exist when the first checkpoint is requested.
 
         No lock is held between two checkpoints, and at most one page of rows is in memory.
 
@@ -234,8 +234,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Store the writes of a task to a checkpoint, all or none.
 
-        Stored writes are not replaced, except for errors, interrupts and the like if a task
-        writes nothing else.
+        Stored writes are not replaced, except if all writes of the call are errors, interrupts and the like.
 
         Raises:
             ConfigError: If ``config`` does not name a checkpoint.
@@ -288,12 +287,12 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Delete older checkpoints and the writes to them.
 
         Args:
-            thread_ids: The threads.
+            thread_ids: Ids of the threads.
             strategy: ``keep_latest`` keeps the latest checkpoint of each namespace, and of its
                 ancestors those that delta channels are rebuilt from; ``delete`` keeps nothing.
 
         Raises:
-            ConfigError: If the strategy is neither of these.
+            ConfigError: If ``strategy`` is another text.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ConfigError(f"strategy must be 'keep_latest' or 'delete', not {excerpt(strategy)}")

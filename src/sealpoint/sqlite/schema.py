@@ -1,4 +1,4 @@
-"""The tables, as LangGraph's checkpoint-sqlite lays them out, and the statements of the saver."""
+"""The tables in the form that LangGraph's checkpoint-sqlite creates, and the SQL statements of the saver."""
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
@@ -118,13 +118,13 @@ SELECT_TUPLE: Final = {
 
 @lru_cache(_CACHED_STATEMENTS)
 def select_page(rows: int) -> str:
-    """Return the statement that reads ``rows`` checkpoints by their keys, three parameters each."""
+    """Return the statement that reads ``rows`` checkpoints by their keys, with three parameters for each."""
     return _select_of_page(_COLUMNS, _CHECKPOINTS, rows)
 
 
 @lru_cache(_CACHED_STATEMENTS)
 def select_writes(rows: int, task_path: str, channels: int = 0) -> str:
-    """Return the statement that reads the writes on top of ``rows`` checkpoints, three parameters each."""
+    """Return the statement that reads the writes to ``rows`` checkpoints, with three parameters for each."""
     only = f" AND channel IN ({', '.join('?' * channels)})" if channels else ""
     columns = f"{task_path}, task_id, idx, channel, type, value"
     if rows > 1:
@@ -209,7 +209,7 @@ def select_keys(
 ) -> tuple[str, list[Any]]:
     """Return the statement that finds the keys of the checkpoints to list, and its parameters.
 
-    Keys first, rows later: SQLite would carry whole values through its sort.
+    The keys are read before the rows, because SQLite would sort whole rows with their values.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise ConfigError(f"limit must be a whole number, 0 or more, not {excerpt(str(limit))}")
@@ -284,7 +284,7 @@ def _filter_text(key: str, value: Any) -> str:
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Register the SQL function that filters use. Schemas may not use it: they are not trusted."""
+    """Register the SQL function that filters use. Schemas, which are not trusted, cannot use it."""
     connection.create_function(SAME_JSON, 1, statements.keeping_cause(_is_same_json), deterministic=True)
 
 

@@ -172,9 +172,9 @@ GOOD: dict[str, Callable[[], Any]] = {
 
 BAD: dict[str, tuple[Callable[[], Good], str]] = {
     "copied its serializer": (lambda: late(Copies()), "channel value"),
-    "checkpoint beside": (lambda: Beside(sealing()), "channel value did not reach saver.serde"),
-    "writes beside": (lambda: WritesBeside(sealing()), "write did not reach saver.serde"),
-    "interrupts beside": (lambda: but(put_writes=some_writes), "interrupt did not reach saver.serde"),
+    "checkpoint beside": (lambda: Beside(sealing()), "channel value was not passed to saver.serde"),
+    "writes beside": (lambda: WritesBeside(sealing()), "write was not passed to saver.serde"),
+    "interrupts beside": (lambda: but(put_writes=some_writes), "interrupt was not passed to saver.serde"),
     "a second copy": (lambda: Indexes(json.dumps), "channel value"),
     "a second copy, pickled": (lambda: Indexes(pickle.dumps), "was pickled"),
     "a second copy, as text": (
@@ -183,7 +183,7 @@ BAD: dict[str, tuple[Callable[[], Good], str]] = {
     ),
     "a second copy, as a mapping": (
         lambda: Indexes(partial(json.dumps, default=vars)),
-        "channel value had not reached",
+        "channel value was not passed",
     ),
     "other values come back": (lambda: but(get_tuple=same_writes), "did not return the write"),
     "opened again": (lambda: but(dump=there_and_back, load=lambda _, stored: stored), "deserialized"),
@@ -218,7 +218,7 @@ def test_savers_that_do_not_are_refused_with_the_reason(name: str) -> None:
 
 def test_async_savers() -> None:
     asyncio.run(arequire_sealing(Awaited(sealing())))
-    with pytest.raises(SealingCheckError, match="write did not reach"):
+    with pytest.raises(SealingCheckError, match="write was not passed"):
         asyncio.run(arequire_sealing(AwaitedBeside(sealing())))
     with pytest.raises(SealingCheckError) as caught:  # has no async methods
         asyncio.run(arequire_sealing(Good(sealing())))
@@ -248,7 +248,7 @@ def test_a_failed_deletion_is_reported_beside_the_reason() -> None:
             if self:
                 raise OSError("read-only")  # once something is stored
 
-    with pytest.raises(SealingCheckError, match="write did not reach") as caught:
+    with pytest.raises(SealingCheckError, match="write was not passed") as caught:
         require_sealing(Refuses(sealing()))
     assert any("read-only" in note for note in caught.value.__notes__)
 

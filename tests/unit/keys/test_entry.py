@@ -128,7 +128,11 @@ CASES: dict[str, Case] = {
     "index check = 5": (ring_text(*INDEX, "check = 5"), "'check'"),
     "index source = 5": (ring_text("[[index]]", "source = { inline = 5 }"), "'inline' must be a"),
     "two index sources": (ring_text("[[index]]", "source = { file = 'k', env = 'k' }"), "exactly one"),
-    "two legacy keys": (ring_text(*LEGACY, "id = 'a'", *LEGACY, "id = 'b'"), KeyRingError, "which of them"),
+    "two legacy keys": (
+        ring_text(*LEGACY, "id = 'a'", *LEGACY, "id = 'b'"),
+        KeyRingError,
+        "do not name the key",
+    ),
 }
 
 

@@ -127,7 +127,7 @@ def test_material_that_was_loaded_late_is_compared_after_the_key_was_disabled(
     replace(ring.file, text.replace(material_of("k0").hex(), material_of("other").hex()))
     look(subject, clock)
     wait_until_loaded()
-    assert "key 'k0' has other material than before" in caplog.text
+    assert "key 'k0' has other material than in the ring in use" in caplog.text
     with pytest.raises(KeyDisabledError):
         subject.open(*sealed_under("k0"))
 

@@ -303,7 +303,7 @@ def test_material_that_is_exchanged_while_the_key_is_disabled(
     forged = RingCipher(KeyRing([Key("k1", OTHER, KeyState.ACTIVE)])).seal(*VALUE)
     with pytest.raises(KeyDisabledError):
         subject.open(*forged)
-    assert "key 'k1' has other material than before" in caplog.text
+    assert "key 'k1' has other material than in the ring in use" in caplog.text
     write(material, OLD)
     clock[0] += RETRY_SECONDS
     assert subject.open(*value).typed == VALUE

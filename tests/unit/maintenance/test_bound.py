@@ -107,7 +107,7 @@ def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:
         column = store.columns[0]
         store.rewrite(column, None, lambda cell: K2.seal("msgpack", b"\x80", row=cell.where.row))
     found, _ = verified(path)
-    assert {str(failure.error) for failure in found} == {"a sealed value has no header"}
+    assert {str(failure.error) for failure in found} == {"a sealed value does not begin with a valid header"}
 
 
 def decrypted(path: Path) -> tuple[list[Failure], dict[str, list[tuple[Any, ...]]]]:

@@ -229,7 +229,7 @@ def test_warn_goes_on_and_counts(scene: Scene, caplog: pytest.LogCaptureFixture)
     scene.drop(ids[2], ids[3])
     assert len(numbers(saver)) == STEPS - 2
     assert saver.warnings == {"RolledBackError": 1}
-    assert "RolledBackError: heads='warn' goes on" in caplog.text
+    assert "RolledBackError: continuing because of heads='warn'" in caplog.text
 
 
 @pytest.mark.parametrize("policy", ["require", "warn"])

@@ -87,7 +87,7 @@ UNREADABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "instance that answers": (local(Asks, is_dataclass=True), "defined in a function"),
     "named tuple by call": (lambda: make_pair(1), "no such name"),
     "nested": (Outer.Inner, "defined in another class"),
-    "nested under a name that is taken": (Outer.Model, "something else"),
+    "nested under a name that is taken": (Outer.Model, "another object"),
     "generic": (lambda: Box[int](x=1), "no such name"),
     "shadowed": (lambda: made("T")(1), "not a class"),
     "no module": (lambda: made("Lost", "sealpoint.no_such_module")(1), "no such module"),
