@@ -101,24 +101,20 @@ class PreparedRing(NeverPickled, Generic[R]):
             row: Coordinates to bind the value to, if any.
             frame: ``data`` compressed by zstd, to be sealed instead of ``data``.
         """
-        if row is None and frame is None:
-            tag, head, seal, counter = self._sealing(inner)
-        else:
-            tag, head, seal, counter = self._sealing(inner, row is not None, frame is not None)
-            if frame is not None:
-                data = frame
-            if row is not None:
-                head += row if isinstance(row, PackedRow) else pack_row(row)
+        tag, head, seal, counter = self._sealing(inner, row is not None, frame is not None)
+        if frame is not None:
+            data = frame
+        if row is not None:
+            head += row if isinstance(row, PackedRow) else pack_row(row)
         blob = seal(data, head)
         next(counter)
         return tag, blob
 
     def open(self, tag: str, blob: bytes, row: Row | PackedRow | None) -> Opened:
         """Open a value by its tag. See `RingCipher.open`, which names the errors."""
-        if row is None:
-            inner, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag)
-        else:
-            inner, head, open_, counter, authenticated, key_id, is_compressed = self._opening(tag, True)
+        opening = self._opening(tag, row is not None)
+        inner, head, open_, counter, authenticated, key_id, is_compressed = opening
+        if row is not None:
             head += row if isinstance(row, PackedRow) else pack_row(row)
         data = open_(blob, head)
         if is_compressed:
@@ -132,14 +128,14 @@ class PreparedRing(NeverPickled, Generic[R]):
             found = self._suites[key.id, name] = make_suite(name, key.subkey(name))
         return found
 
-    def _prepare_seal(self, inner: str, is_bound: bool = False, is_compressed: bool = False) -> _Sealing:
+    def _prepare_seal(self, inner: str, is_bound: bool, is_compressed: bool) -> _Sealing:
         key = self.ring.require_active()
         flags = (COMPRESSED,) * is_compressed + ("row",) * is_bound
         tag = Tag(inner, self._suite, flags, key.id).format()
         seal = self._suite_of(key, self._suite).seal
         return tag, pack_tag(tag), seal, self._counter(SEALED, key.id)
 
-    def _prepare_open(self, text: str, is_bound: bool = False) -> _Opening:
+    def _prepare_open(self, text: str, is_bound: bool) -> _Opening:
         tag = parse_tag(text)
         key = self._require_matching(tag, is_bound)
         kind = OPENED_RETIRED if key.state in _RETIRED else OPENED
