@@ -368,7 +368,7 @@ def test_ledger_without_a_folder_of_documents_refuses_the_command(
         documents.touch()
     ended = run("keys", "generate", "k2")
     assert ended.code == Exit.FOUND
-    assert "is not a folder" in ended.err
+    assert "must be a folder" in ended.err
     assert "k2" not in ring.read_text()
     assert new(ledger) == []
 

@@ -66,7 +66,7 @@ def test_writes_of_earlier_releases_say_nothing() -> None:
 def test_a_call_has_at_most_as_many_special_writes_as_two_bytes_count() -> None:
     call = new_call([(RESUME, None)] * 0xFFFF)
     assert places_of(call) == ([], frozenset((-4,)))
-    with pytest.raises(ConfigError, match="65536 special writes, and may store 65535"):
+    with pytest.raises(ConfigError, match="65536 special writes; at most 65535"):
         new_call([(RESUME, None)] * (0xFFFF + 1))
 
 

@@ -50,7 +50,7 @@ def test_a_layout_is_chosen_by_its_name(layout: type[Rows]) -> None:
 @pytest.mark.parametrize("checkpoint", [PLAIN, None, "text", ("msgpack", b"")])
 def test_a_checkpoint_that_went_around_the_serializer_is_refused(checkpoint: Any) -> None:
     """Whatever is allowed: nothing has authenticated it."""
-    with pytest.raises(SealingError, match="did not give"):
+    with pytest.raises(SealingError, match="did not come from its serializer"):
         rows(Whole, allow_unbound=True).open_header(SimpleNamespace(checkpoint=checkpoint), SPOT)
 
 

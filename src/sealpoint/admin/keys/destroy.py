@@ -139,7 +139,7 @@ class OwnFile:
             if is_same:
                 hidden.unlink()
         if not is_same:
-            hint = "one of the files may contain another key: move it away, then run the same command again"
+            hint = "check both files, move away the one that contains another key, then run the command again"
             raise KeyTransitionError(f"{hidden} and {self.path} both exist", hint=hint)
 
 

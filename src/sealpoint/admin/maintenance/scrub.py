@@ -137,8 +137,8 @@ def scrub(path: Path, ring: KeyRing, samples: Sequence[Sample] = ()) -> Scrubbed
         lock_seconds = perf_counter() - start
         if not is_empty:
             names = _processes(path)
-            readers = f"{' and '.join(names)} still read it" if names else "another connection still reads it"
-            error = ScrubError(f"the log of {path} cannot be emptied: {readers}")
+            readers = " and ".join(names) or "another connection"
+            error = ScrubError(f"the log of {path} cannot be emptied: the file is still read by {readers}")
             error.lock_seconds = lock_seconds
             raise error
         live = frozenset(filter(None, (key_id_of(count.tag) for count in store.count())))
