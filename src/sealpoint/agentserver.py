@@ -56,11 +56,11 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which keys of an object the server itself stores unsealed.
+    """Which values of a JSON object the server itself stores unsealed, by their keys in the object.
 
     Attributes:
-        keys: Keys that the server never passes to an encryption handler.
-        paths: Keys that the server does not pass for some fields, as ``<model>.<field>...<key>``.
+        keys: Keys whose values the server never passes to an encryption handler.
+        paths: Keys whose values in some fields the server does not pass, as ``<model>.<field>...<key>``.
         nested: Maps model and field to keys whose values are objects: the server passes these separately.
     """
 
@@ -84,7 +84,7 @@ class Reading(NamedTuple):
 
     Attributes:
         plain: The opened object or blob.
-        replacement: The same, sealed under the active key, to store in its place; ``None`` if not needed.
+        replacement: ``plain`` sealed under the active key, to replace stored data; ``None`` if not needed.
     """
 
     plain: Any
@@ -107,9 +107,9 @@ class ServerCipher:
 
         Args:
             cipher: The cipher that seals and opens values and blobs.
-            rules: Keys whose values the server itself stores unsealed.
-            plain_metadata: Keys of the field ``metadata`` that stay readable, for searches and filters.
-            bound_context: Keys of the encryption context; all values and blobs are bound to their values.
+            rules: Which values of a JSON object the server itself stores unsealed.
+            plain_metadata: Keys in the field ``metadata`` whose values stay readable, for searches.
+            bound_context: Keys of the encryption context, to whose values each value and blob is bound.
             plaintext: ``refuse``, or ``allow`` to read values and blobs that are not sealed.
 
         Raises:

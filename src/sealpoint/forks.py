@@ -28,7 +28,7 @@ class Closed(Forked, Protocol):
         """Close the file; block threads that use it until `after_fork`. Called in the parent."""
 
     def after_fork(self) -> None:
-        """Unblock these threads. Called in the parent, even if `before_fork` was not called."""
+        """Unblock the threads that `before_fork` blocked, if it was called. Called in the parent."""
 
 
 _objects: Final[WeakSet[Forked]] = WeakSet()

@@ -103,7 +103,7 @@ def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tupl
 
 
 def root_of_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
-    """Return the root computed from a leaf hash and a proof: it is valid if a trusted root is the same."""
+    """Return the root hash computed from a leaf hash and a proof, to compare with a trusted root hash."""
     _require_index(index, size)
     node, last = leaf, size - 1
     for sibling in proof:

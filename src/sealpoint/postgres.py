@@ -27,7 +27,7 @@ def require_psycopg() -> Any:
 def parts_of(conninfo: str) -> dict[str, Any] | None:
     """Parse a URL or ``service=NAME`` to parameters of libpq; return ``None`` if libpq cannot parse it.
 
-    Also returns ``None`` if, by an unescaped special character, the address may contain part of a password.
+    Also returns ``None`` if an unescaped special character may have put part of a password into the address.
     """
     psycopg = require_psycopg()
     try:
@@ -148,7 +148,7 @@ LOST: Final = "08"
 
 
 def settle(connection: Any, settings: dict[str, str]) -> None:
-    """Apply sealpoint's settings and ``settings`` to a session; omit what the server does not know."""
+    """Apply sealpoint's settings and ``settings`` to a session; omit settings the server does not know."""
     wanted = _SETTINGS | settings
     connection.execute(_SETTLE, ([*wanted], [*wanted.values()]))
 

@@ -28,7 +28,7 @@ def plain_url(database: str) -> str:
 def has_password(database: str) -> bool:
     """Whether a URL contains a password in one of the three places where libpq looks for it.
 
-    An empty password is none. Text before an unescaped ``@`` may be part of a password: the result is True.
+    An empty password does not count. Any text before an unescaped ``@`` counts: it may be part of a password.
     """
     _, _, rest = database.partition("://")
     fronts = (rest.partition("/")[0], rest.partition("?")[0], rest)

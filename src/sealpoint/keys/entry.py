@@ -157,7 +157,7 @@ class RingEntry:
         raise KeyTransitionError(f"cannot {command} {self.id!r}: it {what}", hint=hint)
 
 
-# A date or a line is declared in `RingEntry` alone: what reads, checks and shows entries takes these.
+# A field for a time or a line of text is declared in `RingEntry` alone; all other code uses these names.
 DATES: Final = tuple(each.name for each in fields(RingEntry) if each.type == "datetime | None")
 LINES: Final = tuple(each.name for each in fields(RingEntry) if "is_line" in each.metadata)
 KEY_FIELDS: Final = frozenset(
@@ -316,7 +316,7 @@ class Wrappers:
         return self.by_id[wrapper_id]
 
     def context(self, key_id: str) -> WrapContext:
-        """Return the context, name of the ring and key id, to which a wrapped key is bound."""
+        """Return the context to which a wrapped key is bound: the name of the ring and the key id."""
         if self.ring is None:
             hint = 'wrapped keys are bound to the name of the ring: restore name = "..." from a copy'
             raise RingFileError(f"{self.file} has a wrapped key, but no 'name'", hint=hint)

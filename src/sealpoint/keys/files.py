@@ -92,7 +92,7 @@ class Origin:
 
     @classmethod
     def of(cls, path: Path) -> Origin:
-        """Call `stat` for a file. The stamp has the change time: corrected permissions are a change."""
+        """Call `stat` for a file. The stamp has the change time, so new permissions count as a change."""
         path = path.absolute()
         try:
             # Of the target: in a Secret that is mounted, the link itself never changes.
@@ -207,7 +207,7 @@ def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
 def _require_private_entries(
     path: Path, named: list[tuple[int, int, int]], forbidden: int, readers: set[int]
 ) -> None:
-    """Raise if an access list lets other accounts in; ``readers`` are groups that may read the file."""
+    """Raise if an access list gives other accounts access; ``readers`` are groups that may read the file."""
     for tag, granted, number in named:
         bits = granted & (forbidden >> 3 | forbidden)
         if tag == _USER and number in (0, os.geteuid()):
@@ -254,7 +254,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class PrivateFolder:
-    """A private folder next to an output file: the file is written here, then moved to its place.
+    """A private folder next to an output file: the file is written in the folder, then moved out of it.
 
     Only this account can enter the folder. Leaving the context removes the folder. All access is by
     descriptor, because an account that may write next to the folder could replace ``path`` at any time.

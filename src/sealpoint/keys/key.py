@@ -1,4 +1,4 @@
-"""The former name of `sealpoint.seal.keys`, which pickles and the ``__module__`` of classes still use."""
+"""Former module name of `sealpoint.seal.keys`, which pickles and the ``__module__`` of classes still use."""
 
 from __future__ import annotations
 

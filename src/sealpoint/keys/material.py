@@ -144,7 +144,7 @@ background: Final = Background()
 
 
 def parse_material(text: bytes, what: str) -> bytes:
-    """Return the 32 bytes of a key, given as raw bytes, base64 or hex; one newline may follow text."""
+    """Return the 32 bytes of a key, given as raw bytes, base64 or hex; text may end in a newline."""
     # Checked before a newline is removed: the last of 32 raw bytes can be a newline.
     if len(text) == KEY_BYTES:
         return text

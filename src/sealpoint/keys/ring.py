@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class KeyRing(Ring):
-    """The keys that a process may use: at most one seals, the others only open. Immutable.
+    """The keys that a process may use: at most one key seals, the other keys only open. Immutable.
 
     Example:
         >>> from sealpoint import KeyRing
@@ -55,7 +55,7 @@ class KeyRing(Ring):
         """Read a ring from its file.
 
         The material of keys in files, environment variables and the ring file is loaded at once, as is the
-        active key. Commands and wrappers of other keys are called at first use, or in `load_material`.
+        active key. Commands and wrappers are called for other keys at first use, or by `load_material`.
 
         Args:
             path: The ring file; by default the first of ``$SEALPOINT_KEYS``,
@@ -104,7 +104,7 @@ class KeyRing(Ring):
         For programs that should fail at once if any key is not available.
 
         Args:
-            is_local: Whether to load only from files, variables and the ring file: no wrapper, no command.
+            is_local: Whether to skip material that has to be loaded by a wrapper or a command.
 
         Raises:
             KeyRingError: If a source does not provide the material of its key, or provides other material.

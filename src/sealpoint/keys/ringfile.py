@@ -116,7 +116,7 @@ class SourceLoader:
 
 
 def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
-    """Return material for a loader; if the source is slow, reuse the same material of ``held``."""
+    """Return material for a loader; if the source is slow, reuse material in ``held`` that is the same."""
     is_slow = loader.source.is_slow
     same = (material for material in held if is_slow and loader.accepts(material))
     return next(same, None) or LazyMaterial(loader, is_slow=is_slow)
@@ -177,7 +177,7 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
         path: As for `KeyRing.load`.
 
     Raises:
-        KeyRingError: For every error of the ring file that `KeyRing.load` raises; none of key material.
+        KeyRingError: As `KeyRing.load`, except errors of key material, which is not loaded.
 
     Example:
         >>> from sealpoint.keys.ringfile import read_ring_entries
@@ -198,7 +198,7 @@ class RingFile(NeverPickled):
         # same file is recognised when the file is read again.
         file = self.origin.path
         self.data = read_private(file, forbidden=SHARED, allow_links=True)
-        self.table = table = _read_table(self.data, file)  # never changed: others have it from `parse_toml`
+        self.table = table = _read_table(self.data, file)  # never changed: `parse_toml` caches it
         self.wrappers = read_wrappers(table, file)
         entries = [read_entry(key, file, self.wrappers) for key in get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)

@@ -273,7 +273,7 @@ def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def require_words(value: object, what: str) -> tuple[str, ...]:
-    """Return a value if it is a list of texts, a program and its arguments; otherwise raise."""
+    """Return a value if it is a list of texts (a program and its arguments); otherwise raise."""
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         raise RingFileError(f"{what} must be a list of words: program and arguments, no shell")
     return tuple(value)

@@ -45,7 +45,7 @@ class RingStats:
     Attributes:
         active_id: Id of the active key; ``None`` if no key is active.
         active_created: When the active key was created, if the ring file records it.
-        read_at: When the ring in use was read; before the first reload, when the cipher was created.
+        read_at: When the ring in use was read, or, before the first reload, when the cipher was created.
         reloads: Number of reloads that put a changed ring into use.
         refused: Number of failed reloads, by class of the error of the ring file or of a key source.
         error: Class of the error of the last reload; ``None`` if it succeeded, or before the first reload.

@@ -50,8 +50,8 @@ class Follower(NeverPickled):
 
     New states of keys apply when the file is parsed, before any source is read. The call that finds the
     change reads key files and environment variables. Slow sources are read by a thread, and only for keys
-    whose material is not loaded. The new ring is used once the material of the active key is loaded, and of
-    keys whose loaded material may have changed; until then the loaded keys are used with their new states.
+    whose material is not loaded. The new ring is used once the material of the active key, and of keys whose
+    loaded material may have changed, is loaded; until then the loaded keys are used with their new states.
     Other keys are loaded in the background: opening a value under such a key waits for the key, or raises.
 
     A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
@@ -95,7 +95,7 @@ class Follower(NeverPickled):
             load.ended.wait()
 
     def reset_after_fork(self) -> None:
-        """Replace the lock, and forget a load, of threads that do not exist in this process."""
+        """Replace the lock, and forget an unfinished load: their threads do not exist in this process."""
         self._lock = Lock()
         if self._load is not None:
             self._seen = ()  # no file has this stamp, so the next check starts again

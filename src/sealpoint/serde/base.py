@@ -46,7 +46,7 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
     """
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
-        """Return the value that bytes represent whose type and content a key has authenticated.
+        """Return the value of bytes that a key has authenticated together with their type name.
 
         Args:
             kind: The type name.
@@ -62,7 +62,7 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
         Args:
             kind: Type name.
             content: Bytes.
-            allow_any_type: Whether a serializer that constructs any type may do so for these bytes, too.
+            allow_any_type: Whether a serializer that constructs any type may do so from ``content``, too.
 
         Raises:
             SerdeError: If the bytes do not have the format ``kind``, exceed a limit, or name a blocked type.
@@ -77,16 +77,16 @@ class AllowlistSerializer(SerializerProtocol, Protocol):
     """A serializer whose allowlist can be extended: LangGraph adds the types in the schema of a graph."""
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
-        """Return a serializer that also allows the types ``extra_allowlist``; this one if nothing is new."""
+        """Return a serializer that also allows ``extra_allowlist``; this serializer if it already does."""
 
 
 @runtime_checkable
 class CarrierSerializer(SerializerProtocol, Protocol):
-    """A serializer that passes stored values on without decoding them, to a saver that wraps another one.
+    """A serializer for a saver that another saver wraps: the outer saver gets stored values undecoded.
 
-    A saver checks the values that its serializer decodes. A value that is not decoded is opaque: the saver
-    passes it on, and the wrapper of the saver checks it. The serializer decides which values are opaque; the
-    stored bytes never do.
+    A saver checks the values that its serializer decodes. A value that is not decoded is opaque: the inner
+    saver passes the value on, and the outer saver checks it. The serializer alone decides which values are
+    opaque, whatever the stored bytes are.
     """
 
     def is_opaque(self, value: object) -> bool:
@@ -95,13 +95,13 @@ class CarrierSerializer(SerializerProtocol, Protocol):
 
 def is_opaque(serde: SerializerProtocol, value: object) -> bool:
     """Whether ``serde`` is a `CarrierSerializer` that returned ``value`` without decoding it."""
-    check = getattr(serde, "is_opaque", None)  # a protocol would be looked at for each row
+    check = getattr(serde, "is_opaque", None)  # isinstance() of a protocol is slow, for each row
     return check is not None and bool(check(value))
 
 
 @runtime_checkable
 class CipherProtocol(Protocol):
-    """Encrypts bytes without a type, as LangGraph's ciphers do."""
+    """Encrypts and decrypts bytes that have no type name, as LangGraph's ciphers do."""
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Return the cipher's name and the ciphertext.
@@ -143,7 +143,7 @@ class SerializerCompat(SerializerProtocol):
 
 
 def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtocol) -> SerializerProtocol:
-    """Return ``serde``, wrapped if it has only ``dumps`` and ``loads``."""
+    """Return ``serde``, wrapped in a `SerializerCompat` if it has only ``dumps`` and ``loads``."""
     if isinstance(serde, type) or not hasattr(serde, "dumps"):
         require_is(serde, SerializerProtocol, "serde", "pass EncryptedSerializer.from_key_file(PATH)")
     return serde if isinstance(serde, SerializerProtocol) else SerializerCompat(serde)

@@ -1,7 +1,7 @@
 """Catalogue of the safe types: one entry per type with all its properties. Also the class `Allowlist`.
 
-By default a strict serializer rebuilds only these types. The encoder reads from an entry how to write
-objects, the decoder how to check arguments, and the check of untrusted bytes which types are costly.
+By default a strict serializer rebuilds only these types. The entry of a type says how the encoder writes
+objects, how the decoder checks arguments, and whether objects of the type take long to construct.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sealpoint.serde.fast import is_on
 from sealpoint.serde.limits import MAX_NAME_CHARS, MAX_SAME_HASH, MAX_SHORT_CHARS
 
 Builder = Callable[[Any], Any]
-Encoder = Callable[[Any, int], Any]  # takes an object and its level, and returns what to write for it
+Encoder = Callable[[Any, int], Any]  # from an object and its nesting level to what is written
 FastBuild = Callable[[Any, Builder], Builder]
 
 
@@ -36,14 +36,14 @@ class SafeType(NamedTuple):
     """One entry of the catalogue: a type that a strict serializer rebuilds by default.
 
     Attributes:
-        codes: Codes of the msgpack extensions that contain the type's arguments. The first is written; the
-            others were written by earlier LangGraph versions.
+        codes: Codes of the msgpack extensions that contain the type's arguments. The first code is written;
+            the other codes were written by earlier LangGraph versions.
         guard: Function that checks arguments from unauthenticated bytes.
         is_same: Function that says whether an object would be written as the arguments that it was created
             from. Set if the constructor accepts several forms of one value.
         written: A class whose instances are written as their arguments, including subclasses, and the
             function that returns the arguments. ``None`` if objects are written by their methods or fields.
-        called: Module and name that are written, if they are not those of the class.
+        called: Module and name to write for the type, if they differ from those of the class.
         fast_build: Function that makes a fast builder from the class and the guarded general builder.
         fast_write: Function that makes a fast encoder from the class and the general encoder.
         costly: If such objects take long to construct, the field of `Limits` that limits their number.
@@ -62,13 +62,13 @@ class SafeType(NamedTuple):
 # --- shortcuts: ordinary arguments, and text that is written by the system ------------------------
 
 # A guard takes longer than the constructor. Each function of ordinary arguments takes the class and the
-# builder with the guard, and returns a builder that uses the guard for all but those it recognises as valid.
+# builder with the guard, and returns a builder that skips the guard for arguments it recognises as valid.
 _MOMENT_OPTIONS: Final = codes.PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
 _PARTS: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))[^/\0]++)*+")
 
 
 def _fast_moment(cls: Any, otherwise: Builder) -> Builder:
-    """Recognise the two most common forms that ``isoformat()`` writes, by every third character."""
+    """Skip the guard for the two most common forms of ``isoformat()``, known by every third character."""
     read = cls.fromisoformat
 
     def build(text: Any) -> Any:
@@ -84,14 +84,14 @@ def _fast_moment(cls: Any, otherwise: Builder) -> Builder:
 
 
 def _fast_members(cls: Any, otherwise: Builder) -> Builder:
-    """Accept members that are too few for an attack by equal hashes, if no two are equal."""
+    """Skip the guard for a set with too few members for a hash-collision attack, if no two are equal."""
 
     def build(members: Any) -> Any:
         if type(members) is not list or len(members) > MAX_SAME_HASH:
             return otherwise(members)
         try:
             made = cls(members)
-        except TypeError:  # lists, which were tuples
+        except TypeError:  # members that were tuples are lists now
             return otherwise(members)
         return made if len(made) == len(members) else otherwise(members)
 
@@ -99,7 +99,7 @@ def _fast_members(cls: Any, otherwise: Builder) -> Builder:
 
 
 def _fast_path(cls: Any, otherwise: Builder) -> Builder:
-    """Accept an optional root and then names, if these will be the parts of the path."""
+    """Skip the guard for an optional root and names that the path class keeps as its parts."""
 
     def build(parts: Any) -> Any:
         if type(parts) is not list:
@@ -149,7 +149,7 @@ def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
             text = socket.inet_ntoa(packed)
         else:
             text = socket.inet_ntop(socket.AF_INET6, packed)
-            if "." in text or address.scope_id:  # the class may write it in another way
+            if "." in text or address.scope_id:  # the class may write such an address differently
                 return otherwise(obj, level)
         network = obj if address is not obj else getattr(obj, "network", None)
         if network is not None:
@@ -210,7 +210,7 @@ _MESSAGES: Final = {
     "tool": "ToolMessage ToolMessageChunk",
 }
 
-# Python 3.13 defines its paths in another module. A class comes before its base classes.
+# Python 3.13 defines pathlib's classes in another module. A class comes before its base classes.
 # The safe types, by module and name.
 CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     **{
@@ -376,7 +376,7 @@ class Allowlist:
         return cls().extended(modules or ())
 
     def extended(self, modules: AllowedModules) -> Allowlist:
-        """Return an allowlist that also allows ``modules``, or this one if that adds nothing.
+        """Return an allowlist that also allows ``modules``, or this allowlist if it already does.
 
         Raises:
             TypeError: If ``modules`` contains anything but types and tuples of strings.

@@ -18,7 +18,7 @@ from sealpoint.errors import UnbuildableValueError, excerpt
 from sealpoint.serde.catalogue import CATALOGUE
 from sealpoint.serde.limits import MAX_WARNINGS
 
-_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
+_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines pathlib's classes
 IMPORTABLE: Final = (
     "make the module, and its imports, importable in this process under the name in the value;"
     " `sealpoint trial` imports it with --import MODULE"
@@ -35,12 +35,12 @@ _OF_ITS_PROGRAM: Final = (
 
 
 def home_of(module: str) -> str:
-    """Return the module name that is stored for a class of ``module``; readers search the class there."""
+    """Return the module name that is stored for a class of ``module``; readers import the stored module."""
     return _MOVED_MODULES.get(module, module)
 
 
 def find_class(module: str, name: str) -> Any:
-    """Import the class that a record names. The caller has checked that it may be imported."""
+    """Import the class that a record names. The caller has checked that the class may be imported."""
     home = home_of(module)
     try:
         found = getattr(sys.modules.get(home) or import_module(home), name)
@@ -56,10 +56,10 @@ def find_class(module: str, name: str) -> Any:
 
 
 def why_not_found(cls: type) -> str | None:
-    """Return why a reader would not find a class by its module and name; ``None`` if it would.
+    """Return why a reader would not find a class by its module and name; ``None`` if a reader would.
 
-    A redefined class counts as the same class. Nothing is imported: a module that is not loaded must only
-    exist.
+    A redefined class counts as the same class. Nothing is imported: a class of a module that is not loaded
+    counts as found if the module exists.
     """
     module, name = cls.__module__, cls.__name__
     if not isinstance(module, str):
@@ -158,7 +158,7 @@ class SendProtocol(Protocol):
 
 
 class _DeltaSnapshot(NamedTuple):
-    """The whole value of a delta channel; older updates need not be read to rebuild the value."""
+    """The whole value of a delta channel, which saves reading the older updates to rebuild the value."""
 
     value: Any
 
@@ -189,7 +189,7 @@ _SIMPLE: Final = (bool, int, str, bytes, type(None))
 def accepts_its_own(cls: Any) -> bool:
     """Whether a class certainly accepts the stored form of each of its objects.
 
-    A model that refuses its own dump is created without validation, unless that would run its own code, too.
+    A Pydantic model whose validation refuses its dump is created without validation, if no hook would run.
     """
     if (home_of(cls.__module__), cls.__name__) in CATALOGUE or cls is re.Pattern:
         return True
@@ -198,7 +198,7 @@ def accepts_its_own(cls: Any) -> bool:
         own = cls.__mro__[: cls.__mro__.index(pydantic.BaseModel)]
         found = [vars(base)[name] for base in own for name in _MODEL_HOOKS if name in vars(base)]
         return all(getattr(hook, "__name__", "") == "init_private_attributes" for hook in found)  # pydantic's
-    try:  # an enum or a signature may be made by code of the user
+    try:  # code of the user may define how an enum or a signature is made
         if issubclass(cls, Enum):
             return all(type(each.value) in _SIMPLE and cls(each.value) is each for each in cls)
         if hasattr(cls, "__dataclass_fields__") and not hasattr(cls, "__post_init__"):
@@ -210,5 +210,5 @@ def accepts_its_own(cls: Any) -> bool:
 
 
 def _is_generated(cls: Any, method: str) -> bool:
-    """Whether the standard library generated a method of a class; it then accepts any field unchanged."""
+    """Whether the standard library generated a method of a class, which then accepts any fields unchanged."""
     return getattr(getattr(getattr(cls, method), "__code__", None), "co_filename", "") == "<string>"

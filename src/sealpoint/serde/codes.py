@@ -32,7 +32,7 @@ class Extension(NamedTuple):
     """What the payload of a msgpack extension with one code contains.
 
     Attributes:
-        label: Name in inert values and inventories.
+        label: Name of the kind of extension in `Inert` values and in inventories.
         method: The last element of a record, if LangGraph writes one.
         type_name: Module and name of the type, if the payload does not name it.
     """
@@ -118,7 +118,7 @@ EXTENSION_HEADS: Final = frozenset((0xC7, 0xC8, 0xC9, *FIXED_EXTENSIONS))
 
 
 def read_length(data: bytes, position: int) -> tuple[int, int]:
-    """Return the offset of a token's content (after the code of an extension), and its length or count."""
+    """Return the offset of a token's content (after an extension's code), and its length or element count."""
     head = data[position]
     width = _WIDTHS.get(head)
     if width is None:

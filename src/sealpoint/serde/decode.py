@@ -2,7 +2,7 @@
 
 A decoder caches a builder for each kind of record. A builder is valid as long as its module has the class,
 and `sys.modules` has the module; each call of `Decoder.decode` checks this once. After a reload, or when a
-notebook cell runs again, the name belongs to another class, and records mean that class from then on.
+notebook cell runs again, the name belongs to a new class, and records are rebuilt as the new class.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Learned:
         self.seen = call
 
     def is_current(self, module: str, name: str) -> bool:
-        """Whether the module still has this class under ``name``, perhaps by its ``__getattr__``."""
+        """Whether the module still has this class under ``name``, perhaps by the module's ``__getattr__``."""
         try:
             return self.cls is not None and self.cls is find_class(module, name)
         except UnbuildableValueError:
@@ -99,13 +99,13 @@ class Decoder:
     ) -> None:
         # ``limits`` is None for authenticated or otherwise trusted bytes. Untrusted bytes, and arguments of
         # safe types in them, are checked before decoding. ``authenticated``: a key has authenticated the
-        # bytes, so a model that refuses its own dump is created without validation. Never set it for other
-        # bytes: an attacker would choose the fields.
+        # bytes, so a Pydantic model that refuses its dump is created without validation. For other bytes
+        # never set ``authenticated``: an attacker would choose the fields.
         self.allowlist = allowlist
         self.on_blocked = on_blocked
         self.limits = limits
         self.authenticated = authenticated
-        # For objects inside a model. Checked bytes are built at once, because a second reading takes time.
+        # Decodes objects inside a Pydantic model again. Checked bytes are decoded once, to bound the time.
         self._in_model = self
         if on_blocked == "raise" and limits is None:
             self._in_model = Decoder(allowlist, "raw", authenticated=authenticated)
@@ -188,7 +188,7 @@ class Decoder:
             vars(self._failed).setdefault("error", error)
 
     def _construct(self, error: Exception, code: int, record: list[Any], data: bytes) -> Any:
-        """Create a model without validation if it refused authenticated fields; else raise ``error``."""
+        """Create a Pydantic model unvalidated if it refused authenticated fields; else raise ``error``."""
         if self.authenticated and code in _MODELS and not isinstance(error, RecursionError | MemoryError):
             with suppress(Exception):  # of the model's own code, which may have changed the record
                 again = _unpackb(data, ext_hook=self._in_model._extension, option=UNPACK)
@@ -196,7 +196,7 @@ class Decoder:
         raise as_unbuildable(error, record[0], record[1]) from None
 
     def _rebuild_model(self, error: BaseException, code: int, data: bytes) -> Any:
-        """Build a model in which bare arguments replace objects that cannot be built, as LangGraph does."""
+        """Build a Pydantic model with bare arguments in place of objects that cannot be built."""
         failure, decoder = vars(self._failed).get("error"), self._in_model
         if decoder is self or not isinstance(failure, BlockedTypeError | UnbuildableValueError):
             raise error
@@ -208,7 +208,7 @@ class Decoder:
             raise
 
     def _rebuild(self, code: int, record: Any, data: bytes) -> Any:
-        """Build an object without a cached builder: of a new or changed class, or an unnamed extension."""
+        """Build an object without a cached builder: its class is new or changed, or is not named."""
         if code in UNNAMED:
             try:
                 return UNNAMED[code](record, self.limits is not None)
@@ -236,7 +236,7 @@ class Decoder:
     def _make(self, code: int, module: str, name: str) -> Learned:
         if not self.allowlist.permissive and (module, name) not in self.allowlist.types:
             blocked = Learned(self._raw_or_raise(BlockedTypeError(module, name)), "builtins")
-            blocked.names = {name: None}  # it names no class, so it is current in every call
+            blocked.names = {name: None}  # this builder has no class, so it is current in every call
             return blocked
         if (module, name) not in self.allowlist.types:
             line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
@@ -246,8 +246,8 @@ class Decoder:
             make = make_raw_builder if self.on_blocked == "raise" else self._make_or_raw
             builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
-            return Learned(self._raw_or_raise(error))  # never current: the class may be defined by then
-        # Unauthenticated records are not adopted: where PYTHONHASHSEED is set, two of one hash can be found.
+            return Learned(self._raw_or_raise(error))  # never current: a later call may find the class
+        # Unauthenticated records are not adopted: if PYTHONHASHSEED is set, two with one hash can be found.
         is_sealed_message = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)
         adopts = is_sealed_message and is_on("adoption")
         return Learned(builder, module, cls, adopting(builder) if adopts else None)

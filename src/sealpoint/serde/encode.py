@@ -117,10 +117,10 @@ def refuse(what: str) -> UnsupportedTypeError:
 
 
 def _nesting_of(error: Exception) -> NestingError | None:
-    """Return the error for a value that exhausted the stack, if ``error`` was caused by this; else ``None``.
+    """Return the error for a value that is nested too deeply, if that caused ``error``; else ``None``.
 
-    ormsgpack raises the same text for every failure of a callback, and each callback records its own failure.
-    If none is recorded, Python could not enter the callback.
+    ormsgpack raises the same text for every failure of a callback, so a failing callback records the cause.
+    If no cause is recorded, the stack was too small for Python to enter the callback.
     """
     if isinstance(error, RecursionError) or str(error).startswith(_CALLBACK_FAILED):
         return NestingError("value is nested too deeply for Python's limit of recursion")
@@ -141,7 +141,7 @@ _own: Final = Decoder(Allowlist(_AllTypes()), authenticated=True)
 
 
 def _try(data: bytes, unreadable: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
-    """Decode a packed value. Return the classes whose objects are then missing: a model made other objects.
+    """Decode a packed value; return the classes in ``unreadable`` whose objects the decoded value lacks.
 
     Raises:
         UnreadableTypeError: If a class refuses the stored form of its object.
@@ -155,7 +155,7 @@ def _try(data: bytes, unreadable: Counter[tuple[str, str, str]]) -> Counter[tupl
         if not any(each[:2] == (error.module, error.name) for each in unreadable):
             cause = f"its class does not accept the stored form of this object: {error.cause}"
             raise UnreadableTypeError(error.module, error.name, cause, hint=_STORE_FIELDS) from None
-    except (DecodeError, ormsgpack.MsgpackEncodeError):  # the stack ends
+    except (DecodeError, ormsgpack.MsgpackEncodeError):  # the stack is exhausted
         pass
     finally:
         _clear()
@@ -183,7 +183,7 @@ def report(data: bytes, *, is_error: bool, may_be_raw: bool = False) -> None:
 
 def _clear() -> None:
     noted.discard(threading.get_ident())
-    _diagnostics.__init__()  # type: ignore[misc]  # as it was at the start
+    _diagnostics.__init__()  # type: ignore[misc]  # empty again
 
 
 @functools.cache
@@ -197,7 +197,7 @@ LARGE_BYTES: Final = 128 * 1024
 _KEPT_BYTES: Final = 24 * 1024 * 1024
 
 
-# Looked up once: a record is a call of both.
+# Looked up once, because every record calls both.
 _packb: Final = ormsgpack.packb
 _Ext: Final = ormsgpack.Ext
 
@@ -217,7 +217,7 @@ def encode(obj: Any, must_be_readable: bool = False, may_be_raw: bool = False) -
         UnsupportedTypeError: If ``obj`` contains an unsupported type, an integer of over 64 bits, or, with
             ``must_be_readable``, text with a lone surrogate.
         NestingError: If ``obj`` is nested too deeply.
-        UnreadableTypeError: If a reader would not find a class in ``obj``, and that is an error; or if a
+        UnreadableTypeError: With ``must_be_readable``, if a reader would not find a class in ``obj``; or if a
             class refuses the stored form of its object, unless ``may_be_raw``.
     """
     try:
@@ -272,12 +272,12 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
 
 
 def _count_levels(value: Any) -> int:
-    """Return the nesting depth of lists, tuples and dicts in a value, without those inside of its objects."""
+    """Return the nesting depth of lists, tuples and dicts in a value, not counting those inside objects."""
     levels, items = 0, iter((value,))
     # By identity, because a container in many places need not be counted again in each.
     while containers := {id(item): item for item in items if isinstance(item, dict | list | tuple)}:
         levels += 1
-        if levels > MAX_PACKED_LEVELS:  # it may contain itself
+        if levels > MAX_PACKED_LEVELS:  # the value may contain itself
             break
         items = chain.from_iterable(
             chain(item, item.values()) if isinstance(item, dict) else item for item in containers.values()
@@ -301,7 +301,7 @@ class _Callbacks(dict[int, Callable[[Any], Any]]):
             try:
                 return _encoders[type(obj)](obj, inner)
             except Exception as error:
-                # The first refusal is the innermost. The text of an error of the object's code may quote it.
+                # The first recorded refusal is the innermost. The text of ``error`` may quote the object.
                 if _diagnostics.refusal is None:
                     _diagnostics.refusal = _nesting_of(error) or UnsupportedTypeError(
                         f"{_CALLBACK_FAILED}: {excerpt(type(obj).__name__)}"
@@ -329,7 +329,7 @@ class _Encoders(dict[type, Encoder]):
 
 
 def _noting(cls: type, encoder: Encoder) -> Encoder:
-    """Return an encoder that requires a test decoding of the value, and records a class that is not found."""
+    """Return an encoder that requests a test decoding of the value, and records why ``cls`` is not found."""
 
     def encode_and_note(obj: Any, level: int) -> Any:
         _note()
@@ -474,7 +474,7 @@ def _dump(obj: Any) -> Any:
 
 
 def _model_dump(cls: type) -> Encoder:
-    """Pack plain fields directly from the model, in a third of the time of ``model_dump()``."""
+    """Return an encoder for a Pydantic model: plain fields take a third of the time of ``model_dump()``."""
     by_dump = _record(PYDANTIC_V2, _dump)(cls)
     names = plain_fields(cls) if is_on("models") else None
     if names is None:
@@ -500,7 +500,7 @@ def _model_dump(cls: type) -> Encoder:
 
 
 def plain_fields(cls: Any) -> list[str] | None:
-    """Return the fields of a model whose ``model_dump()`` returns its fields unchanged.
+    """Return the fields of a Pydantic model, if ``model_dump()`` returns them unchanged; else ``None``.
 
     The fields are determined once per class, from its core schema (``__pydantic_core_schema__``, documented
     at https://docs.pydantic.dev/latest/api/base_model/). Only schemas that are known to be plain qualify: no

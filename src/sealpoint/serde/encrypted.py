@@ -40,7 +40,7 @@ from sealpoint.serde.jsonplus import FROM_ENVIRONMENT, JsonPlusSerializer
 PlaintextPolicy = Literal["refuse", "allow"]
 Compression = Literal["zstd"]
 
-# Placeholder for a serializer that is created with each instance, and then reads the environment.
+# Placeholder for the default serializer, created with each instance because it reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
 _warned_plaintext: set[str] = set()
 _CIPHER_HINT: Final = (
@@ -49,7 +49,7 @@ _CIPHER_HINT: Final = (
 
 
 class _Unbound:
-    """Adapter for a cipher with LangGraph's two methods, which authenticates no type and binds no row."""
+    """Adapter for a cipher with only LangGraph's two methods, which authenticates no types or rows."""
 
     def __init__(self, cipher: CipherProtocol) -> None:
         self._cipher = cipher
@@ -119,7 +119,7 @@ class EncryptedSerializer:
             plaintext: ``refuse``, or ``allow`` to read unsealed rows during a migration; written values are
                 always sealed.
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
-                row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
+                row or a row under LANGGRAPH_AES_KEY names: if so, an attacker who can write to the database
                 chooses code to import and call. By default such rows are read as by a strict ``serde``.
             allowed_msgpack_modules: Without ``serde``, the argument for a new `JsonPlusSerializer`.
             compress: ``zstd`` to compress values of 512 bytes or more before they are sealed, if that saves
@@ -232,7 +232,7 @@ class EncryptedSerializer:
 
     @property
     def cipher(self) -> CipherProtocol:
-        """The cipher that seals and opens."""
+        """The cipher that seals and opens values."""
         return self._cipher
 
     @property
@@ -286,7 +286,7 @@ class EncryptedSerializer:
         """
         tag, blob = data
         try:
-            if type(tag) is str and type(blob) is bytes and SEALED_MARK in tag:  # nearly always, a call less
+            if type(tag) is str and type(blob) is bytes and SEALED_MARK in tag:  # nearly always: saves a call
                 opened = self._sealing.open(tag, blob)
             else:
                 opened = self.open(tag, blob)
@@ -340,7 +340,7 @@ class EncryptedSerializer:
     def _set_serde(self, serde: SerializerProtocol) -> None:
         self._serde = serde
         self._aware = serde if isinstance(serde, SealAwareSerializer) else None
-        # One for each value that is opened: bound here, which saves a call and the question.
+        # Called for each value that is opened: chosen here, which saves a call and a check each time.
         self._decode: Callable[[str, bytes], Any] = (
             (lambda inner, data: serde.loads_typed((inner, data)))
             if self._aware is None
@@ -371,7 +371,7 @@ class EncryptedSerializer:
         Args:
             tag: The whole text of the `type` column.
             blob: The bytes of the value.
-            row: The coordinates given to `seal`; ``None`` if it was given none.
+            row: The coordinates given to `seal`; ``None`` if `seal` was given no coordinates.
 
         Returns:
             The inner type name, the bytes including any head, and whether both are authenticated.
@@ -408,7 +408,7 @@ class EncryptedSerializer:
         serde = self._serde
         if isinstance(serde, AllowlistSerializer):
             serde = serde.with_msgpack_allowlist(extra_allowlist)
-        if serde is self._serde and self._aware is not None:  # a permissive one returns itself
+        if serde is self._serde and self._aware is not None:  # a permissive serializer returns itself
             serde = self._aware.with_unsealed_allowlist(extra_allowlist)
         if serde is self._serde:
             return self

@@ -53,13 +53,13 @@ Guard = Callable[[Any], None]
 
 
 class RefusedError(ValueError):
-    """Raised for refused arguments; the message contains no part of them."""
+    """Raised for refused arguments; the message contains no part of the arguments."""
 
 
 def require_members(members: Any) -> None:
     """Refuse members of a set if two are equal, or if they were chosen to collide in a hash table.
 
-    A set compares all members with the same hash. Lists are compared as tuples, because they were tuples.
+    A set compares all members with the same hash. Lists are compared as the tuples that they were.
     """
     _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
@@ -319,7 +319,7 @@ def require_message(fields: Any) -> None:
 
 
 def require_ai_message(fields: Any) -> None:
-    """Refuse as `require_message` does; also unknown shapes of tool calls and usage, and raw JSON calls."""
+    """Refuse what `require_message` refuses, unknown forms of tool calls and usage, and raw JSON calls."""
     _require_ai_fields(fields)
     if fields.get("additional_kwargs"):
         for text in _raw_arguments(fields):
@@ -344,7 +344,7 @@ def _require_ai_fields(fields: Any) -> None:
 
 
 def require_ai_chunk(fields: Any) -> None:
-    """Refuse as `require_ai_message` does; also long arguments of tool calls that are not JSON."""
+    """Refuse what `require_ai_message` refuses, and long arguments of tool calls that are not JSON."""
     _require_ai_fields(fields)
     chunks = fields.get("tool_call_chunks") or []
     _require_calls(chunks, _CALL_CHUNK, "tool_call_chunks")
@@ -364,7 +364,7 @@ def require_ai_chunk(fields: Any) -> None:
 
 
 def require_item(fields: Any) -> None:
-    """Refuse fields of an item of a store that LangGraph would convert."""
+    """Refuse fields of a LangGraph store item if they do not have the types that LangGraph writes."""
     _require_fields(fields, _ITEM)
     if not _TEXT.issuperset(map(type, fields.get("namespace", ()))):
         raise RefusedError("its namespace is not made of text")
@@ -426,5 +426,5 @@ require_document: Final = partial(_require_fields, types=_DOCUMENT)
 
 
 def is_same_item(item: Any, fields: dict[str, Any]) -> bool:
-    """Whether the times of an item equal the times in its fields."""
+    """Whether both times of a store item are the same as in its stored fields."""
     return all(getattr(item, name).isoformat() == fields[name] for name in ("created_at", "updated_at"))

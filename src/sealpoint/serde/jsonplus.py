@@ -1,4 +1,4 @@
-"""JsonPlusSerializer: values and bytes of LangGraph's serializer; raises for types that are not allowed."""
+"""JsonPlusSerializer: same bytes as LangGraph's serializer, but raises for types that are not allowed."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class JsonPlusSerializer:
         """Create a serializer.
 
         Args:
-            pickle_fallback: Write unsupported types as pickle, and read such rows. Reading a pickle runs
-                code that its writer chose.
+            pickle_fallback: Write unsupported types as pickle, and read pickle rows. Reading a pickle runs
+                code that the writer of the row chose.
             allowed_json_modules: Types that legacy ``json`` rows may name besides the safe types; ``True``
                 allows any type.
             allowed_msgpack_modules: Types that values may name besides the safe ones.
@@ -70,8 +70,8 @@ class JsonPlusSerializer:
             on_blocked: ``raise``, or ``raw`` for LangGraph's behaviour: the bare arguments of types that
                 may not or cannot be rebuilt, with one warning per type.
             limits: Limits of unauthenticated bytes: a strict serializer checks them before it decodes them.
-            __unpack_ext_hook__: Decodes msgpack extensions instead of this class, and is responsible for
-                the objects that it builds. It does not change the check against ``limits``.
+            __unpack_ext_hook__: Function that decodes msgpack extensions instead of this class, and decides
+                which objects it builds. The check against ``limits`` stays the same.
 
         Raises:
             ValueError: If ``on_blocked`` is neither ``raise`` nor ``raw``.
@@ -110,7 +110,7 @@ class JsonPlusSerializer:
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
         """Return a serializer whose `loads_unsealed` also allows the types ``extra_allowlist``.
 
-        Unlike `with_msgpack_allowlist`, it also changes permissive serializers, which stay permissive.
+        Unlike `with_msgpack_allowlist`, this also extends a permissive serializer, which stays permissive.
 
         Raises:
             TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
@@ -126,7 +126,7 @@ class JsonPlusSerializer:
         self._may_be_raw = on_blocked == "raw"
         self._must_be_readable = on_blocked == "raise" and not allowlist.permissive
         self._decoder = Decoder(allowlist, on_blocked)
-        # Apart from the one before, which a permissive serializer uses for bytes that no key authenticated.
+        # Not the same as `_decoder`: a permissive serializer uses that for bytes no key authenticated.
         self._sealed = Decoder(allowlist, on_blocked, authenticated=True)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
         self._strictest = Decoder(Allowlist(allowlist.types), on_blocked, self.limits)
@@ -134,12 +134,12 @@ class JsonPlusSerializer:
         self._default = self._decoder if allowlist.permissive else self._checking
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Return ``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``, and the bytes.
+        """Return the type name (``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``) and the bytes.
 
         Raises:
             UnsupportedTypeError: If a type in ``obj`` is not supported and pickle is not enabled, or the
                 serializer is strict and text in ``obj`` has a lone surrogate. A permissive serializer
-                writes ``?`` in its place and warns once.
+                writes ``?`` in place of the surrogate and warns once.
             NestingError: If ``obj`` is nested too deeply to be written and read without exhausting the stack.
             UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
                 by its module and name. A permissive serializer warns once per type and writes it.
@@ -176,13 +176,13 @@ class JsonPlusSerializer:
         """
         kind, content = data
         decoder = self._default
-        if kind == MSGPACK and type(content) is bytes:  # nearly always, and a call less
+        if kind == MSGPACK and type(content) is bytes:  # nearly always: saves a call
             return decoder.decode(content, self._ext_hook)
         is_trusted = decoder is self._decoder
         return self._loads(kind, content, decoder, allow_pickle=is_trusted and self.pickle_fallback)
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
-        """Return the value of authenticated bytes: their writer holds the key.
+        """Return the value of authenticated bytes, which only a holder of the key can have written.
 
         Args:
             kind: The type name.
@@ -191,7 +191,7 @@ class JsonPlusSerializer:
         Raises:
             SerdeError: As `loads_typed`.
         """
-        if kind == MSGPACK and type(content) is bytes:  # nearly always, and two calls less
+        if kind == MSGPACK and type(content) is bytes:  # nearly always: saves two calls
             return self._unpack(content, self._ext_hook)
         if kind == NULL and content == b"":  # written by a branch of a graph
             return None

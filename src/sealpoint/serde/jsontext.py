@@ -1,10 +1,10 @@
 """Parses JSON text from a database: checks its size first, and then parses strictly.
 
-`require_bounded` is linear in the text, whatever the text is: the steps are searches and copies of
-whole texts, and one pass over the brackets. A pattern that has to match a whole string is
-quadratic where a string has no end. `parse` refuses text that Python's parser accepts but does not return as
+`require_bounded` takes time linear in the length of any text: the steps are searches and copies of the
+whole text, and one pass over the brackets. A regular expression for whole strings would take quadratic
+time if a string has no end. `parse` refuses text that Python's parser accepts but does not return as
 it was stored: NaN, infinities, numbers beyond a float, ``-0`` (which would become ``0``), duplicate keys,
-lone surrogates. Legacy rows of values are read as LangGraph reads them.
+lone surrogates. Legacy ``json`` rows are read as LangGraph reads them, which accepts all of these.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def require_bounded(data: bytes, depth: int, elements: int) -> None:
     if opened <= depth and (len(data) <= elements or opened + data.count(b",") <= elements):
         return  # even if none of them is in a string
     plain = data.replace(rb"\\", b"__").replace(rb"\"", b"__")  # now every quotation mark delimits a string
-    if plain.count(b'"') > 4 * elements + 2:  # those of a key and a value for each element
+    if plain.count(b'"') > 4 * elements + 2:  # four quotation marks, of a key and a value, for each element
         raise _too_many(elements)
     structure = plain.translate(None, _NO_STRUCTURE).decode("ascii")  # bytes would be joined at 80 bytes each
     bare = _STRING.sub("", structure).encode()  # the brackets and commas that are not in a string
@@ -130,7 +130,7 @@ def _integer(text: str) -> int:
 
 
 def parse_item(stored: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the stored JSON object of an item: its value, or, if it is sealed, readable fields and frame."""
+    """Parse the JSON object of an item: the value, or, if it is sealed, readable fields and the frame."""
     if not isinstance(stored, str | bytes):
         raise DecodeError(f"the value of an item is {type(stored).__name__}, not JSON text")
     try:

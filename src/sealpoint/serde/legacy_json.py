@@ -3,14 +3,14 @@
     {"lc": 2, "type": "constructor", "id": [*module, name], "args": [...], "kwargs": {...}}
     {"lc": 1, "type": "constructor", "id": ["langchain", ..., name], "kwargs": {...}}
 
-The allowlist of msgpack values applies to them, too. Secrets, which would be read from the
-environment, and LangChain's other kinds of envelope are refused.
+The allowlist of msgpack values applies to envelopes, too. Envelopes of secrets, which would be read from
+the environment, and LangChain's other kinds of envelope are refused.
 
-LangGraph.js writes its Set, Map, RegExp, Error, Uint8Array and undefined with an id of one part, or
-none. Such an envelope is returned as it is, as by LangGraph, because Python has no such type.
+LangGraph.js writes its Set, Map, RegExp, Error, Uint8Array and undefined with an ``id`` of at most one
+element. Such an envelope is returned unchanged, as LangGraph does, because it names no Python type.
 
 The text is read as LangGraph reads it: NaN and infinities, which LangGraph wrote, are accepted, the last of
-duplicate keys counts, and lone surrogates are kept. All readers do so, and find the same value in a row.
+duplicate keys counts, and lone surrogates are kept. So every reader finds the same value in a row.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Lim
     Raises:
         DecodeError: If ``data`` is not JSON, or exceeds ``limits``.
     """
-    most = limits.size_bytes // 2  # it is in memory twice, with four bytes a character if one is rare enough
+    most = limits.size_bytes // 2  # as text it may take four bytes a character, beside the bytes
     if len(data) > most:
         raise limits.over("size_bytes", f"a json row has {len(data)} bytes; at most {most} are read")
 
@@ -132,7 +132,7 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
-    """Return the (module, name) that an envelope names; old paths of LangChain are replaced by current ones.
+    """Return the (module, name) that an envelope names; old modules of LangChain are replaced by new ones.
 
     The module is empty for an envelope of LangGraph.js.
     """

@@ -16,10 +16,10 @@ class Limits:
     """Limits of unauthenticated bytes. The defaults accept any realistic checkpoint.
 
     Attributes:
-        size_bytes: Length of a value; a legacy json row may have half of it.
+        size_bytes: Length of a value in bytes; a legacy json row may have half as many bytes.
         depth: Nesting depth of containers and extensions.
         elements: Elements of all containers together; a pair of a map counts as one element, and an array
-            that is a key counts as many as it has bytes.
+            that is the key of a map counts as one element per byte.
         records: Number of extensions: each becomes an object, and takes up to 50 us and 3 kB.
         patterns: Number of regular expressions: each may take 20 ms to compile.
         chunks: Number of LangChain's streamed messages: each may take 1 ms to complete.
@@ -42,7 +42,7 @@ class Limits:
         """Return the error for a value that exceeds a limit, with a hint that says how to raise the limit.
 
         Args:
-            name: The field of the limit.
+            name: The field of `Limits` that has the limit.
             message: Message of the error.
         """
         limit = getattr(self, name)

@@ -1,7 +1,7 @@
 """Rebuilds one object from its stored arguments. This module handles types, not bytes.
 
-A builder takes the payload of one record and returns the object. It is made once for a
-type and a kind of record, so that the type is examined only once.
+A builder takes the payload of one record and returns the object. One builder is made for
+each type and kind of record, so that the type is examined only once.
 
 A conversation is read again at every turn, and a history contains most of its messages once per checkpoint.
 Validation takes half of the time of reading a message of LangChain. A sealed record that validation did not
@@ -51,10 +51,10 @@ def is_message_class(cls: Any) -> bool:
 
 
 def make_message_builder(cls: Any) -> Builder:
-    """Return a builder that skips the four Python constructors of a LangChain message: half of the time.
+    """Return a builder that saves half of the time of a LangChain message: it skips four constructors.
 
-    The constructors pass ``content`` on unchanged. This is checked with the first payload: if the validator
-    alone makes a different object than the constructor, the constructor is called.
+    The constructors pass ``content`` on unchanged. The first payload tests this: if the validator alone makes
+    a different object than the constructors, the constructors are called for all later payloads, too.
     """
     # Looked up once, and not for every message.
     validate, make = cls.__pydantic_validator__.validate_python, cls.__new__
@@ -208,7 +208,7 @@ def as_unbuildable(error: Exception, module: str, name: str) -> UnbuildableValue
 
 
 def _refused_fields(error: Any, module: str, name: str) -> str:
-    """Return the declared fields that a model refuses; nothing of the stored value, not even its keys."""
+    """Return the names of declared fields whose values a Pydantic model refuses, without stored text."""
     declared = getattr(getattr(sys.modules.get(home_of(module)), name, None), "model_fields", {})
     aliases = {field.alias or key: key for key, field in declared.items()}
     refused = (part["loc"][:1] for part in error.errors(include_url=False, include_input=False))
@@ -250,7 +250,7 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
 
 
 def _delta_snapshot(value: Any, _guarded: bool) -> Any:
-    """Return a delta snapshot: LangGraph's own class where LangGraph is loaded, whose channels ask for it."""
+    """Return a delta snapshot; of LangGraph's class if LangGraph is loaded, since its channels require it."""
     theirs = sys.modules.get("langgraph.checkpoint.serde.types")
     return getattr(theirs, "_DeltaSnapshot", _DeltaSnapshot)(value)
 
@@ -358,7 +358,7 @@ def _method(cls: Any) -> Builder:
 
 
 def _pydantic(cls: Any) -> Builder:
-    """Validate a model by field name, as models are dumped, and by alias; likewise for models inside."""
+    """Validate a Pydantic model, and the models inside it, by field names (as dumped) and by aliases."""
     if not hasattr(cls, "__pydantic_validator__") or not hasattr(cls, "model_validate"):
         return _keyword(cls)
     if is_message_class(cls):
@@ -370,7 +370,7 @@ def _pydantic(cls: Any) -> Builder:
 
 
 def construct(cls: Any, code: int, payload: Any) -> Any:
-    """Return a model with authenticated fields, as the model dumped them, without validation."""
+    """Create a Pydantic model without validation, from authenticated fields that the model dumped."""
     return (cls.model_construct if code == codes.PYDANTIC_V2 else cls.construct)(**payload)
 
 

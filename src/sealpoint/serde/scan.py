@@ -4,8 +4,8 @@ A refused value would crash a decoder, fill memory, or be decoded to another val
 Each rule has a function of its own:
 
     size        `scan`: a value has a bounded number of bytes
-    depth       `_Walk._enter`: so have containers and extensions within each other. A decoder starts
-                counting again in an extension, which holds msgpack again
+    depth       `_Walk._enter`: containers and extensions are nested to a bounded depth. A decoder counts
+                anew in each extension, which contains msgpack again
     counts      `_Walk._enter`: a container announces no more elements than there are bytes
     ends        `_Payload.close`: a value, and the payload of an extension, ends where it says
     extensions  `_Walk._add_extension`: only codes that LangGraph writes
@@ -211,8 +211,8 @@ _unpackb: Final = ormsgpack.unpackb
 def is_plain(payload: bytes, levels: int) -> bool:
     """Whether the bytes of an extension certainly contain nothing that the check refuses, and no extension.
 
-    Its elements are not counted: there are at most as many as bytes. Its containers are nested at most
-    ``levels`` deep, because no more of its bytes, including text, could be headers of containers.
+    Elements are not counted: there are at most as many as bytes. Containers are nested at most ``levels``
+    deep, because at most ``levels`` of the bytes, including text, could be headers of containers.
     """
     size = len(payload)
     if size > _MAX_PLAIN_BYTES or (size > levels and len(payload.translate(None, _NO_CONTAINERS)) > levels):
@@ -253,15 +253,15 @@ class _Level:
 
 
 class _Map(_Level):
-    """A map. When the walk enters a value, its key has been read."""
+    """A map. When the walk enters a value of the map, the key of the value has been read."""
 
     __slots__ = ("_count", "_depth", "_found", "_numbers", "_walk")
 
     def __init__(self, count: int, walk: _Walk, depth: int) -> None:
         super().__init__(count, walk)
         self._count, self._walk, self._depth = count, walk, depth
-        # Each key in a form that is equal where Python's dict takes two for one. Those in the second are
-        # not text: their hashes can be chosen.
+        # Each key in a form that is equal for keys that are equal in a dict. ``_numbers`` has the keys that
+        # are not text: their hashes can be chosen.
         self._found = set[bytes]()
         self._numbers: list[Any] = []
 
@@ -288,7 +288,7 @@ class _Map(_Level):
             self._found.add(key)
             return end
         if type(key) is tuple:
-            self._walk.add_elements(end - position)  # one for each of its bytes
+            self._walk.add_elements(end - position)  # one element for each byte
         self._numbers.append(key)
         return end
 

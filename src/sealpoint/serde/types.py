@@ -1,4 +1,4 @@
-"""Channels by name and by protocol, as LangGraph's ``langgraph.checkpoint.serde.types``."""
+"""Names and protocols of LangGraph's channels, as in ``langgraph.checkpoint.serde.types``."""
 
 from __future__ import annotations
 

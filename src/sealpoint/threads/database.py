@@ -34,7 +34,7 @@ EVENTS: Final = """
 
 
 def same_spot(one: str, other: str) -> str:
-    """Return an SQL condition that is true if the rows of two tables are about the same checkpoint."""
+    """Return the SQL condition that rows of two tables have the same thread, namespace and checkpoint id."""
     return " AND ".join(f"{one}.{name} = {other}.{name}" for name in Spot._fields)
 
 
@@ -49,7 +49,7 @@ def specials_of(records: str, which: str) -> str:
     return f"(SELECT {records} FROM {{schema}}specials AS special WHERE {which} AND {LIVE_SPECIAL})"
 
 
-# On Postgres, an event that its replacement could not see has no mark: it is compared with all events.
+# On Postgres, a replaced event may lack the mark ``gone``: a head is the last event of its checkpoint.
 _LAST: Final = f"""seq = (
             SELECT max(seq) FROM {{schema}}heads AS latest WHERE {same_spot("latest", "head")})"""
 
@@ -102,12 +102,12 @@ class DatabaseStore:
     """
 
     _statements: ModuleType
-    # Types of the names of a checkpoint in the database, and the function that converts texts to such names
+    # Types of thread, namespace and checkpoint id in the database, and the function that converts to them
     _names: tuple[type, type, type]
     _encoded: Callable[..., tuple[Any, ...]]
     # Returns the rows of a statement that reads, with values and further conditions
     _rows: Callable[..., list[tuple[Any, ...]]]
-    # Trims one page of checkpoints; returns how many, and the last of the page; nothing at the end
+    # Trims one page of checkpoints; returns their number and the last checkpoint, or no row at the end
     _trim_page: Callable[[int, Sequence[Any], int], list[tuple[Any, ...]]]
     # Returns the error for a store that is not as this package writes it
     _damaged: Callable[[str], ThreadStoreDownError]
@@ -191,7 +191,7 @@ class DatabaseStore:
             after = self._later(rows[-1][:3], after)
 
     def _later(self, last: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return ``last``, the end of a page; raise if it is not after ``after``, as with a damaged index."""
+        """Return ``last``, the end of a page; raise if it does not sort after ``after`` (damaged index)."""
         if last <= after:
             raise self._damaged("the rows of an index are not in order")
         return last

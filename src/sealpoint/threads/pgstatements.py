@@ -96,7 +96,7 @@ NAME: Final = "INSERT INTO {schema}identities VALUES (%s) ON CONFLICT DO NOTHING
 IDENTITY: Final = "SELECT version, identity FROM {schema}store"
 
 _NOW: Final = "extract(epoch FROM clock_timestamp())::bigint"
-# It writes a record to the WAL, because a commit without records flushes nothing.
+# The statement writes a record to the WAL, because a commit without records flushes nothing.
 MARK: Final = f"SELECT {CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM {{schema}}store"
 
 RECORDS: Final = (

@@ -109,7 +109,7 @@ class Pool:
         weakref.finalize(self, _close_all, self._idle)  # at the end of the process, too
 
     def read(self, work: Callable[..., Result], *arguments: Any, is_read: bool = True) -> Result:
-        """Call ``work`` with a connection and ``arguments``; call it again if the connection is lost.
+        """Call ``work`` with a connection and ``arguments``; repeat the call if the connection is lost.
 
         ``is_read`` is false if ``work`` needs the right to write.
         """
@@ -468,7 +468,7 @@ class PostgresThreadStore(DatabaseStore):
             raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist")
         if found != statements.COLUMNS:
             raise self._damaged("its tables are not those of a thread store")
-        self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints
+        self._execute(connection, statements.NO_FLUSH)  # heads need no more durability than checkpoints
         if self.identity not in ("", self._identify(connection)):
             raise self._damaged("another thread store has taken its place")
 
@@ -501,7 +501,7 @@ class PostgresThreadStore(DatabaseStore):
             raise ThreadStoreError(what, hint=statements.UPGRADE_HINT) from None
 
     def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
-        """Return the columns of each table as text; ``None`` for a view, or for triggers, rules, policies."""
+        """Return each table's columns as text; ``None`` for a view, or with triggers, rules or policies."""
         rows = self._execute(connection, statements.TABLES, (self._schema,))
         return {name: columns if is_plain else None for name, is_plain, columns in rows}
 

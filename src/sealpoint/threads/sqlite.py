@@ -63,7 +63,7 @@ class SharedFile:
         close_at_fork(self)
 
     def run(self, function: Callable[[Opened], Result]) -> Result:
-        """Call a function that alone may use the open file; roll back a transaction that it leaves open."""
+        """Call a function with exclusive use of the open file; roll back a transaction that is left open."""
         return holding(self._lock, self._timeout, partial(self._run, function), self._refuse)
 
     def _run(self, function: Callable[[Opened], Result]) -> Result:
@@ -103,7 +103,7 @@ class SharedFile:
             self._lock.release()
 
     def reset_after_fork(self) -> None:
-        """Forget the parent's connection. If the parent was using it, the child cannot open the file."""
+        """Forget the parent's connection. If it was open at the fork, the child cannot use the store."""
         if self.opened is not None:
             inherited.append(self.opened)  # SQLite forbids to use or close it here
             self._is_inherited = True
@@ -208,7 +208,7 @@ class SqliteThreadStore(DatabaseStore):
 
     @property
     def claim(self) -> int:
-        """Clock up to which all events are in the file itself; a power failure may undo later events."""
+        """Clock up to which all events are in the file and fsynced; a power failure may undo later events."""
         opened = self._file.opened
         return opened.claim if opened else 0
 
@@ -356,7 +356,7 @@ class SqliteThreadStore(DatabaseStore):
             self._move_log(opened)
 
     def _move_log(self, opened: Opened) -> None:
-        """Move SQLite's write-ahead log into the file, and fsync it; update the claim if all was moved."""
+        """Move SQLite's write-ahead log into the file, and fsync it; update `claim` if all was moved."""
         clock = self._read_clock(opened)
         opened.appended = 0
         try:

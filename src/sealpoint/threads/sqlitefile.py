@@ -298,16 +298,16 @@ def connect(path: Path, timeout: float) -> Opened:
     """Open the file of a thread store, apply settings to the connection, and check the tables.
 
     Raises:
-        ThreadStoreError: If the file is not a thread store, or is replaced meanwhile. Also raises `FOREIGN`.
+        ThreadStoreError: If the file is not a thread store or is replaced. Errors in `FOREIGN` pass through.
     """
     before = path.stat()
     connection = open_file(path, "mode=rw", timeout=timeout)
     try:
         opened = Opened(path, connection, (before.st_ino, before.st_dev), timeout)
-        connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
+        connection.execute("PRAGMA synchronous = NORMAL")  # heads need no more durability than checkpoints
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         with closing(connection.cursor()) as cursor:
-            require_whole(cursor, path.resolve())  # of a link, the log is at the target
+            require_whole(cursor, path.resolve())  # the log is next to the target of a link
             _upgrade(opened)
             opened.identity = _identify(connection, path)
             switch_log_on(cursor)  # again, if another program has changed the mode

@@ -200,7 +200,7 @@ class ThreadStore(Protocol):
 
         Args:
             heads: The head that each appended event makes.
-            identities: Other stores that checkpoints of the database name, to add to `identities`.
+            identities: Identifiers of other stores in checkpoints of the database, to add to `identities`.
             clock: Raise the clock of the store to this number, if it is lower.
             reason: The operator's reason, kept in the store.
             specials: Special writes to append, as pairs of a checkpoint and its special writes.

@@ -82,7 +82,7 @@ def format_bound(material: bytes, context: WrapContext) -> bytes:
 
 
 def parse_bound(text: bytes, context: WrapContext) -> bytes:
-    """Return the material in a line of `format_bound`; raise if the line is of another context."""
+    """Return the material in a line of `format_bound`; raise if the line contains another context."""
     material, found = b"", context
     with suppress(ValueError, RecursionError, TypeError, LookupError):
         pairs = json.loads(text)

@@ -119,7 +119,7 @@ class Wrapper:
         return self._call("decrypt", blob[1 + _IV_BYTES :], blob[1 : 1 + _IV_BYTES], context)
 
     def describe(self) -> WrapperState:
-        """Log in to the token and find the key. Returns no version: keys of tokens have none."""
+        """Log in to the token and find the key. Returns no version: keys of tokens have no versions."""
         self._call("find")
         return WrapperState()
 

@@ -31,7 +31,7 @@ MAX_BLOB_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class WrapContext:
-    """The ring and the key id to which a wrapped key is bound: it cannot be unwrapped for others.
+    """The ring and key id to which a wrapped key is bound: for any other it cannot be unwrapped.
 
     Attributes:
         ring: Name of the ring.
@@ -130,7 +130,7 @@ class Wrapper(Protocol):
         """
 
     def describe(self) -> WrapperState:
-        """Ask the service for the state of the wrapping key. What is unknown is ``None``.
+        """Ask the service for the state of the wrapping key. Unknown attributes are ``None``.
 
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
