@@ -332,7 +332,7 @@ class UnreadableTypeError(_NamedTypeError, TypeError):
 
 
 class UnknownTypeError(SerdeError, NotImplementedError):
-    """A value's serialization type is unknown, not enabled (``pickle``), or refused under the value's key."""
+    """A value's serialization type is unknown, or is refused, such as ``pickle`` unless it is enabled."""
 
 
 class DecodeError(SerdeError, ValueError):
@@ -406,13 +406,13 @@ class SchemaError(SealpointError, ValueError):
 
 
 class TablesMissingError(SchemaError):
-    """A Postgres database has none of the tables yet: LangGraph's saver creates them in `setup`."""
+    """A Postgres database has no tables of LangGraph yet: LangGraph's saver creates them in `setup`."""
 
     hint = "is it the right database, and the right search path? the saver's setup() creates the tables"
 
 
 class OldTablesError(SchemaError):
-    """The tables are those of LangGraph before 0.2, which savers no longer read."""
+    """A database has the tables of LangGraph before 0.2, which savers no longer read."""
 
     hint = (
         "LangGraph since 0.2 (August 2024) cannot read these tables, and sealpoint cannot seal them: give the"
@@ -454,7 +454,7 @@ class WritesLostError(RowError):
 
 
 class ParentLostError(RowError):
-    """A checkpoint's row no longer names its parent, which was not deleted according to the thread store."""
+    """The row of a checkpoint names no parent, but its sealed header does, and the parent was not deleted."""
 
     hint = (
         "restore the row; if a process without threads= pruned its parent, accept the change:"
@@ -490,7 +490,7 @@ class SealingError(SealpointError, TypeError):
 
 
 class SealingCheckError(SealingError):
-    """`require_sealing` found that a saver does not seal every value, or could not check it.
+    """`require_sealing` found that a saver does not seal every value, or could not check the saver.
 
     `saver` is the class of the saver, and `reason` says why the check failed.
     """
@@ -673,7 +673,7 @@ class NoteError(SealpointError, ValueError):
 
 
 class SignatureError(NoteError):
-    """The signed head of a ledger has no valid signature by the key of the given verifier key."""
+    """The signature of a ledger's head does not verify with the given verifier key."""
 
     category: Category = "found"
     hint = "compare the verifier key with the one that was noted when the ledger was created"
@@ -734,7 +734,7 @@ class AccessError(StoppedError):
 def stopped_by(error: OSError, message: str, hint: str | None = None) -> StoppedError:
     """Return a `StoppedError` for an ``OSError``, or an `AccessError` if a retry cannot succeed.
 
-    ``message`` says which action failed; the system's own text for the error is appended.
+    ``message`` says which action failed; the operating system's text for the error is appended.
     """
     kind = AccessError if error.errno in PERMANENT_ERRNOS else StoppedError
     return kind(f"{message}: {os.strerror(error.errno or 0)}", hint=hint)

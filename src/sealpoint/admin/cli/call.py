@@ -109,7 +109,7 @@ def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Run a command on each database of the command line; if no database is named, on the ring file's."""
+    """Run a command on each database that the command line names, or else that the ring file lists."""
     arguments, variables = options.pop("database") or (), options.pop("variable", None) or ()
     all_databases(arguments, variables)  # refuses a password and an unset variable
     places = [(name, {"database": name}) for name in arguments]

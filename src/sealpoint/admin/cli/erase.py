@@ -1,4 +1,4 @@
-"""`sealpoint erase` and `erasures`: delete threads, and namespaces of LangGraph's Store; record it.
+"""`sealpoint erase` and `erasures`: delete threads and namespaces, and record that in the ledger.
 
 `erasures` shows which keys must still be destroyed before no copy of the erased data can be opened.
 """

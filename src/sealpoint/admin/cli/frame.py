@@ -1,4 +1,4 @@
-"""The frame of every command: result, exit code, confirmation, errors and the end entry in the ledger.
+"""What all commands have in common: result, exit code, confirmation, errors and end entry in the ledger.
 
 A command is a function of its `Run` and its options. It passes options that can weaken its answer ``ok`` to
 `Run.asks`, does its work, and calls `Run.end` with JSON members and a function that prints them as text.
@@ -46,7 +46,7 @@ class Command(NamedTuple):
     """A command, or a group of commands, in the table of the program.
 
     Attributes:
-        function: The command's function, as ``module:name`` in this package; for a group, its help texts.
+        function: Function of the command, or help texts of the group: ``module:name`` in this package.
         line: First line of the help, also shown in lists of commands.
         events: Names of the begin and end entries in the ledger; empty for a command that is not recorded.
         takes_several: Whether the command line may name several databases; each has a run of its own.
@@ -117,7 +117,7 @@ class Run:
         self.result.add(*applying(reasons))
 
     def works_on(self, shard: Shard | None) -> None:
-        """Set the range of threads, and a random salt: the ledger's digest would allow guesses of ids."""
+        """Set the range of threads. A salt prevents guesses of thread ids from the digest in a ledger."""
         self.shard, salt = shard, secrets.token_hex(16)
         self._part = {} if shard is None else {"shard": {**shard._asdict(), "salt": salt}}
 

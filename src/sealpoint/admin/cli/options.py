@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share; the databases, rings and thread stores they name.
+"""Options that several commands share, and functions that open the databases and rings that they name.
 
 If the command line names no database or no thread store, those that the ring file names are used.
 """
@@ -304,7 +304,7 @@ def one_database(run: Run, argument: str | None, variable: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneDatabase:
-    """The options that name one database. A command for several databases runs once for each."""
+    """The options that name one database. A command for several databases runs once for each database."""
 
     database: DatabaseArgument = None
     variable: VariableOption = None

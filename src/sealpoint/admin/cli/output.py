@@ -48,7 +48,7 @@ def is_read() -> bool:
 def prepare_streams() -> None:
     """Open closed standard streams on /dev/null, and escape characters that a stream's encoding lacks.
 
-    They get the descriptors 0, 1 and 2. Otherwise a database file could get one, and output be written to it.
+    Otherwise a database file could get one of their descriptors 0, 1 and 2, and output be written to it.
     """
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),

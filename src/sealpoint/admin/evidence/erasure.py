@@ -303,7 +303,7 @@ class History:
 
 
 def _left(one: Recorded, later: Sequence[Members]) -> Iterator[str]:
-    """Yield a sentence for each database in which the last search left rows; add to ``one.entries``."""
+    """Yield a sentence per database in which the last search left rows; extend the list ``one.entries``."""
     found = [each for each in later if one.document in str(each["subject"].get("erasure"))]
     one.entries += [each["seq"] for each in found]
     for each in {str(each["subject"].get("database")): each for each in found}.values():

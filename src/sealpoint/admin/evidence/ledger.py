@@ -121,7 +121,7 @@ class Ledger:
         """Lock the ledger, repair it after a crash, and provide a `Writer` within the context.
 
         Args:
-            template: If a repair is recorded, its entry gets the actor, run, tool and time of this entry.
+            template: Entry from which the entry about a repair, if any, gets its actor, run, tool and time.
 
         Raises:
             LedgerMissingError: If there is no ledger.
@@ -155,7 +155,7 @@ def require_new(folder: Path) -> None:
 def _locked(entries: Path, create: int = 0) -> Iterator[int]:
     """Open and lock the file of entries; wait until another writer ends. The lock ends with the process.
 
-    Unlike a database file, the file itself can be locked, because no library locks it.
+    The file itself is locked; for a database, this would interfere with the locks of SQLite.
     """
     deadline = time.monotonic() + LOCK_SECONDS
     while (descriptor := _take(entries, create)) is None:
@@ -282,7 +282,7 @@ class Writer:
         self._torn = None
 
     def _is_current(self, state: State) -> bool:
-        """Whether the head and the size are those of ``state``; an edit in place is left to `verify`."""
+        """Whether head and size are those of ``state``. Only `verify` detects a line edited in place."""
         return (
             self._torn is None
             and _is_own(self._folder.new)
@@ -316,7 +316,7 @@ class Writer:
         return State(note, head, tree, size, _read_last(self._entries, tree.size))
 
     def _make_new(self) -> None:
-        """Create an empty `checkpoint.new`; fsync the folder, and with it the rename before this."""
+        """Create an empty `checkpoint.new`; fsync the folder, so that the last rename persists, too."""
         with opened(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL):
             fsync_path(self._folder.path)
 

@@ -227,7 +227,7 @@ def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
 
 
 def make_signing_key(table: LedgerTable) -> Path | None:
-    """Write a new signing key if the signer in ``[ledger]`` is a missing file; return the path, if so."""
+    """Write a new signing key if the file that ``[ledger]`` names is missing; return its path or ``None``."""
     if not isinstance(table.signer, FileSource):
         return None
     file = table.base / table.signer.location

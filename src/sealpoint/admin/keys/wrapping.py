@@ -128,7 +128,7 @@ def _require_wrapped(ring: RingFile, key_id: str) -> WrappedSource:
 def wrap_material(
     ring: LockedRing, wrapper_id: str, key_id: str, material: bytes, left: str | None = None
 ) -> str:
-    """Wrap key material; return its ``source`` line. The caller adds this and ``ring.name`` to the file."""
+    """Wrap key material; return its ``source`` line. The caller writes ``ring.name`` to the ring file."""
     wrapper = ring.parsed.wrappers.require(wrapper_id)
     wrapped = wrapper.wrap(material, WrapContext(ring.name, key_id))
     return wrapped_text(wrapped.blob, wrapper_id, wrapped.version, left)

@@ -344,7 +344,7 @@ def limits(report: Report) -> Iterator[str]:
 def exceptions(report: Report) -> Iterator[tuple[str, str | None, str]]:
     """Yield the waived checks, and the options and states of keys that weaken the report.
 
-    Each is a tuple of a name, a key id or ``None``, and a sentence.
+    Each yielded tuple has a name, a key id or ``None``, and a sentence.
     """
     accepted = sum(part.opening.run.accepted for part in report.parts if part.opening)
     options = report.result.options
@@ -399,7 +399,7 @@ class Report:
         keys_problem: Class of the error that made keys unavailable; ``None`` without an error.
         changes: The ledger's entries in the period; ``None`` without a ledger.
         threads: Identifier of the thread store that was compared.
-        pin: Pin of the thread store that the reader gave.
+        pin: Pin of the thread store, as the reader gave it.
         pin_reason: Reason why the thread store is not shown to continue the log of the pin.
         no_heads: Reason why no thread store was compared; ``None`` if one was compared.
         command: Command line that creates the same report again.

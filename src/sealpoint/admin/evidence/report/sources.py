@@ -294,7 +294,7 @@ def _bounded(place: dict[str, Any]) -> dict[str, Any]:
 
 
 class Period(NamedTuple):
-    """A period of time: ``start`` is part of the period, ``end`` is not. Both are in UTC."""
+    """A period of time: ``start`` is part of the period, ``end`` is not. Both times are in UTC."""
 
     start: datetime
     end: datetime
@@ -311,7 +311,7 @@ class Period(NamedTuple):
 def parse_period(text: str) -> Period:
     """Parse a period: two dates or ISO 8601 times, separated by ``..``.
 
-    The second date is included. A time without a zone is in UTC.
+    The period includes the second date. A time without a zone is in UTC.
     """
     first, separator, last = text.partition("..")
     if not separator:
@@ -401,7 +401,7 @@ def find_changes(
 
 
 class _Listed:
-    """Selects the ledger entries of a period. The ledger signs their order; a host's clock may be wrong.
+    """Selects the ledger entries of a period. Their order is signed, but the clock of a host may be wrong.
 
     An entry whose time is earlier than the time of an entry before it is listed for every period that
     overlaps the time between both. An entry with a time in the future, or with an invalid time, is always
