@@ -146,7 +146,7 @@ class NoActiveKeyError(KeyRingError, LookupError):
 
 
 class UnknownKeyError(KeyRingError, LookupError):
-    """A value was sealed under key `key_id`, which is not in the ring; `held` lists the key ids that are."""
+    """A value was sealed under key `key_id`, which is not in the ring; `held` lists the ring's key ids."""
 
     hint = "update the ring file and the key files of this host, or restore the key from its backup"
 
@@ -206,7 +206,7 @@ class KeyMaterialError(KeyRingError, ValueError):
 
 
 class RingFileError(KeyRingError, ValueError):
-    """A ring file is invalid: not TOML, a wrong field, more than one active key, or the public test keys."""
+    """A ring file is not TOML, has a wrong field or several active keys, or has the public test keys."""
 
     category: Category = "usage"
     hint = "compare the file with keys.example"
@@ -332,7 +332,7 @@ class UnreadableTypeError(_NamedTypeError, TypeError):
 
 
 class UnknownTypeError(SerdeError, NotImplementedError):
-    """A value's serialization type is unknown, not enabled (``pickle``), or refused under the value's key."""
+    """A value's serialization type is unknown, or is refused, such as ``pickle`` unless it is enabled."""
 
 
 class DecodeError(SerdeError, ValueError):
@@ -363,7 +363,7 @@ class BlockedTypeError(SerdeError, TypeError):
     def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
         allowlist = f"[({excerpt(module)}, {excerpt(name)})]"
         argument = f"{parameter}={allowlist}"
-        if parameter != "allowed_msgpack_modules":  # the only one that every constructor has
+        if parameter != "allowed_msgpack_modules":  # other parameters are JsonPlusSerializer's
             argument = f"serde=JsonPlusSerializer({argument})"
         advice = self._advice.format(argument=argument, allowlist=allowlist)
         super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {advice}")
@@ -406,13 +406,13 @@ class SchemaError(SealpointError, ValueError):
 
 
 class TablesMissingError(SchemaError):
-    """A Postgres database has none of the tables yet: LangGraph's saver creates them in `setup`."""
+    """A Postgres database has no tables of LangGraph yet: LangGraph's saver creates them in `setup`."""
 
     hint = "is it the right database, and the right search path? the saver's setup() creates the tables"
 
 
 class OldTablesError(SchemaError):
-    """The tables are those of LangGraph before 0.2, which savers no longer read."""
+    """A database has the tables of LangGraph before 0.2, which savers no longer read."""
 
     hint = (
         "LangGraph since 0.2 (August 2024) cannot read these tables, and sealpoint cannot seal them: give the"
@@ -431,7 +431,7 @@ class DatabaseCorruptError(SealpointError, OSError):
 
 
 class EndlessTreeError(DatabaseCorruptError):
-    """Pages of a SQLite file form a cycle or are shared: they yield more rows than the file can hold."""
+    """Pages of a SQLite file form a cycle or are shared, so reads yield more rows than the file can hold."""
 
 
 class RowError(SealpointError, ValueError):
@@ -454,7 +454,7 @@ class WritesLostError(RowError):
 
 
 class ParentLostError(RowError):
-    """A checkpoint's row no longer names its parent, which was not deleted according to the thread store."""
+    """The row of a checkpoint names no parent, but its sealed header does, and the parent was not deleted."""
 
     hint = (
         "restore the row; if a process without threads= pruned its parent, accept the change:"
@@ -490,7 +490,7 @@ class SealingError(SealpointError, TypeError):
 
 
 class SealingCheckError(SealingError):
-    """`require_sealing` found that a saver does not seal every value, or could not check it.
+    """`require_sealing` found that a saver does not seal every value, or could not check the saver.
 
     `saver` is the class of the saver, and `reason` says why the check failed.
     """
@@ -535,7 +535,7 @@ class RolledBackError(SealpointError, LookupError):
     """A database lacks a checkpoint that its thread store remembers, or has an earlier state of it.
 
     In thread `thread_id`, the thread store remembers the checkpoint with the id `want`. The database has the
-    checkpoint with the id `have` in its place, or none if `have` is ``None``.
+    checkpoint with the id `have` in its place, or no checkpoint if `have` is ``None``.
     """
 
     table = "checkpoints"
@@ -625,7 +625,7 @@ class ThreadStoreFullError(ThreadStoreError, OSError):
 
 
 class ThreadStoreBehindError(ThreadStoreError, LookupError):
-    """A thread store is in an earlier state than the database says: an older copy was restored."""
+    """A thread store has fewer events than the database has recorded of it: an older copy was restored."""
 
     category: Category = "unopened"
     hint = "if the thread store was restored from a backup, update it with `sealpoint heads adopt`"
@@ -646,7 +646,7 @@ class LedgerMissingError(SealpointError, FileNotFoundError):
 
 
 class LedgerTamperedError(SealpointError, ValueError):
-    """A line of a ledger is not an entry, or the entries do not match the signed checkpoint."""
+    """A line of a ledger is not a valid entry, or the entries do not match the signed head of the ledger."""
 
     category: Category = "found"
     hint = (
@@ -666,14 +666,14 @@ class LedgerSignerError(SealpointError):
 
 
 class NoteError(SealpointError, ValueError):
-    """A signed note, checkpoint, pin, proof or verifier key of a ledger is not in its format."""
+    """The signed head of a ledger, or a pin, proof or verifier key, does not have the required format."""
 
     category: Category = "usage"
     hint = "copy the file as a whole, with its last newline"
 
 
 class SignatureError(NoteError):
-    """A note has no valid signature by the given verifier key."""
+    """The signature of a ledger's head does not verify with the given verifier key."""
 
     category: Category = "found"
     hint = "compare the verifier key with the one that was noted when the ledger was created"
@@ -734,7 +734,7 @@ class AccessError(StoppedError):
 def stopped_by(error: OSError, message: str, hint: str | None = None) -> StoppedError:
     """Return a `StoppedError` for an ``OSError``, or an `AccessError` if a retry cannot succeed.
 
-    ``message`` says which action failed; the system's own text for the error is appended.
+    ``message`` says which action failed; the operating system's text for the error is appended.
     """
     kind = AccessError if error.errno in PERMANENT_ERRNOS else StoppedError
     return kind(f"{message}: {os.strerror(error.errno or 0)}", hint=hint)
@@ -775,7 +775,7 @@ class ScrubError(MaintenanceError, BlockingIOError):
 
 
 class MissingExtraError(MaintenanceError, ImportError):
-    """A package that one of sealpoint's extras contains is not installed."""
+    """A package is not installed that one of sealpoint's extras, such as ``cli``, would install."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(package, extra, hint=f"pip install 'sealpoint[{extra}]'")

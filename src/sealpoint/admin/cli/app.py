@@ -170,7 +170,7 @@ _PLAIN: Final[Mapping[str, Any]] = {"add_completion": False, "rich_markup_mode":
 
 
 class Commands(TyperGroup):
-    """A click group that imports only the command that runs; exits with 7 if stdout's reader is gone."""
+    """A click group that imports only the command that runs; exits with 7 if the pipe of stdout is closed."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -185,7 +185,7 @@ class Commands(TyperGroup):
         return [*self._names]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command that has only its one-line help; the list of commands needs no more."""
+        """Return a stand-in for a command, with its one-line help: enough for the list of commands."""
         name = self._names.get(cmd_name)
         return name and TyperCommand(cmd_name, help=TABLE[name].line, rich_markup_mode=None)
 
@@ -195,7 +195,7 @@ class Commands(TyperGroup):
         return word, word and self.commands[word], rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; if the reader of stdout is gone, exit with 7."""
+        """Run the command; if stdout is a pipe whose reader has closed it, exit with 7."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -255,7 +255,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if code and "--json" in words:
             this.require_object()
         is_read()
-    except OSError:  # stdout is full, as was reported; at exit the interpreter would flush again: code 120
+    except OSError:  # disk full, as reported; a flush by the interpreter would end in code 120
         discard_rest(sys.stdout)
     return code
 
@@ -268,7 +268,7 @@ def _run(this: Run, words: Sequence[str]) -> int:
             say("ended by Ctrl-C; the same command can be run again")
             code = Exit.STOPPED
         # Flush stdout here: if the flush fails only at the interpreter's exit, the exit code is 120.
-        if not is_read():  # an exit code that reports a finding is not replaced
+        if not is_read():  # replaces only the exit code 0
             return code or Exit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the end of the program, which reports every error
         return _report(this, error, words)

@@ -1,10 +1,10 @@
 """How a command starts: its own options and those of all commands, its databases, its ledger entry.
 
-Every command has the options ``--keys`` and ``--json``. They stand last, unless the command declares ``keys``
-itself.
+Every command has the options ``--keys`` and ``--json``. The help lists them last, unless the command
+declares ``keys`` itself.
 
-If the ring file names a ledger, a command with `Command.events` is recorded there: a begin entry is written
-before the command runs, and the exit code at the end. Without its begin entry, a command does not run.
+If the ring file names a ledger, commands with `Command.events` are recorded: a begin entry is written before
+the command runs, and the exit code at the end. A command does not run if its begin entry cannot be written.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATI
 
 
 def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that typer calls: its parameters are the options of this and of all commands."""
+    """Return the function that typer calls; its parameters are the command's options and common options."""
     signature = inspect.signature(callback, eval_str=True)
     first, *others = signature.parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in others if is_dataclass(each.annotation)}
@@ -98,7 +98,7 @@ def framed(command: str, row: Command, callback: Callable[..., Any]) -> Callable
 
 
 def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the parameter in a list, or if it is a dataclass of options, a parameter for each field."""
+    """Return the parameter in a list; of a dataclass of options, return one parameter for each field."""
     if not is_dataclass(group.annotation):
         return [group]
     hints = get_type_hints(group.annotation, include_extras=True)
@@ -109,7 +109,7 @@ def _parameters(group: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 def _run_each(run: Run, callback: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Run a command on each database of the command line; if it names none, on those of the ring file."""
+    """Run a command on each database that the command line names, or else that the ring file lists."""
     arguments, variables = options.pop("database") or (), options.pop("variable", None) or ()
     all_databases(arguments, variables)  # refuses a password and an unset variable
     places = [(name, {"database": name}) for name in arguments]
@@ -149,7 +149,7 @@ def _begin(run: Run, row: Command, options: Mapping[str, Any], documents: Sequen
     try:
         ring = RingFile(run.ring_file)
     except RingFileMissingError:
-        # The command needs no ring, but a named ring file that is missing might name a ledger.
+        # The ring is optional, but if --keys names a missing file, refuse: the file might name a ledger.
         if row.needs_no_ring and (run.keys is not None or os.environ.get("SEALPOINT_KEYS")):
             raise
         return
@@ -164,7 +164,7 @@ def _begin(run: Run, row: Command, options: Mapping[str, Any], documents: Sequen
 
 
 def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the subject of a ledger entry: the databases, keys, thread and output of the command."""
+    """Return the subject of a ledger entry: the databases, keys, thread and output file of the command."""
     subject: dict[str, Any] = {}
     if databases := _databases(ring, options):
         subject["database"] = databases
@@ -192,7 +192,7 @@ def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
         *all_databases(arguments, None),
         *(f"${name}" for name in _given(options, "variable", "variables")),
     ]
-    if "key_id" in options:  # a key transition examines the databases of both
+    if "key_id" in options:  # a key transition examines the ring file's, too
         return named if options.get("no_database_check", True) else [*named, *ring.databases]
     return named or (list(ring.databases) if {"database", "databases"} & options.keys() else [])
 
@@ -207,7 +207,7 @@ def _waived(options: Mapping[str, Any]) -> list[str]:
     found = []
     for name, value in options.items():
         prefix, _, what = name.partition("_")
-        if (value is True or type(value) is str) and prefix in {"allow", "no"}:  # text: the reason
+        if (value is True or type(value) is str) and prefix in {"allow", "no"}:  # text: the user's reason
             found.append(_CHECKS.get(name, what.replace("_", "-")))
         elif isinstance(value, Check) and value is not Check.ALL:
             found.append(f"{name}-{value.value}")

@@ -1,4 +1,4 @@
-"""`sealpoint erase` and `erasures`: delete threads and namespaces of LangGraph's Store, and keep records.
+"""`sealpoint erase` and `erasures`: delete threads and namespaces, and record that in the ledger.
 
 `erasures` shows which keys must still be destroyed before no copy of the erased data can be opened.
 """
@@ -196,7 +196,7 @@ def erase(
 def _erasure(
     erasing: Erasing, file: RingFile, reason: str | None, due: int | None, sealed_since: datetime | None
 ) -> Erasure:
-    """Return the JSON document for the ledger: what to erase, the keys of the ring, and declared dates."""
+    """Return the JSON file for the ledger: what to erase, the keys of the ring, and declared dates."""
     if due is not None and file.ledger is None:
         raise typer.BadParameter("the ring file names no ledger to record the erasure", param_hint="--due")
     hmac, (kind, identity) = hmac_of(file), (erasing.store.kind, erasing.store.identity)
@@ -304,7 +304,7 @@ def erasures(
 def _search(
     run: Run, database: str, found: Sequence[Recorded], threads: str | None, *, apply: bool
 ) -> dict[str, Any]:
-    """Search a restored database for erased data; with ``apply`` delete it, and record the result."""
+    """Search a restored database for erased data; with ``apply``, delete this data and record the result."""
     erased = defaultdict[tuple[str, str], list[Known]](list)
     for one in found:
         for column, owners in (("thread_id", one.erasure.threads), ("prefix", one.erasure.namespaces)):

@@ -1,7 +1,7 @@
-"""The frame of every command: result, exit code, confirmation, errors and the end entry in the ledger.
+"""What all commands have in common: result, exit code, confirmation, errors and end entry in the ledger.
 
-A command is a function of its `Run` and its options. It names the options that can weaken its answer with
-`Run.asks`, works, and ends with `Run.end`, which takes JSON members and a function that prints them as text.
+A command is a function of its `Run` and its options. It passes options that can weaken its answer ``ok`` to
+`Run.asks`, does its work, and calls `Run.end` with JSON members and a function that prints them as text.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Command(NamedTuple):
     """A command, or a group of commands, in the table of the program.
 
     Attributes:
-        function: The command's function, as ``module:name`` in this package; for a group, its help texts.
+        function: Function of the command, or help texts of the group: ``module:name`` in this package.
         line: First line of the help, also shown in lists of commands.
         events: Names of the begin and end entries in the ledger; empty for a command that is not recorded.
         takes_several: Whether the command line may name several databases; each has a run of its own.
         is_sharded: Whether the command can work on a range of threads.
-        begins_later: Whether the command writes its begin entry itself, once it knows what it will do.
+        begins_later: Whether the command writes its begin entry to the ledger itself, after its first checks.
         needs_no_ring: Whether the command also runs without a ring file; it is then not recorded in a ledger.
     """
 
@@ -71,13 +71,13 @@ class Run:
         command: Name of the command.
         keys: Path of the ring file, as given by ``--keys``.
         as_json: Whether ``--json`` was given.
-        result: The `Result`: options, examined databases, and reasons found so far.
+        result: The `Result`: options, examined databases, and reasons so far why ``ok`` is not true.
         code: Exit code.
         recorder: Object that writes the end entry to the ledger; ``None`` if the command is not recorded.
-        begin: Function that writes the begin entry to the ledger; for commands that do so late, as erase.
+        begin: Function that writes the begin entry to the ledger; set only if `Command.begins_later` is.
         is_stopping: Whether a signal has asked the run to end.
         shard: Range of threads to work on; ``None`` for the whole database.
-        errors: Errors of databases that could not be examined, in a run over several.
+        errors: Errors of databases that could not be examined, in a run over several databases.
     """
 
     def __init__(self, command: str) -> None:
@@ -107,22 +107,22 @@ class Run:
 
     def asks(self, **options: Any) -> None:
         """Put into the result the options that can weaken its answer ``ok``, with their values."""
-        if self.shard is not None:  # the document in the ledger names the range nowhere else
+        if self.shard is not None:  # the ledger's JSON file has no other mark of the range
             options["run"] = self.shard.run
         run, self.result = self.result.run, Result(self.command, options)
         self.result.run = run
 
     def finds(self, reasons: Mapping[Reason, object]) -> None:
-        """Add to the result those reasons whose conditions are true; with a reason, ``ok`` is not true."""
+        """Add to the result the reasons why ``ok`` is not true: those whose conditions are true."""
         self.result.add(*applying(reasons))
 
     def works_on(self, shard: Shard | None) -> None:
-        """Set the range of threads. A random salt prevents guesses of ids by the digest in the ledger."""
+        """Set the range of threads. A salt prevents guesses of thread ids from the digest in a ledger."""
         self.shard, salt = shard, secrets.token_hex(16)
         self._part = {} if shard is None else {"shard": {**shard._asdict(), "salt": salt}}
 
     def looks_at(self, store: Database) -> None:
-        """Note that the database is examined: the first members of the JSON object then describe it."""
+        """Note that a database is examined, so that the first members of the JSON object describe it."""
         self._part = {**self._part, **self.result.looks_at(store)}
 
     def head(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Run:
         """Print an error of the ``with`` block on one database, and let the run continue with the others."""
         try:
             yield
-        except BrokenPipeError:  # of stdout
+        except BrokenPipeError:  # the pipe of stdout is closed
             raise
         except Exception as error:
             code, text, hint = explain(error, self.command)
@@ -176,7 +176,7 @@ class Run:
             self.errors.append({"database": output.printable(database), **(self._error or {})})
 
     def run_each(self, databases: Sequence[tuple[str, Callable[[Run], None]]]) -> None:
-        """Run a command on each database in a run of its own; the exit code is the worst of theirs."""
+        """Run a command on each database in a run of its own; the exit code is the worst of these runs."""
         head, left = self.head(), len(databases)
         if self.as_json:
             opening = json.dumps({name: head[name] for name in _FIRST})
@@ -231,7 +231,7 @@ class Run:
     def confirm(self, what: str, key_id: str | None = None, *, hint: str = UNASKED) -> None:
         """Ask for confirmation before an irreversible step, and end the command unless the user confirms.
 
-        Without a terminal the command fails, with ``what`` in the message unless ``key_id`` is given.
+        The user types ``key_id``, or else ``yes``. Without a terminal the command fails.
         """
         if not sys.stdin.isatty():
             text = "there is no terminal to ask for confirmation"
@@ -253,7 +253,7 @@ class Run:
         if self.shard is not None and self._has_object:
             self.result.stated = {"result": f"sha256:{self._digest.hexdigest()}"}
         outcome = _OUTCOMES.get(Exit(code), "refused")
-        if outcome == "refused" and len(self._codes) > len(self.errors):  # others may have changed
+        if outcome == "refused" and len(self._codes) > len(self.errors):  # other databases may have changed
             outcome = "stopped"
         try:
             head = self.recorder.end(outcome if result or outcome != "found" else "refused", code, result)

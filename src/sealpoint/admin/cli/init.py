@@ -43,8 +43,8 @@ from sealpoint.errors import RingFileMissingError, TablesMissingError, UnknownKe
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.ringfile import find_ring_file
 
-# Values that agents write today: their serializer, its import, the option of `rebind`. If a kind is found,
-# values of the kinds after it may have been inserted by an attacker, and are refused: docs/migration.md.
+# For each kind of value that agents write: its serializer, the import, the option of `rebind`. Kinds after
+# the first kind that is found are refused, as an attacker may have inserted such values: docs/migration.md.
 _OLD: Final = {
     Kind.SEALED: ("serde", "", ""),
     Kind.LEGACY: ("Old.from_pycryptodome_aes()", "encrypted import EncryptedSerializer", " --allow-legacy"),
@@ -220,7 +220,7 @@ def _allowed(file: Path, found: _Found, *, asks: bool) -> list[tuple[str, str]]:
         else:
             say("Not allowed, as the answer is not yes: unsealed values of this type will be refused.")
     if accepted:
-        with file.open("x", encoding="utf-8") as stream:  # a truncated list would not parse
+        with file.open("x", encoding="utf-8") as stream:  # not atomic: a truncated list would not parse
             stream.write(allowlist_text(accepted))
     return [part.pair for part in accepted]
 
@@ -236,7 +236,7 @@ def _python(file: Path, found: _Found, allowed: Sequence[tuple[str, str]]) -> li
     if allowed:
         lines.append(f"serde = serde{allowlist}")
     store = ["store = SealedStore(store, serde=serde)"] * found.has_store
-    if found.plain_items:  # the saver's serializer refuses plain items, unless it allows plaintext, too
+    if found.plain_items:  # need plaintext="allow", which the saver's serializer may lack
         serde = (
             "serde" if plain else f'EncryptedSerializer.from_key_file({name}, plaintext="allow"){allowlist}'
         )

@@ -139,7 +139,7 @@ def inspect(
 
 
 def _try_others(store: RowStore, cipher: RingCipher | None, failures: Failures) -> None:
-    """If a shown value did not open, open others under the same key: the ring may hold the wrong key."""
+    """If a shown value did not open, open more values, to find out whether the ring has the wrong keys."""
     failures.cipher = cipher
     if cipher is not None and failures.unopened:
         try_keys(store, cipher, [key.id for key in cipher.ring.keys])  # the cipher counts values that open
@@ -245,7 +245,7 @@ def _end_state(
 
 
 def _channel(name: str, value: Any, limit: int) -> dict[str, Any]:
-    """Return a channel as members of the JSON object; of a list, only its last entries."""
+    """Return a channel as JSON members; if its value is a list, only the last elements of the list."""
     if not isinstance(value, list):
         return {"channel": name, "value": contents.plain(value), "left_out": 0}
     shown = [contents.plain(member) for member in value[-limit:]]
@@ -276,7 +276,7 @@ def _show_state(document: Document, writes: Sequence[contents.Readable]) -> None
 
 
 def _protection(tag: Any) -> str:
-    """Return a tag, and whether the value lacks a binding to its row, or any seal."""
+    """Return a type tag as text; if the value is unsealed or not bound to its row, the text says so."""
     if is_marked_bound(tag):
         return str(tag)
     return f"{tag}, not bound to its row" if is_sealed(tag) else ", ".join(filter(None, (tag, "not sealed")))

@@ -117,7 +117,7 @@ class JobOptions:
     )
 
     def for_job(self, run: Run, kind: type[Made], **more: Any) -> Made:
-        """Return the options for a job; ``more`` are options that only its command has."""
+        """Return the options for a job; ``more`` are options that only `rotate` or only `rebind` has."""
         return kind(
             allow_plaintext=self.allow_plaintext,
             allow_legacy=self.allow_legacy,
@@ -174,9 +174,9 @@ class Change:
     actions: Mapping[Action, str]
     column: str  # heading of the column of actions in the plan
     changed: str  # JSON member with the number of changed values
-    done: str  # says that all values are changed
-    advice: Mapping[Action, str]  # for values that were skipped
-    late: str  # for values that were written during the run
+    done: str  # text to print if all values are changed
+    advice: Mapping[Action, str]  # text to print about values that were skipped
+    late: str  # text to print about values that were written during the run
     left: Reason
     first: Sequence[str] = ()  # steps to take before the job: for savers, and for items
 
@@ -333,7 +333,7 @@ def _sentence(line: str, number: int) -> str:
 
 
 def scrub_reasons(scrubbed: Scrubbed) -> dict[Reason, object]:
-    """Return reasons why old values may still be in a scrubbed file, each with whether it applies."""
+    """Return reasons why old values may still be in a scrubbed file; true values mark those that apply."""
     return {
         Reason.OLD_CONTENT_FOUND: scrubbed.found,
         Reason.OLD_TEXT_READABLE: scrubbed.readable,
@@ -348,7 +348,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def search_result(scrubbed: Scrubbed) -> str:
-    """Return the findings of the search after a scrub, as text."""
+    """Return the findings of the search for old values after a scrub, as text."""
     places = [*map(excerpt, scrubbed.columns), *(f"{file} at byte {place}" for file, place in scrubbed.found)]
     found = f"found: {_listed(places)}" if places else "found nothing"
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"

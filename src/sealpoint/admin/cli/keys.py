@@ -466,7 +466,7 @@ _IF_ANY: Final = ("wrapper", "version", "compromised", "expires", *LINES)  # sho
 def show_keys(
     run: Run, ids: list[str] | None, body: Document | None = None, *, allow_unproven: bool = True
 ) -> None:
-    """Print the current entries of the keys with these ids, or of all keys except the index key."""
+    """Print what the ring file says of the keys with these ids, or of all keys except the index key."""
     shown = [entry for entry in read_entries(run, run.ring_file) if ids is None or entry.id in ids]
     show = _show_table if shown or ids is None else lambda _: None
     run.end(
@@ -485,7 +485,7 @@ def _show_table(document: Document) -> None:
         ["key", *columns[1:]],
         [[key[name][:10] if key[name] and name in DATES else key[name] for name in columns] for key in keys],
     )
-    if not document["ok"]:  # after a transition, the table is enough
+    if not document["ok"]:  # if ``ok`` is true, print no verdict
         show_verdict(document)
 
 
@@ -513,5 +513,5 @@ def _warn_of_unrelated(run: Run, file: Path, stores: Sequence[RowStore]) -> None
 
 
 def command_line(words: str, path: Path | None) -> str:
-    """Return a command to copy and run, with the same ``--keys`` as this one."""
+    """Return a command to copy and run, with the option ``--keys`` of this run."""
     return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")

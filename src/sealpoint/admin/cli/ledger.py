@@ -23,7 +23,7 @@ from sealpoint.keys.entry import LedgerTable
 from sealpoint.keys.ringfile import RingFile
 
 MAX_SHOWN: Final = 100_000
-_SHOWN: Final = {"pin": "root", "previous": "vkey"}  # the member of a nested subject that the table shows
+_SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a JSON object, show this member
 
 GROUP: Final = {
     "help": "Create, show and verify the ledger, a signed log of commands.",
@@ -226,12 +226,12 @@ def read_key(text: str) -> VerifierKey:
 
 
 def read_pin_file(file: Path, option: str) -> bytes:
-    """Read an earlier head: a copy of the ledger's file ``checkpoint``, or the line that commands print."""
+    """Read a pin of a ledger: a copy of its file ``checkpoint``, or the head's line that commands print."""
     return read_file(file, option).removeprefix(HEAD_LABEL.encode())
 
 
 def read_file(file: Path, option: str) -> bytes:
-    """Read the file that an option names, up to a limit; if that fails, the option is invalid."""
+    """Read at most ``MAX_BYTES + 1`` bytes of the file that an option names; refuse an unreadable file."""
     try:
         with file.open("rb") as stream:
             return stream.read(MAX_BYTES + 1)

@@ -1,6 +1,6 @@
-"""Arguments and options that several commands share; the databases, rings and thread stores they name.
+"""Options that several commands share, and functions that open the databases and rings that they name.
 
-The command line names databases, keys and thread stores; where it names none, the ring file does.
+If the command line names no database or no thread store, those that the ring file names are used.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def one_database(run: Run, argument: str | None, variable: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneDatabase:
-    """The options that name one database. A command for several databases runs once for each."""
+    """The options that name one database. A command for several databases runs once for each database."""
 
     database: DatabaseArgument = None
     variable: VariableOption = None
@@ -411,7 +411,7 @@ def opened(
 ) -> Iterator[list[RowStore]]:
     """Open several databases, and close them at the end; ``more`` are options of `open_store`.
 
-    A database that has two names is opened once, and one that is already open, in ``others``, not again.
+    A database with two names is opened once; databases in ``others`` are open, and are not opened again.
     ``ring_file`` is the ring file that lists the databases, for the hint of an error.
     """
     warn_of_leftovers(*(Path(database) for database in databases if kind_of(database).is_file))
@@ -443,7 +443,7 @@ class Examined(NamedTuple):
 
     named: list[RowStore]  # on the command line
     listed: list[RowStore]  # in the ring file only
-    entries: tuple[str, ...] | None  # all of the ring file; `None` if they are not examined
+    entries: tuple[str, ...] | None  # databases in the ring file; `None` if not examined
 
     @property
     def stores(self) -> list[RowStore]:

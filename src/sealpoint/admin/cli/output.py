@@ -48,7 +48,7 @@ def is_read() -> bool:
 def prepare_streams() -> None:
     """Open closed standard streams on /dev/null, and escape characters that a stream's encoding lacks.
 
-    In this order, stdin, stdout and stderr get the descriptors 0, 1 and 2, which then no database can get.
+    Otherwise a database file could get one of their descriptors 0, 1 and 2, and output be written to it.
     """
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
@@ -125,7 +125,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
-    """Return the gap between columns, and the column widths; no widths if there are too many columns."""
+    """Return the gap between columns, and the column widths: an empty list if not all columns fit."""
     from rich.cells import cell_len
 
     columns = list(zip(*lines, strict=True))
@@ -222,7 +222,7 @@ class Watch:
         total: Number of values to examine; ``None`` until it is known.
         changed: Number of values changed so far.
         is_complete: Whether the run has examined all values.
-        move: Function that sets the bar: takes numbers of values, done and in all, and whether the run waits.
+        move: Function that sets the bar by the numbers of done and of all values, and whether the run waits.
     """
 
     def __init__(self, move: Callable[..., None], failed: Callable[[Failure], object]) -> None:
@@ -278,7 +278,7 @@ def watching(title: str, failed: Callable[[Failure], object] = lambda _: None) -
 def show_verdict(document: Mapping[str, Any]) -> None:
     """Print the last line of a result: ``ok``, ``not ok: ...`` or ``not proven: ...``.
 
-    A command that was asked no question prints no such line.
+    Prints no line if the command was not asked whether something is true (`Reason.NOT_ASKED`).
     """
     ok, reasons = document["ok"], document["reasons"]
     if ok:
@@ -295,7 +295,7 @@ def count(number: int, line: str) -> None:
 
 
 def place_line(place: Mapping[str, Any]) -> str:
-    """Return the key columns of a row on one line: numbers, quoted ids, excerpts of long ids."""
+    """Return the primary key of a row on one line: numbers, quoted ids, excerpts of long ids."""
     return " ".join(f"{name}={text if type(text) is int else _short(text)}" for name, text in place.items())
 
 

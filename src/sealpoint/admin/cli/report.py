@@ -230,7 +230,7 @@ def _prepare_files(out: Path | None, json_out: Path | None) -> None:
 
 
 _MARK: Final = b"urn:sealpoint:report:"
-_MARK_WITHIN: Final = 512  # bytes at the start of an HTML or JSON report
+_MARK_WITHIN: Final = 512  # the mark is in these first bytes of an HTML or JSON report
 
 
 def _require_replaceable(path: Path) -> None:

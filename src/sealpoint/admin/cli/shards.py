@@ -73,7 +73,7 @@ def merge(
     if path := table.folder if table else folder:
         verdict = ledger.check_ledger(path, vkey, None)
         recorded = {entry["subject"].get("result") for entry in read_verified(path, verdict)}
-        run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # no pin is needed here
+        run.result.add(*(verdict.reasons - {Reason.PIN_NOT_GIVEN}))  # a pin is not needed to merge
         ledger.complain_of(verdict)
     parts = [parse_part(file.read_bytes()) for file in results]
     run.result.add(*merge_reasons(parts, recorded))

@@ -139,12 +139,12 @@ def verify(
 def _report_all(
     run: Run, events: Iterable[Event], end: Callable[[int], Document], cipher: RingCipher
 ) -> None:
-    """Run a verification, and print each failure at once: all of them may not fit into memory.
+    """Run a verification, and print each failure at once: memory may be too small to collect all failures.
 
-    As text, only `MAX_SHOWN` failures are printed until a value opens. ``end`` is called when the run ends
-    or stops early: it takes the number of refused values and rows, adds reasons and returns JSON members.
+    As text, at most `MAX_SHOWN` failures are printed while no value opens. When the run ends or stops early,
+    ``end`` is called with the number of refused values and rows: it adds reasons and returns JSON members.
     """
-    refused, differing = Failures(cipher=cipher), Failures()  # differing: from the thread store
+    refused, differing = Failures(cipher=cipher), Failures()  # differing: rows unlike the thread store
     separator = ""
 
     def take(failed: Failure) -> None:
@@ -231,7 +231,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Skip the confirmation pr
 
 
 def require_threads(run: Run, named: str | None) -> str:
-    """Return the path or URL of the thread store; without one, the command line is refused."""
+    """Return the path or URL of the thread store; refuse the command line if no thread store is named."""
     store = None if named is None and find_ring(run) is None else find_threads(named, run.keys)
     if store is None:
         raise typer.BadParameter(

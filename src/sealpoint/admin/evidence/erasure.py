@@ -1,8 +1,8 @@
 """Erasures in a ledger, and whether all keys that existed at the time of an erasure are destroyed.
 
-An entry ``erase.begin`` has a document, see `Erasure`; ``erase.end`` of the same run records success. The
-entry ``erase.again`` records a search: its subject has the digests of such documents as ``erasure``, and its
-counts have the numbers of rows ``found`` and ``erased``.
+A ledger entry ``erase.begin`` names a JSON file, see `Erasure`; ``erase.end`` of the same run says that all
+rows were erased. An entry ``erase.again`` records a search for erased rows: its subject has the digests of
+such JSON files as ``erasure``, and its counts have the numbers of rows ``found`` and ``erased``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class HeldKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """The document that a command writes to the ledger's folder before it erases rows.
+    """The JSON file that a command writes to the ledger's folder ``documents`` before it erases rows.
 
     Attributes:
         database: Identity of the database: path of a file, or URL and schema.
@@ -96,7 +96,7 @@ class Erasure:
     sealed_since: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError or TypeError if the document has a form that this release cannot read."""
+        """Raise ValueError or TypeError if the fields do not have the form that this release reads."""
         days = [day for day in (self.due, self.sealed_since) if day is not None]
         texts = [self.reason, *(key.id for key in self.keys)]
         texts += [text for one in self.owners for text in (one.last, *one.names)]
@@ -117,7 +117,7 @@ class Erasure:
 
     @classmethod
     def parse(cls, data: bytes) -> Erasure:
-        """Parse the document of an erasure; the caller has compared its digest with the ledger entry."""
+        """Parse the JSON file of an erasure, whose digest the caller has compared with the ledger entry."""
         kinds = {"threads": Erased, "namespaces": Erased, "keys": HeldKey}
         try:
             found = json.loads(data)
@@ -160,9 +160,9 @@ class Recorded:
 
     Attributes:
         begun: JSON members of the begin entry.
-        document: Digest of the erasure's document.
-        end: Members of the end entry, if its outcome is ``done``.
-        due: Date by which keys must be destroyed; if this repeats another erasure, the earlier of both dates.
+        document: Digest of the erasure's JSON file, see `Erasure`.
+        end: JSON members of the end entry; ``None`` unless its outcome is ``done``.
+        due: Date by which keys must be destroyed; if another erasure is repeated, the earlier of both dates.
         keys: Ids of the keys that must still be destroyed.
         why: Sentences with the reasons why the erasure is not complete.
         entries: Numbers of the ledger entries about the erasure.
@@ -207,13 +207,13 @@ class Recorded:
 
 
 class History:
-    """Collects from ledger entries the erasures, and the events because of which they are not complete."""
+    """Collects erasures from ledger entries, and the events because of which erasures are incomplete."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = Folder(folder)
         self._first, self._ring, self._may_change = "", None, False
         self._edits = list[int]()
-        # By run: number of an entry of a run that accepted or wrote unsealed values.
+        # For each run that accepted or wrote unsealed values: number of one of its ledger entries.
         self._unsealed = dict[str, int]()
         self._begun, self._ended = dict[str, Members](), dict[str, Members]()
         self._later = list[Members]()
@@ -303,7 +303,7 @@ class History:
 
 
 def _left(one: Recorded, later: Sequence[Members]) -> Iterator[str]:
-    """Yield a sentence for each database in which the last search left rows; add to ``one.entries``."""
+    """Yield a sentence per database in which the last search left rows; extend the list ``one.entries``."""
     found = [each for each in later if one.document in str(each["subject"].get("erasure"))]
     one.entries += [each["seq"] for each in found]
     for each in {str(each["subject"].get("database")): each for each in found}.values():
@@ -328,7 +328,7 @@ def _not_destroyed(one: Recorded, ring: Mapping[str, RingEntry], later: Sequence
             yield f"the ring has no key {key.id} with the check value of that time"
         elif found.state is not _GONE or found.check in alive:
             one.keys.append(key.id)
-        elif found.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # reported for all keys
+        elif found.material not in (MATERIAL_REMOVED, MATERIAL_LEFT):  # MATERIAL_LEFT is reported above
             yield f"no run removed the material of key {key.id}"
         elif found.waived or any(not _CHECKS.isdisjoint(map(str, each["waived"])) for each in own):
             yield f"a check was waived when key {key.id} was destroyed"

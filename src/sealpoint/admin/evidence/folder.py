@@ -5,15 +5,15 @@
     checkpoint.new      the next head, while an entry is added; otherwise empty
     vkey                the verifier key, for convenience: readers must get it from another source
     edge                hashes of the tree, so that adding an entry reads no entries; it may be deleted
-    documents/          findings of commands, each file named after its SHA-256
+    documents/          JSON files with details of commands, each named after its SHA-256
     entries.torn        the rest of an entry whose writing was interrupted
 
 An entry is a line of ASCII JSON with sorted members. The line without its newline is a leaf of the hash tree:
 readers hash the stored bytes, so JSON formatting does not matter. Entries contain no database values and no
 key material; threads are named only by their HMACs under the index key.
 
-Only `ledger` writes to the folder, with a lock. An attacker may also write there, so a file is read
-only if it is regular, and only up to its maximum length.
+Only the module `ledger` writes to the folder, with a lock. An attacker may also write there, so a file is
+read only if it is regular, and only up to its maximum length.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Entry:
         exit: Exit code of the command; ``None`` in a begin entry.
         actor: ``account``, ``uid`` and ``host`` of the command, as the operating system reports them.
         tool: Name and version of the program.
-        ring: ``digest`` over the ring's keys, and id of the ``active`` key; ``None`` if unreadable.
+        ring: ``digest`` of the ring's keys, id of the ``active`` key; ``None`` if the ring cannot be read.
         subject: What the event is about, such as the database and the key.
         counts: The counts in the command's result.
         waived: Names of the checks that options of the command waived.
@@ -165,11 +165,11 @@ class Folder:
         self.documents: Final = path / "documents"
 
     def document(self, digest: str) -> Path:
-        """Return the path of a document, from its digest in an entry."""
+        """Return the path of a file in ``documents``, from its digest in a ledger entry."""
         return self.documents / f"{digest.removeprefix('sha256:')}.json"
 
     def has_document(self, digest: str) -> bool:
-        """Whether the document with this digest exists, and its contents match the digest."""
+        """Whether the file with this digest is in ``documents``, and its contents match the digest."""
         if not _DIGEST.fullmatch(digest):  # it could name a file outside of the folder
             return False
         found, left = sha256(), MAX_DOCUMENT_BYTES + 1
@@ -181,7 +181,7 @@ class Folder:
         return False
 
     def read_document(self, digest: str) -> bytes:
-        """Return the contents of the document with this digest; raise if they do not match the digest."""
+        """Return the file with this digest in ``documents``; raise if its contents have another digest."""
         if _DIGEST.fullmatch(digest):
             with suppress(OSError, LedgerTamperedError), open_regular(self.document(digest)) as stream:
                 if digest_of(data := stream.read(MAX_DOCUMENT_BYTES)) == digest:
@@ -263,5 +263,5 @@ def _not_regular(file: Path) -> LedgerTamperedError:
 
 
 def digest_of(data: bytes) -> str:
-    """Return the digest of a document: ``sha256:`` and 64 hexadecimal digits."""
+    """Return the digest of a file in ``documents``: ``sha256:`` and 64 hexadecimal digits."""
     return f"sha256:{sha256(data).hexdigest()}"

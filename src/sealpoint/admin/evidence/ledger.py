@@ -10,7 +10,7 @@ Each step is fsynced before the next begins: three calls of fsync, since the nam
 since the previous entry. `edge` is written last: if it matches the checkpoint, all three steps were
 completed. After a crash, the entry is completed, or cut off and recorded. Anything else is refused.
 
-| beyond the checkpoint | ``checkpoint.new`` | action |
+| bytes after the entries of the checkpoint | ``checkpoint.new`` | action |
 |---|---|---|
 | nothing | any | ignored; the next entry replaces ``checkpoint.new`` |
 | one line, which matches its root | signed | ``checkpoint.new`` becomes the checkpoint |
@@ -90,7 +90,7 @@ class Ledger:
 
         Args:
             folder: Folder of the ledger, created if missing.
-            signer: Signer of the checkpoints.
+            signer: Signer of the heads.
             entry: The first entry.
 
         Returns:
@@ -121,11 +121,11 @@ class Ledger:
         """Lock the ledger, repair it after a crash, and provide a `Writer` within the context.
 
         Args:
-            template: If a repair is recorded, its entry gets the actor, run, tool and time of this entry.
+            template: Entry from which the entry about a repair, if any, gets its actor, run, tool and time.
 
         Raises:
             LedgerMissingError: If there is no ledger.
-            LedgerTamperedError: If the entries do not match the checkpoint.
+            LedgerTamperedError: If the entries do not match the signed head.
             LedgerSignerError: If the ledger belongs to another signer.
             HeldError: If another run keeps the ledger locked for 30 seconds.
             StoppedError: If the ledger cannot be written.
@@ -155,7 +155,7 @@ def require_new(folder: Path) -> None:
 def _locked(entries: Path, create: int = 0) -> Iterator[int]:
     """Open and lock the file of entries; wait until another writer ends. The lock ends with the process.
 
-    Unlike a database file, the file itself can be locked, because no library locks it.
+    The file itself is locked; for a database, this would interfere with the locks of SQLite.
     """
     deadline = time.monotonic() + LOCK_SECONDS
     while (descriptor := _take(entries, create)) is None:
@@ -173,7 +173,7 @@ def _take(entries: Path, create: int) -> int | None:
     descriptor = os.open(entries, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | create, 0o600)
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Otherwise a backup was restored meanwhile.
+        # If the path is another file now, a backup was restored meanwhile.
         if os.path.samestat(os.fstat(descriptor), entries.lstat()):
             return descriptor
     os.close(descriptor)
@@ -241,13 +241,13 @@ class Writer:
         return head
 
     def add_document(self, data: bytes) -> str:
-        """Write a document to the ledger's folder; return its digest, by which an entry names it.
+        """Write a file into the folder ``documents``; return the digest by which an entry names the file.
 
         Args:
-            data: Contents of the document.
+            data: Contents of the file.
 
         Raises:
-            MaintenanceError: If the document is too large.
+            MaintenanceError: If the contents are too large.
         """
         if len(data) > MAX_DOCUMENT_BYTES:
             raise MaintenanceError(
@@ -264,12 +264,12 @@ class Writer:
         """Add an entry about bytes of an interrupted entry that a recovery has set aside, if there are any.
 
         Args:
-            template: The actor, run, tool and time of the entry.
+            template: Entry whose actor, run, tool and time the new entry gets.
         """
         if self._torn is None:
             return
         subject, last = {"torn": digest_of(self._torn)}, self.state.last
-        if last is None or dict(last.subject) != subject:  # otherwise recorded before an interruption
+        if last is None or dict(last.subject) != subject:  # if equal, an interrupted run recorded it
             counts = {"bytes": len(self._torn)}
             self.add(
                 replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
@@ -282,7 +282,7 @@ class Writer:
         self._torn = None
 
     def _is_current(self, state: State) -> bool:
-        """Whether the ledger is still in this state. Only `verify` detects a line edited in place."""
+        """Whether head and size are those of ``state``. Only `verify` detects a line edited in place."""
         return (
             self._torn is None
             and _is_own(self._folder.new)
@@ -291,7 +291,7 @@ class Writer:
         )
 
     def _read(self) -> State:
-        """Read the state of the ledger; first repair the last entry, unless the edge proves it complete."""
+        """Read the state of the ledger; unless ``edge`` proves that the last entry is complete, repair it."""
         folder, key = self._folder, self._folder.read_key()
         if key != self._signer.key:
             raise LedgerSignerError(f"the ledger belongs to {key}, but the signer is {self._signer.key}")
@@ -316,7 +316,7 @@ class Writer:
         return State(note, head, tree, size, _read_last(self._entries, tree.size))
 
     def _make_new(self) -> None:
-        """Create an empty `checkpoint.new`; fsync the folder, and with it the rename before this."""
+        """Create an empty `checkpoint.new`; fsync the folder, so that the last rename persists, too."""
         with opened(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL):
             fsync_path(self._folder.path)
 
@@ -326,12 +326,12 @@ def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
     edge = [base64.b64encode(node).decode() for node in tree.edge]
     data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
     with suppress(OSError), opened(folder.edge, _WRITE | os.O_CREAT) as descriptor:
-        if os.fstat(descriptor).st_nlink == 1:  # otherwise it is also another file
+        if os.fstat(descriptor).st_nlink == 1:  # do not write through a hard link to another file
             os.write(descriptor, data)  # over a longer edge: the rest is not read
 
 
 def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
-    """Return the hash tree if the edge file matches the checkpoint: then the last entry is complete."""
+    """Return the hash tree if the file ``edge`` proves, by the head, that the last entry is complete."""
     try:
         with open_regular(folder.edge) as stream:
             found, _ = decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
@@ -385,7 +385,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
-    """Check the entries of a locked ledger against its checkpoint; complete or cut off a partial entry."""
+    """Check the entries of a locked ledger against its head; complete or cut off a partial entry."""
     with open_regular(folder.entries) as stream:
         tree = Tree.of(read_lines(stream, checkpoint.size))
         whole = stream.tell()

@@ -48,7 +48,7 @@ def parse_part(data: bytes) -> Part | None:
             digest_of(data),
             shard,
             json.dumps([shard[:2], *map(found.get, ("options", "only", "applied"))], sort_keys=True),
-            # Without the system identifier, which some roles cannot read, other servers may have equal oids.
+            # If the role cannot read the system identifier, no results are equal: servers may share oids.
             json.dumps(
                 [database["kind"], database["identity"], database["identity"]["system"] or digest_of(data)],
                 sort_keys=True,

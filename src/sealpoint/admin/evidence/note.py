@@ -5,8 +5,8 @@
     key id  SHA-256(name | 0A | 01 | public key)[:4]
     vkey    name + key id in hex + base64(01 | public key), with a plus sign between them
 
-A checkpoint is the text of a note: size and root of a ledger, signed with the ledger's own key. No agent has
-this key.
+A checkpoint of a ledger (not of LangGraph) is the text of a note: size and root of the ledger, signed with
+the ledger's own key, which agents do not have.
 
     origin  name of the ledger and of its signing key
     size    number of entries, decimal
@@ -95,7 +95,7 @@ class VerifierKey:
             text: One line: ``<name>+<key id>+<key>``.
 
         Raises:
-            NoteError: If the text is not a verifier key, or the key id is not that of the key.
+            NoteError: If the text is not a verifier key, or its key id does not match its public key.
         """
         found = _KEY.fullmatch(text)
         if found is None:
@@ -227,7 +227,7 @@ def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
 
 
 def make_signing_key(table: LedgerTable) -> Path | None:
-    """Write a new signing key if the signer in ``[ledger]`` is a missing file; return the path, if so."""
+    """Write a new signing key if the file that ``[ledger]`` names is missing; return its path or ``None``."""
     if not isinstance(table.signer, FileSource):
         return None
     file = table.base / table.signer.location
@@ -274,13 +274,13 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, text: str) -> Checkpoint:
-        """Parse the text of a checkpoint. Ignores lines after the third, as C2SP tlog-checkpoint requires.
+        """Parse the text of a ledger's head. Ignores lines after the third, as C2SP tlog-checkpoint requires.
 
         Args:
-            text: The lines of the checkpoint, without signature lines.
+            text: The lines of the head, without signature lines.
 
         Raises:
-            NoteError: If ``text`` is not the text of a checkpoint.
+            NoteError: If ``text`` is not the text of a ledger's head.
         """
         origin, size, root, *_ = [*text.split("\n"), "", "", ""]
         if not text.endswith("\n") or not root:
@@ -288,7 +288,7 @@ class Checkpoint:
         return cls(require_name(origin), parse_decimal(size), decode_base64(root, HASH_BYTES, "the root"))
 
     def sign(self, signer: Signer) -> bytes:
-        """Return the checkpoint as a signed note.
+        """Return the head of the ledger (its size and root hash) as a signed note.
 
         Args:
             signer: Signer of the ledger.
@@ -301,7 +301,7 @@ class Checkpoint:
 
 
 def open_checkpoint(note: bytes, key: VerifierKey) -> Checkpoint:
-    """Verify the signature of ``key`` in a note, and return the checkpoint in the note."""
+    """Verify the signature of ``key`` in a note, and return the head of the ledger in the note."""
     checkpoint = Checkpoint.parse(open_note(note, key))
     if checkpoint.origin != key.name:
         raise NoteError(f"the checkpoint is of {excerpt(checkpoint.origin)}, but the key is of {key.name}")
@@ -309,9 +309,9 @@ def open_checkpoint(note: bytes, key: VerifierKey) -> Checkpoint:
 
 
 def read_pin(data: bytes, key: VerifierKey) -> Checkpoint:
-    """Parse a pin: an earlier checkpoint as a signed note, or as the one line that commands print.
+    """Parse a pin: an earlier head of a ledger, as a signed note or as the one line that commands print.
 
-    The one line is not signed: trust it only as far as the place where it was kept.
+    The one line is not signed: trust the pin only as far as the place where the line was kept.
     """
     lines = data.strip().split(b"\n")
     if len(lines) > 1:

@@ -35,7 +35,7 @@ class Act:
     end: str
     subject: Mapping[str, Any] = field(default_factory=dict)
     waived: Sequence[str] = ()
-    # Written before the begin entry, which names them.
+    # JSON files, written before the begin entry, which names their digests.
     documents: Sequence[bytes] = ()
 
 
@@ -43,7 +43,7 @@ class Recorder:
     """Writes the ledger entries of one run of a command.
 
     Attributes:
-        documents: Digests of the documents that the begin entry names.
+        documents: Digests of the JSON files that the begin entry names.
     """
 
     documents: Sequence[str] = ()
@@ -54,7 +54,7 @@ class Recorder:
         self._ids = {entry.id for entry in ring.entries}
         folder = Folder(table.folder)
         folder.require()
-        if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end entry has a document
+        if folder.documents.is_symlink() or not folder.documents.is_dir():  # the end entry needs it
             raise LedgerTamperedError(f"{folder.documents} must be a folder, and not a link")
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
         self._template = make_template(run, self._ring)

@@ -7,7 +7,7 @@ any account can verify a copy. A proof is a text with these lines:
     index           number of the entry, from 0
     hashes          of the siblings on the path to the root, lowest first, base64, one per line
                     an empty line
-    checkpoint      as the signer wrote it
+    checkpoint      the signed head of the ledger, as the signer wrote it
 
 The entry itself is not part of the proof: the reader already has its line. Source: C2SP tlog-proof.
 """
@@ -55,7 +55,7 @@ class Verdict:
         problems: A sentence for each reason that refutes the ledger.
         reasons: Reasons why the ledger is not proven to be complete and unchanged.
         pins: Number of given pins that match the ledger.
-        documents: Number of documents that match their digests.
+        documents: Number of files in the folder ``documents`` that match their digests.
         unended: Number of runs with a begin entry but no end entry.
 
     Made by `verify_ledger` from the ledger's ``files``, a verifier ``key``, and the earlier heads ``pins``.
@@ -140,7 +140,7 @@ class Verdict:
 
 
 def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[bytes] = ()) -> Verdict:
-    """Verify a ledger: its signature, all entries and documents, and that it continues the pins.
+    """Verify a ledger: its signature, all entries and documents, and that the ledger continues the pins.
 
     Args:
         folder: Folder of the ledger, or a copy of the folder.
@@ -162,7 +162,7 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
     for _ in range(_TRIES):
         verdict = Verdict(files, known, heads)
         if not verdict.problems or _is_unchanged(files, verdict.note):
-            break  # otherwise read again: another process has added an entry
+            break  # else read again: a process has added an entry meanwhile
     if key is None:
         verdict.reasons.add(Reason.SIGNER_NOT_GIVEN)
     if not any(head.size for head in heads):  # a pin with no entries matches every ledger
@@ -178,9 +178,9 @@ def _is_unchanged(files: Folder, note: bytes) -> bool:
 
 
 def read_verified(folder: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a verified ledger; if they were changed since, add a reason to the verdict."""
+    """Yield the entries of a verified ledger; add a reason to the verdict if it was changed meanwhile."""
     head, tree = verdict.checkpoint, Tree()
-    with suppress(LedgerTamperedError, FileNotFoundError):  # reported by the verification
+    with suppress(LedgerTamperedError, FileNotFoundError):  # `verify_ledger` reported the cause
         for line, entry in Folder(folder).read_entries(head.size if head else 0):
             tree.add(line)
             yield entry
@@ -194,12 +194,12 @@ MAX_HASHES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proof of inclusion.
+    """A proof that an entry is in a ledger.
 
     Attributes:
         index: Number of the entry, from 0.
         hashes: The 32-byte sibling hashes on the path from the entry to the root, lowest first.
-        checkpoint: Signed note of the checkpoint that has the root.
+        checkpoint: Signed head of the ledger, which contains the root.
     """
 
     index: int
@@ -235,15 +235,15 @@ class Proof:
         return cls(parse_decimal(lines[0].removeprefix("index ")), hashes, checkpoint)
 
     def verify(self, line: bytes, key: VerifierKey) -> Checkpoint:
-        """Verify that a line is an entry of the ledger; return the proof's checkpoint.
+        """Verify that a line is an entry of the ledger; return the ledger's head from the proof.
 
         Args:
             line: Line of the entry, without its newline.
             key: Verifier key of the ledger, from a source that the reader trusts.
 
         Raises:
-            NoteError: If the line is not the entry with this number, or the checkpoint is of another ledger.
-            SignatureError: If the checkpoint has no valid signature of the key.
+            NoteError: If the line is not the entry of the proof, or the proof is of another ledger.
+            SignatureError: If the signed head has no valid signature of the key.
         """
         checkpoint = open_checkpoint(self.checkpoint, key)
         try:

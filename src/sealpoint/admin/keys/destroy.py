@@ -107,7 +107,7 @@ class OwnFile:
 
     @contextmanager
     def _compared(self, path: Path, most_names: int = 1) -> Iterator[int]:
-        """Open a file; refuse it if it does not contain the key, or has over ``most_names`` names."""
+        """Open a file; refuse it if it does not contain the key, or has more than ``most_names`` names."""
         with open_private(path) as (raw, descriptor):
             found = None
             with suppress(KeyMaterialError):
@@ -179,7 +179,7 @@ def left_file(ring: LockedRing, key_id: str) -> OwnFile | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether a path exists. Raises other errors of the file system; `os.path.lexists` returns False."""
+    """Whether a path exists. Raises if the path cannot be examined; `os.path.lexists` returns False."""
     with stopping(f"{path} cannot be examined", _AGAIN), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
         return True

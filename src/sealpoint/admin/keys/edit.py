@@ -92,7 +92,7 @@ def stage_key(
 
 
 def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = None) -> str:
-    """Add an index key for tokens and pseudonyms, with new material, as `stage_key` does. Never rotated."""
+    """Add an index key for tokens and pseudonyms, with new material. An index key is never rotated."""
     with lock_ring(path) as ring:
         if ring.parsed.index is not None or INDEX in ring.taken_ids:
             hint = "an index key is never replaced: existing tokens could not be found under a new key"
@@ -138,7 +138,7 @@ def _keep_in_file(ring: Path, key_id: str, material: bytes) -> str:
     files.require_unshared(file.parent)
     _require_absent(file)
     ignored = file.with_name(".gitignore")
-    # Written before the key, so that `git add -A` adds no key. A killed command leaves the file empty.
+    # Before the key file, so that `git add -A` never adds it. A killed command leaves .gitignore empty.
     if not (os.path.lexists(ignored) and ignored.lstat().st_size):
         files.write_private(ignored, b"*\n")
     # No temporary name: the material would stay on the disk as long as one of its names.

@@ -25,7 +25,7 @@ from sealpoint.seal.keys import KEY_BYTES, KeyState
 
 
 def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:
-    """Wrap a key of a key file or another source; remove the key file, and return its path, or ``None``."""
+    """Wrap a key; remove its key file, if any, and return the path of the removed file, or ``None``."""
     with lock_ring(path) as locked:
         ring, source = locked, locked.parsed.require_loader(key_id).source
         if not isinstance(source, WrappedSource):
@@ -128,7 +128,7 @@ def _require_wrapped(ring: RingFile, key_id: str) -> WrappedSource:
 def wrap_material(
     ring: LockedRing, wrapper_id: str, key_id: str, material: bytes, left: str | None = None
 ) -> str:
-    """Wrap key material; return the ``source`` line. The caller writes ``ring.name`` to the file."""
+    """Wrap key material; return its ``source`` line. The caller writes ``ring.name`` to the ring file."""
     wrapper = ring.parsed.wrappers.require(wrapper_id)
     wrapped = wrapper.wrap(material, WrapContext(ring.name, key_id))
     return wrapped_text(wrapped.blob, wrapper_id, wrapped.version, left)
@@ -161,7 +161,7 @@ def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
 
 
 def _set_source(ring: LockedRing, key_id: str, text: str, check: str | None) -> LockedRing:
-    """Replace the source of a key; add a missing name of the ring, and a missing check value of the key."""
+    """Replace the source of a key; if the ring has no name or the key no check value, add these."""
 
     def change(tree: Any, parse: Callable[[str], Any]) -> None:
         is_key = any(entry.id == key_id for entry in ring.entries)

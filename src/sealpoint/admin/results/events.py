@@ -19,7 +19,7 @@ MAX_CHARS: Final = 1000
 
 
 class Failure(NamedTuple):
-    """A value that did not open, and was not changed.
+    """A value that could not be opened, and that the run therefore did not change.
 
     Attributes:
         table: Name of the table, or ``checkpoints.metadata``; see `Column.label`.
@@ -55,8 +55,8 @@ class Failures:
         self.count, self.cipher = 0, cipher
         self.kept: list[Failure] = []
         self.causes: dict[str, Counter[str]] = {}  # by hint; limited, as an attacker may cause any number
-        self.unopened = Counter[str]()  # authentication failed, by key id
-        self.lacks_keys_only = True  # all might open with another ring
+        self.unopened = Counter[str]()  # number of values that failed authentication, by key id
+        self.lacks_keys_only = True  # as long as it is true, another ring might open all values
         self._marks = set[int]() if may_repeat else None
 
     def add(self, failed: Failure) -> bool:
@@ -85,14 +85,14 @@ class Failures:
 
     @property
     def foreign(self) -> list[str]:
-        """Ids of keys whose material in the ring seems not to be what the database uses, so far."""
+        """Ids of keys whose material in the ring seems to differ from the database's, see `foreign_keys`."""
         if self.cipher is None:
             return []
         opened = dict.fromkeys(self.cipher.stats().opened)
         return foreign_keys({**self.unopened, **opened}, self.cipher.ring.active_id)
 
 
-# Number of rows under the active key that may be damaged or forged, if other keys of the ring open rows.
+# If some values open, up to this many failures under the active key count as damaged or forged rows.
 MAX_DAMAGED: Final = 3
 
 
@@ -100,8 +100,8 @@ def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list
     """Return the ids of keys whose material in the ring seems not to be the material that the database uses.
 
     ``found`` maps the id of a key to the number of its values that failed authentication, or to ``None`` if
-    one of its values opens. If one opens, the ring belongs to the database, and single failures are damage.
-    Only the active key is then still returned, after several failures: new values are sealed under this key.
+    one of its values opens. If any value opens under any key, the ring is that of the database: then
+    only the active key can be returned, if over `MAX_DAMAGED` values failed, as it seals new values.
     """
     is_ours = None in found.values()
     return [
@@ -112,7 +112,7 @@ def foreign_keys(found: Mapping[str, int | None], active_id: str | None) -> list
 
 
 def failure_reasons(failures: Failures) -> list[Reason]:
-    """Return the reasons why ``ok`` is not true after failures; missing keys are a reason of their own."""
+    """Return the reasons why ``ok`` is not true after failures: ``KEYS_MISSING`` if only keys are missing."""
     foreign = failures.foreign
     failed = not failures.lacks_keys_only or failures.unopened.keys() - {*foreign}
     lacking = failures.count and not failed and not foreign

@@ -66,7 +66,7 @@ _REASONS: Final = {
 
 
 def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
-    """Return the exit code of a result; ``unproven`` if ``ok`` is ``None`` and no reason has its own code."""
+    """Return the exit code of a result; ``unproven`` if ``ok`` is ``None`` and no reason has a code."""
     for reason, code in _REASONS.items():
         if reason in result.reasons:
             return code

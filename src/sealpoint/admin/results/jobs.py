@@ -72,7 +72,7 @@ class Options:
     scrub: bool = False
     # First open some rows as a test, to refuse the ring of another environment.
     check_keys: bool = True
-    # Compress resealed values, or decompress them; None keeps each as it is.
+    # Compress resealed values, or decompress them; None keeps each value as it is.
     compress: bool | None = None
     # Work on this range of threads only (Postgres).
     shard: Shard | None = None

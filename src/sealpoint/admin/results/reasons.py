@@ -14,7 +14,7 @@ class AnyReason(StrEnum):
     refutes: bool
 
     def __new__(cls, name: str, sentence: str, refutes: bool = False) -> Self:
-        """Make a member whose value is ``name``; the sentence and ``refutes`` are attributes."""
+        """Make an enum member whose value is ``name``; the sentence and ``refutes`` are attributes."""
         made = str.__new__(cls, name)
         made._value_, made.sentence, made.refutes = name, sentence, refutes
         return made

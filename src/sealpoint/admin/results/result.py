@@ -64,7 +64,7 @@ class Result:
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
         self.has_ended = False
-        self.report: Mapping[str, Any] | None = None  # without data of values or threads
+        self.report: Mapping[str, Any] | None = None  # no ids, no contents of values
         self.stated: Mapping[str, Any] = {}
 
     def looks_at(self, store: Database) -> dict[str, Any]:

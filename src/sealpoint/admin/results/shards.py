@@ -1,7 +1,7 @@
 """A shard is a range of thread ids, in the order of the primary key, for one command of a divided run.
 
-If each range begins where another ends, one has no start, and one has no end, then every thread id is in a
-range, in any collation: of the ranges that start at or below the id, the one with the last start contains it.
+If each range begins where another ends, one range has no start, and one has no end, every thread id is in a
+range, in any collation: the last of the ranges that start at or below the id contains the id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Shard(NamedTuple):
     threads_below: str | None = None
 
     def time(self) -> float:
-        """Return when the run began, in seconds since 1970; raise ValueError if a member is invalid."""
+        """Return when the run began, in seconds since 1970; raise ValueError if a field is invalid."""
         run, texts = UUID(self.run), [bound for bound in self[2:] if bound is not None]
         if (run.version, str(run)) != (7, self.run) or not all(
             0 < len(text.encode()) <= MAX_BOUND_BYTES and "\0" not in text for text in texts
@@ -60,7 +60,7 @@ def find_mark(statement: str | None) -> Shard | None:
 
 
 def as_literal(text: str) -> str:
-    """Return text as a SQL literal of escapes. With a function call, the planner could not estimate rows."""
+    """Return text as a SQL literal, so that the planner can estimate rows: it cannot for a function call."""
     return "U&'" + "".join(rf"\+{ord(sign):06x}" for sign in text) + "'"
 
 

@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 def classify(tag: object) -> tuple[Kind, Tag | None]:
-    """Return the kind of a value, and the parts of its tag; ignore all but `Tag.inner` of ``plaintext``.
+    """Return the kind of a value, and the parts of its tag: for ``plaintext``, only `Tag.inner` is valid.
 
     A tag that this release cannot parse, or that is not text, is ``unknown``.
     """

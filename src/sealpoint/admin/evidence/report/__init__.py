@@ -1,6 +1,6 @@
 """The report: findings about databases, a ring and a thread store, as one JSON object and one HTML page.
 
-`document` builds the object, and the page from the object.
+The module `document` builds the object, and the page from the object.
 The object's JSON Schema is ``schemas/report-1.json`` in the package `sealpoint`.
 """
 

@@ -277,7 +277,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
             "id": entry.id,
             "state": entry.state.value,
             "algorithms": _algorithms(entry, shares),
-            # LangGraph checks the material of LANGGRAPH_AES_KEY, which may be shorter.
+            # LANGGRAPH_AES_KEY may be shorter: LangGraph, not sealpoint, checks its length.
             "bits": None if name == LEGACY else KEY_BYTES * 8,
             **{name: text and text[:MAX_NAME_CHARS] for name, text in lines.items()},
             "source": entry.source,
@@ -297,7 +297,7 @@ def key_objects(report: Report) -> Iterator[dict[str, Any]]:
 def _algorithms(entry: RingEntry, shares: Iterable[Share]) -> list[str]:
     """Return the algorithms with which a key sealed values; without values, those of every suite."""
     if entry.suite == LEGACY:
-        from sealpoint.seal.legacy import LegacyAes  # as in `make_suite`
+        from sealpoint.seal.legacy import LegacyAes  # imported late, as in `make_suite`
 
         return [LegacyAes.DESCRIPTION]
     suites = sorted({share.suite for share in shares if share.suite is not None})
@@ -344,7 +344,7 @@ def limits(report: Report) -> Iterator[str]:
 def exceptions(report: Report) -> Iterator[tuple[str, str | None, str]]:
     """Yield the waived checks, and the options and states of keys that weaken the report.
 
-    Each is a tuple of a name, a key id or ``None``, and a sentence.
+    Each yielded tuple has a name, a key id or ``None``, and a sentence.
     """
     accepted = sum(part.opening.run.accepted for part in report.parts if part.opening)
     options = report.result.options
@@ -396,10 +396,10 @@ class Report:
         period: Period of the listed changes; ``None`` for all time.
         parts: Findings about each database.
         entries: Key entries of the ring; ``None`` without a ring.
-        keys_problem: Class of the error that made the keys unavailable.
+        keys_problem: Class of the error that made keys unavailable; ``None`` without an error.
         changes: The ledger's entries in the period; ``None`` without a ledger.
         threads: Identifier of the thread store that was compared.
-        pin: Pin of the thread store that the reader gave.
+        pin: Pin of the thread store, as the reader gave it.
         pin_reason: Reason why the thread store is not shown to continue the log of the pin.
         no_heads: Reason why no thread store was compared; ``None`` if one was compared.
         command: Command line that creates the same report again.
@@ -482,7 +482,7 @@ def render_page(document: dict[str, Any]) -> str:
         report=document,
         text=text,
         digest=hashlib.sha256(text.encode("ascii")).hexdigest(),
-        dates=[name for name in DATES if name != "expires"],  # which has a column of another table
+        dates=[name for name in DATES if name != "expires"],  # "expires" has a column in another table
         lines=LINES,
     )
 

@@ -63,7 +63,7 @@ _ALL: Final[tuple[AnyReason, ...]] = (*Why, *Reason)
 # All reasons; refuting reasons come first.
 ORDER: Final = (*(each for each in _ALL if each.refutes), *(each for each in _ALL if not each.refutes))
 
-# Sentences of reasons whose meaning in a report differs from that in another run.
+# Sentences of reasons that mean something else in a report than in the result of another command.
 _SENTENCES: Final[dict[AnyReason, str]] = {
     Reason.DATABASE_CHECK_WAIVED: "no database was examined before a key was destroyed",
     Reason.MATERIAL_NOT_REMOVED: "the material of a destroyed key was not removed by a run of sealpoint",
@@ -294,7 +294,7 @@ def _bounded(place: dict[str, Any]) -> dict[str, Any]:
 
 
 class Period(NamedTuple):
-    """A period of time: ``start`` is part of the period, ``end`` is not. Both are in UTC."""
+    """A period of time: ``start`` is part of the period, ``end`` is not. Both times are in UTC."""
 
     start: datetime
     end: datetime
@@ -311,7 +311,7 @@ class Period(NamedTuple):
 def parse_period(text: str) -> Period:
     """Parse a period: two dates or ISO 8601 times, separated by ``..``.
 
-    The second date is included. A time without a zone is in UTC.
+    The period includes the second date. A time without a zone is in UTC.
     """
     first, separator, last = text.partition("..")
     if not separator:
@@ -345,7 +345,7 @@ class Changes:
     """The entries of a ledger in a period."""
 
     entries: Sequence[dict[str, Any]]
-    # Number of further entries in the period.
+    # Number of further entries in the period, which are not listed.
     others: int
     head: str | None
     reasons: frozenset[AnyReason]
@@ -377,7 +377,7 @@ def find_changes(
     key: VerifierKey | None = None,
     pins: Sequence[bytes] = (),
 ) -> Changes:
-    """Return the ledger entries of a period, or all; ``ring_digest`` is compared with the last entry."""
+    """Return the ledger entries of a period, or all; compare ``ring_digest`` with that of the last entry."""
     from sealpoint.admin.evidence.erasure import History
     from sealpoint.admin.evidence.verify import read_verified, verify_ledger
 
@@ -401,11 +401,11 @@ def find_changes(
 
 
 class _Listed:
-    """Selects the ledger entries of a period. Their order is signed; their times are from hosts' clocks.
+    """Selects the ledger entries of a period. Their order is signed, but the clock of a host may be wrong.
 
     An entry whose time is earlier than the time of an entry before it is listed for every period that
     overlaps the time between both. An entry with a time in the future, or with an invalid time, is always
-    listed. So a wrong clock cannot hide an entry of the period.
+    listed. Therefore no entry of the period is omitted because of a wrong clock.
     """
 
     def __init__(self, period: Period) -> None:
