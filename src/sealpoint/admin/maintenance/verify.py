@@ -62,7 +62,7 @@ def verify(
     columns: Sequence[Column] | None = None,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Open values. Nothing is deserialized or written.
+    """Open values. No value is deserialized, and nothing is written.
 
     Args:
         store: A database.
@@ -70,7 +70,7 @@ def verify(
         allow_plaintext: Accept unsealed values; otherwise each is a failure.
         selection: Which values to read.
         every: Open only every n-th value; all selected values are read.
-        examine: Called with each value that opens; if it raises, this is a failure of the value.
+        examine: Function called with each value that opens; its errors are failures of the value.
         columns: Columns to read, including those that `examine` needs; default: all columns.
         batch: Maximum number of rows and bytes to read at a time.
 
@@ -116,7 +116,7 @@ def walk(
     selection: Selection = EVERYTHING,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Call ``look`` with each value; yield a failure if it raises, and progress after each batch."""
+    """Call ``look`` with each value; yield a failure if ``look`` raises, and progress after each batch."""
     seen = size = 0
     for column in columns:
         for page in pages(store, column, selection, batch):

@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def select_statements(found: Found, table: str) -> dict[str, str]:
-    """Return the SELECT of each cursor by name. ``sizes`` and ``rows`` return the same rows in one order."""
+    """Return the SELECT of each cursor by name. ``sizes`` and ``rows`` have the same order of rows."""
     layout = found.layouts[table]
     read = {name: _READ.get(layout.columns[name], "{}").format(name) for name in found.columns[table]}
     sizes = [
@@ -116,7 +116,7 @@ _INDEXES: Final = {
         "CREATE INDEX idx_store_expires_at ON {} (expires_at) WHERE expires_at IS NOT NULL",
     ),
 }
-# Numbers of LangGraph's migrations that lead to these tables and indexes, by key of the first table. They are
+# Numbers of LangGraph's migrations that lead to these tables and indexes, by kind of first table. They are
 # not read from the source, whose tables may be older: the copy has the result of all these migrations.
 _MIGRATIONS: Final = {
     CHECKPOINT: ("checkpoint_migrations", 10),
