@@ -171,7 +171,7 @@ class WriteCheck:
         self._copies = list[Cell]()
 
     def add_checkpoint(self, cell: Cell, header: Header) -> None:
-        """Note a bound checkpoint (``cell`` from a `Column.widened`). Call this before any `add`."""
+        """Note a bound checkpoint (``cell`` from a `Column.widened`). Note them all before any write."""
         spot, made = spot_of(cell.where.names), header.get("made")
         if spot is None or made is None or cell.where.beside["parent_checkpoint_id"] is None:
             return

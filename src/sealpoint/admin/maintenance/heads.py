@@ -393,7 +393,7 @@ def make_pin(store: ThreadStore) -> Pin:
 
 
 def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
-    """Return the reason why a thread store is not shown to have all events of a pin; ``None`` if it has."""
+    """Return the reason why a thread store is not shown to have all events of a pin; ``None`` if it is."""
     if pin.store != store.identity or store.end() < pin.until:
         return Reason.PIN_DIFFERS
     root = Tree.of(map(line_of, store.events(pin.until)))

@@ -238,7 +238,7 @@ class Verification:
         covered: Number of sealed values that opened, by column and key.
         newest: By key, the greatest id of a checkpoint with a value that opened. Such an id is a UUID of
             version 6, which contains the writer's time.
-        accepted: Number of values that were accepted although no key authenticates them, or their type.
+        accepted: Number of accepted values of which no key authenticates the bytes, or the type.
         legacy: Number of accepted values under LANGGRAPH_AES_KEY, which does not authenticate types.
         bound: Number of values that are bound to their rows.
         orphans: Number of checkpoints whose parent is missing, with the key columns of a few.

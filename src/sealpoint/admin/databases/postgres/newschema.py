@@ -52,7 +52,7 @@ class Snapshot:
                     yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
-        """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
+        """Yield the rows of a table in batches. A batch has at least one row, even if the row is large."""
         columns = self._found.columns[table]
         for part in self._found.parts(table):
             while sizes := self._fetch("sizes", part, batch.rows):

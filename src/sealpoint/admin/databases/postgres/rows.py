@@ -242,7 +242,7 @@ class PostgresRows(CheckedTables):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Exclude other runs on this schema by a lock of this session. Workers do not take the lock."""
+        """Exclude other runs on this schema by a lock of this session, which workers do not take."""
         own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
         with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
             yield

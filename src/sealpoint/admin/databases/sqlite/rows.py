@@ -425,7 +425,7 @@ class SqliteWholeRows(SqliteRows):
         thread_id: str | None = None,
         sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`. ``sentinel`` is not used: SQLite databases have none."""
+        """Open an existing file, see `SqliteRows`. ``sentinel`` is ignored: only Postgres has sentinels."""
         super().__init__(path, writable=writable)
         self._columns = WRITES, CHECKPOINTS, ITEMS
         if thread_id is not None:
