@@ -71,8 +71,8 @@ class Column:
         name: Name of the column.
         key: Columns that identify a row of the table, primary key first.
         coordinates: Kind of place to which values in this column are bound, such as that of a write.
-        in_json: Whether value and tag are in an object inside JSON, a frame (see `sealpoint.base.place`);
-            otherwise this column contains the value, and the column ``type`` its tag.
+        in_json: Whether value and type tag are in a frame inside of JSON (see `sealpoint.base.place`);
+            otherwise this column contains the value, and the column ``type`` contains the type tag.
         beside: Names of other columns to read with each value.
         part: Name of one partition of the table; empty for the whole table.
     """
@@ -107,7 +107,7 @@ ITEMS: Final = Column("store", "value", ("prefix", "key"), ITEM, in_json=True)
 
 
 def unframe(stored: Any) -> tuple[str | None, Any, dict[str, Any]]:
-    """Return the tag and the value of an item from its JSON, and its readable fields.
+    """Return the type tag, the value and the readable fields of an item, from the item's JSON.
 
     For invalid JSON, the tag is ``None``, and an exception is returned in place of the value.
     """
@@ -147,8 +147,8 @@ class Where(NamedTuple):
     def require_key(self) -> None:
         """Check that the key columns have the types that savers write: an integer in ``idx``, else text.
 
-        A SQLite file may contain any type in any column. An UPDATE of the row would convert the type, and so
-        change the key.
+        A SQLite file may contain any type in any column. An UPDATE would convert the values of key
+        columns to other types, and so give the row another primary key.
         """
         for name, value in zip(self.column.key, self.key, strict=True):
             found, wanted = type(value), int if name == "idx" else str
@@ -186,7 +186,7 @@ class Cell(NamedTuple):
 
     @property
     def is_sentinel(self) -> bool:
-        """Whether the value is a sentinel: with it, savers without SealedSaver fail on a bound checkpoint."""
+        """Whether the value is a sentinel, which makes unwrapped savers fail on bound checkpoints."""
         return self.where.column.coordinates == VALUE and self.where.names["channel"] == SENTINEL
 
     @property
@@ -250,7 +250,7 @@ class Selection:
 
         Args:
             sealed: SQL expression that is true if the tag has the mark of sealed values.
-            bound: SQL expression that is true if the tag then also has the mark of bound values.
+            bound: SQL expression that is true if the tag has the marks of sealed and of bound values.
             ends_with: Function from a text to a SQL expression that is true if the tag ends with the text.
             place: Placeholder of the only parameter (see `parameters`), which is in the last condition.
         """
@@ -281,9 +281,9 @@ class Opener(NamedTuple):
     """Opens the values of cells, and checks that each bound value belongs to its row.
 
     Attributes:
-        cipher: Opens values, and seals under its active key.
+        cipher: Opens values, and seals values under the active key of its ring.
         allow_plaintext: Whether unsealed values are accepted.
-        compress: Whether to compress values when resealing; ``None`` to keep each as it was.
+        compress: Whether to compress resealed values; ``None`` to compress only values that were compressed.
         limits: Limits for decoding unauthenticated values.
     """
 
@@ -352,7 +352,7 @@ def require_readable(cell: Cell) -> None:
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built."""
+    """Check unauthenticated bytes as a strict serializer does before decoding. No object is built."""
     if kind == MSGPACK:
         require_few_costly(data, scan(data, limits), limits)
     elif kind == JSON:
@@ -364,7 +364,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
 
 
 class InlineValue(NamedTuple):
-    """Number of readable values in the rows of checkpoints that have this channel and this JSON type."""
+    """Number of readable values of one channel and one JSON type in the rows of checkpoints."""
 
     channel: str
     kind: str
@@ -379,8 +379,8 @@ class Record(NamedTuple):
         place: Key columns of the row by name; the checkpoint id is the last.
         parent: Id of the parent checkpoint as stored, of any type.
         metadata: Metadata of the checkpoint as stored.
-        flaw: Text of the error in a checkpoint that is readable in its row, as on Postgres; or ``None``.
-        is_readable: Whether the checkpoint is readable in its row, and not sealed in its metadata.
+        flaw: Text of the error in the JSON column of a Postgres checkpoint; ``None`` without an error.
+        is_readable: Whether the checkpoint is readable JSON; false if its metadata has a sealed part.
     """
 
     table: str

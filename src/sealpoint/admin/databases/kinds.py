@@ -1,4 +1,4 @@
-"""The kinds of databases: how to recognise a database's name, and how to open it.
+"""The kinds of databases: how to recognise the kind by a database's name, and how to open a database.
 
 The modules of a kind are imported when the first database of this kind is opened.
 """
@@ -52,5 +52,5 @@ def find_kind(database: str) -> Kind | None:
 
 
 def kind_of(database: str) -> Kind:
-    """Return the kind of a database by its name; for a name that `find_kind` refuses, that of a file."""
+    """Return the kind of a database by its name; a name that `find_kind` refuses counts as a file's."""
     return find_kind(database) or KINDS[-1]

@@ -1,4 +1,4 @@
-"""Parts of an opened value: what `SealedSaver` sealed in front, and the bytes of the serializer."""
+"""Parts of an opened value: the serializer's bytes, and what `SealedSaver` put in front of these bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Parts(NamedTuple):
     header: Header | None = None  # of a bound checkpoint
     claims: Claims | None = None  # of a bound write
     is_bound: bool = True
-    name: ItemName | None = None  # of a bound item, if pseudonyms stand for it
+    name: ItemName | None = None  # of a bound item under pseudonyms: its real name
 
 
 def take_apart(kind: Coordinates, tag: object, opened: Opened, names: Mapping[str, Any]) -> Parts:

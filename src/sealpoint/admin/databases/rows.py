@@ -104,7 +104,7 @@ VECTORS: Final = "store_vectors"
 
 
 class OwnedRow(NamedTuple):
-    """A row of a thread or a namespace, without its value.
+    """A row of a thread or a namespace, without the row's value.
 
     Attributes:
         key: Columns of the primary key; the first is the thread, or the prefix of the namespace.
@@ -170,7 +170,7 @@ class RowStore(Database, Protocol):
 
         Raises:
             RowError: If a column has over `MAX_TAGS` different tags.
-            DatabaseCorruptError: If a column is damaged, unless it is metadata and ``damage`` is given.
+            DatabaseCorruptError: If a column is damaged, except metadata if ``damage`` is given.
         """
 
     def read(
@@ -217,7 +217,7 @@ class RowStore(Database, Protocol):
         """Yield each row of ``checkpoints``, without the checkpoint itself."""
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield numbers of readable values in rows of checkpoints, by channel and type. SQLite has none."""
+        """Yield numbers of readable values in rows of checkpoints, by channel and type; nothing on SQLite."""
 
     @property
     def owned_tables(self) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ class RowStore(Database, Protocol):
     def one_state(self) -> AbstractContextManager[None]:
         """Read one snapshot of the database within the context, regardless of writers.
 
-        On SQLite, writers continue in WAL mode, and the log grows until the end; in other modes they wait.
+        On SQLite, writers continue in WAL mode, and the WAL grows until the end; otherwise, writers wait.
         On Postgres, writers continue.
 
         Raises:

@@ -73,10 +73,10 @@ _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
 class Field:
     """A metadata key, or a readable field of items, with a summary of its values."""
 
-    # The key, or its shape if it looks like user input.
+    # Name of the metadata key or field; the shape of the name if it looks like user input.
     key: str
     rows: int
-    # Why the key is not a finding: `langgraph`, `framework`, `sealed`, `token`, or `allowed`.
+    # Why the metadata key is not a finding: `langgraph`, `framework`, `sealed`, `token`, or `allowed`.
     known: str | None
     types: tuple[str, ...]
     # Shapes of a few values, each with its length.
@@ -97,7 +97,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """One key column with texts that look like e-mail addresses: their number, and the shapes of a few."""
+    """Texts in one key column that look like e-mail addresses: their number, and the shapes of a few."""
 
     column: str
     # Number of distinct texts, up to `MAX_ADDRESSES`.
@@ -223,7 +223,7 @@ def shape(value: Any) -> str:
     """Return the shape of a readable value instead of the value.
 
     The shape of a text is its length and the kinds of its first characters: ``9: aaaa-9999``. The shape of a
-    list or dict is its number of members, that of a number its digits, each as ``9``.
+    list or dict is its number of elements; the shape of a number is its digits, each as ``9``.
     """
     if isinstance(value, str):
         more = "..." if len(value) > _SHAPE_CHARS else ""

@@ -53,7 +53,7 @@ from sealpoint.threads.store import ThreadStore
 # Replaces the MAC of a checkpoint that is not bound to its row, or does not open.
 UNBOUND: Final = b""
 UNOPENED: Final = b"?"
-_SHIFT: Final = 8  # added to indexes, because special writes have negative ones
+_SHIFT: Final = 8  # added to indexes, because special writes have negative indexes
 
 
 def cells_of(
@@ -66,7 +66,7 @@ def cells_of(
 
 
 def parts_of(opener: Opener, cell: Cell) -> Parts | None:
-    """Open a value again; return ``None`` if it does not open: its first reading reported this."""
+    """Open a value again; return ``None`` if the value does not open, which is already reported."""
     try:
         return opener.parts(cell)
     except SealpointError:
@@ -96,7 +96,7 @@ class CheckpointRows:
         return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
 
     def adopted_mac(self, spot: Spot, mac: bytes) -> bytes:
-        """Return the MAC to record in a thread store: ``mac``, or for `UNBOUND` one over the place alone."""
+        """Return the MAC to record in a thread store: ``mac``; for `UNBOUND`, a MAC over the place."""
         return mac_of(self._keyed, spot, UNBOUND_DIGEST) if mac == UNBOUND else mac
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
@@ -171,7 +171,7 @@ class WriteCheck:
         self._copies = list[Cell]()
 
     def add_checkpoint(self, cell: Cell, header: Header) -> None:
-        """Note a bound checkpoint (``cell`` from a `Column.widened`). Note all checkpoints before writes."""
+        """Note a bound checkpoint (``cell`` from a `Column.widened`). Note them all before any write."""
         spot, made = spot_of(cell.where.names), header.get("made")
         if spot is None or made is None or cell.where.beside["parent_checkpoint_id"] is None:
             return
@@ -181,7 +181,7 @@ class WriteCheck:
                 wanted[task, call] = max(count, wanted.get((task, call), 0))
 
     def add(self, cell: Cell, claims: Claims) -> None:
-        """Note a bound write; ``claims`` is what was sealed with the write."""
+        """Note a bound write; ``claims`` is what SealedSaver sealed with the write."""
         if (place := _claimed_place(cell, claims)) != cell.where.key[:-1]:
             if place in self._claimed:
                 self._copies.append(cell)
@@ -194,7 +194,7 @@ class WriteCheck:
         have |= 1 << (claims.idx + _SHIFT) if claims.idx >= -_SHIFT else 0
         if claims.call:
             need |= _needed(claims.call)
-        if claims.idx >= 0:  # from one call or two; `require_whole` compares them
+        if claims.idx >= 0:  # from one call or from two, which `require_whole` compares
             call = claims.call if call in (b"", claims.call) else None
         if need & ~have or call is None:
             self._tasks[spot, task_id] = need, have, call
@@ -204,7 +204,7 @@ class WriteCheck:
                 wanted[record] = left
 
     def find_copies(self) -> Iterator[Failure]:
-        """After all writes were read, yield a failure for each one sealed for the same row as another."""
+        """After all writes were read, yield a failure for each write sealed for the row of another write."""
         error, opener = "a write of a task is stored twice", Opener(self._cipher)
         for cell in self._copies:
             yield failure(cell, RowError(error))
@@ -248,7 +248,7 @@ def _needed(call: bytes) -> int:
 
 
 def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
-    """Return the primary key of the row for which a write was sealed: its row's, with the sealed index."""
+    """Return the primary key for which a write was sealed: the key of its row, but with the sealed index."""
     *task, _, _ = cell.where.key
     return (*task, claims.idx)
 
@@ -307,7 +307,7 @@ class LastWrites:
     def to_adopt(
         self, events: Mapping[Spot, Sequence[Special]], since: int
     ) -> Iterator[tuple[Spot, Sequence[Special]]]:
-        """Yield the events to record for each checkpoint so that a thread store accepts special writes."""
+        """Yield, by checkpoint, the events to record so that a thread store accepts the special writes."""
         for spot in sorted(self.calls.keys() | events):
             rows, standing = self.calls.get(spot, {}), standing_calls(events.get(spot, ()))
             there = {

@@ -168,7 +168,7 @@ class Copy:
         return {"prefix": ".".join(name.namespace), "key": name.key, "value": text}
 
     def require_id(self, column: str) -> str:
-        """Return the thread id that the agent uses, for the stored text: the id itself, or its pseudonym."""
+        """Return the thread id that the agent uses, for the stored id or pseudonym."""
         thread_id = self._ids.get(column, column)
         if self._columns.setdefault(thread_id, column) != column:
             raise two_histories()
@@ -248,7 +248,7 @@ class _FileCopy(Copy):
 
 
 def require_no_frame(metadata: Any) -> None:
-    """Refuse metadata that is itself sealed: it would be sealed in the copy, too."""
+    """Refuse opened metadata that contains a frame: the copy would have sealed metadata, too."""
     if has_frame(metadata):
         hint = (
             "read the thread by the saver that sealed it, and store it by a saver that does not seal metadata"

@@ -32,7 +32,7 @@ def restore(
         checkpoint_id: Id of the checkpoint in the row.
 
     Returns:
-        The checkpoint with the channel values in its row; channel and version of each value in another row.
+        The checkpoint with the channel values of its row; (channel, version) of each value in another row.
     """
     if isinstance(document, dict):
         document = {**document, "channel_values": {}}

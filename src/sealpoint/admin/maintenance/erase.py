@@ -34,7 +34,7 @@ MAX_PAUSE_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _NAMES: Final = 400  # names in one SQL statement
 _MAX_CHARS: Final = 2_000  # longest name that Postgres returns whole
-_THREADS: Final = 50  # a search keeps all rows of so many threads in memory
+_THREADS: Final = 50  # number of threads whose rows a search keeps in memory at a time
 
 _BLOBS: Final = "checkpoint_blobs"
 _CHECKPOINTS: Final = "checkpoints"
@@ -164,7 +164,7 @@ class Erasing(Deletion):
         return False
 
     def _record(self) -> int:
-        """Record the threads as deleted in the thread store; return the number that were not before."""
+        """Record the threads as deleted in the thread store; return the number of newly recorded threads."""
         if self.heads is None:
             return 0
         live = [*filter(self.heads.has_live, self._owners)]
@@ -177,7 +177,7 @@ class Known(NamedTuple):
     """The record of an erased thread or namespace.
 
     Attributes:
-        document: Digest of the JSON document that the ledger has of the erasure.
+        document: Digest of the JSON document, recorded in the ledger, that says what was erased.
         at: When the erasure began, UTC.
         last: Greatest checkpoint id of the thread, or time of the last change of an item in the namespace.
     """
@@ -297,7 +297,7 @@ def _checkpoint_id(table: str, row: OwnedRow) -> Any:
 
 
 def _named_by(table: str, row: OwnedRow) -> set[tuple[Any, ...]]:
-    """Return the primary keys of a checkpoint's values; if unknown, its thread id and `None`."""
+    """Return the primary keys of a checkpoint's values; (thread id, `None`) if they are unknown."""
     if table != _CHECKPOINTS or row.beside is None:
         return set()
     thread_id, checkpoint_ns, *_ = row.key

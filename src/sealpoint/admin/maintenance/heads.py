@@ -4,8 +4,8 @@ Agents run meanwhile. The database is read first, then the thread store. A check
 two readings, so a checkpoint that differs from its head is read again: the difference is a finding only if
 neither the checkpoint nor the head has changed.
 
-If a thread store and its database are both restored to an earlier state, they agree with each other. But it
-then has fewer or other events than a pin that is kept elsewhere. A pin is a file with one JSON object:
+If a thread store and its database are both restored to an earlier state, they agree with each other. But the
+thread store then lacks events of a pin that is kept elsewhere. A pin is a file with one JSON object:
 
     pin        1, the version of this format
     store      identity of the thread store
@@ -93,7 +93,7 @@ class Difference(StrEnum):
 
 
 class RemovedParents(list[tuple[Spot, Spot]]):
-    """Parents that are sealed in a checkpoint, but not in its row any more: each must have been deleted."""
+    """Parents that a checkpoint's sealed header names, but its row does not: each must have been deleted."""
 
     def add(self, spot: Spot, cell: Cell, parts: Parts) -> None:
         """Note the parent of an opened checkpoint; ``cell`` is from a `Column.widened`."""
@@ -163,7 +163,7 @@ class HeadCheck(Observer):
     def _check_claim(self, spot: Spot, claim: object) -> None:
         named = parse_claim(claim)
         if claim_error(named, self._identity, self._identities, self._clock):
-            # `adopt` may have added the name meanwhile, or the database is later than the clock.
+            # `adopt` may have added the name meanwhile, or the database is newer than the clock read before.
             self._identities, self._clock = self._store.identities, self._store.find([]).clock
         if error := claim_error(named, self._identity, self._identities, self._clock):
             kind = Difference.OTHER_STORE if isinstance(error, WrongThreadStoreError) else Difference.BEHIND
@@ -183,7 +183,7 @@ class HeadCheck(Observer):
         self.is_empty = not self._seen
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
-            self.recorded += bool(head.spot.checkpoint_id)  # a prune records its beginning without an id
+            self.recorded += bool(head.spot.checkpoint_id)  # no id: a prune has begun
             state = self._seen.pop(self._mark(head.spot), None)
             if self._difference(head, state) is not None:
                 suspects[head.spot] = head
@@ -287,13 +287,13 @@ class Adoption(Observer):
     rows: CheckpointRows
     stored: list[Head] = field(default_factory=list)
     deleted: list[Head] = field(default_factory=list)
-    # Checkpoints in `deleted` whose deletion had begun before.
+    # Number of checkpoints in `deleted` whose deletion the thread store has as begun.
     unfinished: int = 0
     same: int = 0
-    # Checkpoints not bound to their rows; they are not recorded, and the store has no head of them.
+    # Number of checkpoints that are not bound and have no head in the store; they are not recorded.
     unbound: int = 0
     identities: set[str] = field(default_factory=set)
-    # Greatest clock that checkpoints name.
+    # Greatest clock of the thread store that a checkpoint names.
     clock: int = 0
     _macs: dict[Spot, bytes] = field(default_factory=dict)
     _removed: RemovedParents = field(default_factory=RemovedParents)
@@ -393,7 +393,7 @@ def make_pin(store: ThreadStore) -> Pin:
 
 
 def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
-    """Return the reason why a thread store is not shown to have all events of a pin; ``None`` if it has."""
+    """Return the reason why a thread store is not shown to have all events of a pin; ``None`` if it is."""
     if pin.store != store.identity or store.end() < pin.until:
         return Reason.PIN_DIFFERS
     root = Tree.of(map(line_of, store.events(pin.until)))

@@ -1,4 +1,4 @@
-"""Inspection: the values of one thread, or items, as JSON data. Nothing is imported or built.
+"""Inspection: the values of one thread, or items, as JSON data. No class is imported, no object is built.
 
 Values that JSON cannot express are objects whose first key begins with ``$``. A dict that could be mistaken
 for such an object, or that has keys other than text, is a ``$map``.
@@ -151,7 +151,7 @@ MAX_BYTES: Final = 64
 
 
 class _Plain:
-    """Converts one value; limits the number of members shown in the whole value."""
+    """Converts one value to JSON data; limits the number of elements shown of the whole value."""
 
     def __init__(self) -> None:
         self._left = MAX_MEMBERS
@@ -217,7 +217,7 @@ class Constructor:
 
     @property
     def is_safe(self) -> bool:
-        """Whether a strict serializer allows the type by default; a type without a module is JavaScript's."""
+        """Whether a strict serializer allows the type by default; this includes JavaScript's types."""
         return self.pair in SAFE_TYPES or not self.module
 
     @property
@@ -306,7 +306,7 @@ def inventory(
         for (module, name), records in named_types(opened.data, opened.inner, limits).items():
             found.add(cell, module, name, records)
 
-    total = sum(count.rows for count in store.count(damage=[]))  # the walk reports damage
+    total = sum(count.rows for count in store.count(damage=[]))  # `walk` reports damage
     for event in walk(store, look, total, store.columns, batch=batch):
         found.failures += isinstance(event, Failure)
         if report:

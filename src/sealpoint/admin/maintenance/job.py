@@ -38,7 +38,7 @@ SAMPLE_EVERY: Final = 100
 
 
 class Action(StrEnum):
-    """What a job does with values of the same protection, or what it needs to change them."""
+    """What a job does with values of the same protection, or what is missing to change the values."""
 
     NONE = "none"
     ROTATE = "rotate"
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: bool) -> Action:
-    """Return the action for a share of values; ``is_done``: whether these, if sealed, need no change."""
+    """Return the action for a share of values; ``is_done`` if its sealed values need no change."""
     if share.is_skipped:
         return Action.PICKLE if share.types[0] == PICKLE else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
@@ -124,7 +124,7 @@ class Outcome:
     longest_lock_seconds: float = 0.0
 
     def count(self, *actions: Action) -> int:
-        """Return the number of remaining values with one of these actions in the remaining plan."""
+        """Return the number of values for which the remaining plan has one of these actions."""
         return sum(share.rows for share, action in self.remaining if action in actions)
 
     @property
@@ -268,7 +268,7 @@ class Job:
         self._outcome.remaining = self.plan() if self._outcome.left else []
 
     def _verify(self) -> None:
-        """Open sealed values again. Values that the rotation could not change have been reported."""
+        """Open sealed values again. Failures that the rotation has reported are not reported again."""
         every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
         rows = failed = 0
         self._report(Phase.VERIFY)

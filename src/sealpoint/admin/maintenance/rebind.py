@@ -88,7 +88,7 @@ class Binder:
         allow_nul: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Set the options. Values are sealed under the active key; unsealed values only if allowed.
+        """Set the options. Unsealed values are refused unless ``allow_plaintext``.
 
         ``allow_nul``: whether the database can store NUL characters in the JSON of items.
         """
@@ -157,9 +157,9 @@ class Binder:
         return Replacement(None, None, header["parent"], metadata, _to_json("checkpoint", row))
 
     def revise(self, cell: Cell) -> Replacement | None:
-        """Return the new columns of a bound checkpoint or item, with its missing readable keys added.
+        """Return the new columns of a bound checkpoint or item, with missing readable keys or fields added.
 
-        Returns ``None`` if no readable key is missing. The sealed bytes do not change.
+        Returns ``None`` if nothing is missing. The sealed bytes do not change.
         """
         beside, parts = cell.where.beside, self._opened(cell)
         header = parts.header
@@ -288,7 +288,7 @@ class RebindOptions(Options):
         return self.items in (None, label == ITEMS.label)
 
     def revises(self, label: str) -> bool:
-        """Whether the run adds missing readable keys to bound values in the column with this label."""
+        """Whether the run adds missing readable metadata or fields to bound values of this column."""
         visible = {"checkpoints": self.visible, ITEMS.label: self.fields}
         return visible.get(label, NOTHING_MORE) != NOTHING_MORE
 
@@ -306,7 +306,7 @@ def rebind(
 
     Args:
         store: A database, opened as writable.
-        cipher: Opens values, and seals under its active key.
+        cipher: Opens values, and seals values under the active key of its ring.
         options: Options of the rebinding, and the general options that `rotate` has.
         before_change: Called with each row, as a cell, before the row is changed.
 
@@ -315,7 +315,7 @@ def rebind(
 
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
-        ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed; or if rows to
+        ConfigError, KeyRingError: If metadata keys are invalid, or the index key is missing; or if rows to
             unbind are recorded in a thread store. Nothing has been changed.
         LockedError: On Postgres, if other sessions keep rows locked. All other rows have been changed.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
@@ -410,7 +410,7 @@ class RebindJob(Job):
         self._rows.close()
 
     def require_fitting(self) -> None:
-        """Raise if the ring is the wrong one, or if rows to unbind are recorded in a thread store."""
+        """Raise if the ring is another environment's, or if rows to unbind are recorded in a thread store."""
         super().require_fitting()
         require_not_remembered(self._store, self._cipher, self._options)
 

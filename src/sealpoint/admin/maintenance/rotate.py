@@ -35,8 +35,8 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     """Open some rows under each key of a ring, and return whether any row opens.
 
     Some rows may be damaged or forged, so one row that opens is enough for a key. The ring is refused if
-    no key opens a row, or if another key does but the active key opens none of more than `MAX_DAMAGED`
-    rows. With ``seals_unsealed``, also if all rows are under key ids that the ring does not have.
+    no key opens a row, or if only other keys do and over `MAX_DAMAGED` rows of the active key fail. With
+    ``seals_unsealed``, the ring is also refused if all rows are under key ids that it does not have.
     """
     classified = (classify(count.tag) for count in store.count(damage=[]))
     named = {tag.key_id for kind, tag in classified if kind is Kind.SEALED and tag}
@@ -79,7 +79,7 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> int | None:
 
 
 def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
-    """Refuse to promote a key if rows under its id do not open: another host may have made its own key."""
+    """Refuse to promote a key if rows under its id do not open: another host may have a key of this id."""
     cipher = RingCipher(KeyRing([key]), follow=False)
     for store in stores:
         if try_rows(store, cipher, key.id):
@@ -115,7 +115,7 @@ def rotate(
 
     Args:
         store: A database, opened as writable.
-        cipher: Opens values, and seals under its active key.
+        cipher: Opens values, and seals values under the active key of its ring.
         allow_plaintext: Also seal unsealed values; otherwise they are skipped.
         allow_legacy: Also reseal values under LANGGRAPH_AES_KEY; otherwise they are skipped.
         batch: Maximum rows and bytes to change in one transaction.
@@ -166,7 +166,7 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
 
 
 class Run:
-    """One run over a store: counts, and state that all passes share."""
+    """One run over a database: its counts, and the state that all its passes share."""
 
     def __init__(self, store: RowStore, batch: Batch, max_lock_seconds: float) -> None:
         self._changed = self._raced = self._size = 0
@@ -185,7 +185,7 @@ class Run:
     ) -> Events:
         """Call ``change`` with every selected value, pass after pass, until a pass changes nothing.
 
-        A `SealpointError` from ``change`` is a failure of that value only. ``None`` for ``columns``: all.
+        A `SealpointError` from ``change`` is a failure of that value only. By default, visits all columns.
         """
         columns = self._store.columns if columns is None else columns
         labels = {column.label for column in columns}

@@ -51,7 +51,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
     if metadata is None or _QUOTED not in metadata:
         return Cell(None, None, Where(column, key))
     tag, value = read_frame(None)
-    # Not by `has_frame`: sealed metadata may exceed its limit of size, which is for metadata alone.
+    # `has_frame` is not used: sealed metadata may exceed its limit, which is for readable metadata.
     try:
         document = parse_json(metadata)
     except DecodeError:

@@ -41,7 +41,7 @@ _Cell = tuple[str, bool | None]  # see `SqliteRows.search`
 
 
 class Sample(NamedTuple):
-    """Byte fragments of an old value: the first is searched for, another one if readable text has it."""
+    """Byte fragments of an old value: the first is searched for, or the next if readable text has it."""
 
     fragments: tuple[bytes, ...]
     is_sealed: bool
@@ -101,7 +101,7 @@ class Scrubbed(NamedTuple):
     columns: tuple[str, ...] = ()
     # Other tables and columns that contain old text as readable values: such text need not be a remain.
     readable: tuple[str, ...] = ()
-    # Number of sampled values that are readable there in full, and were not searched for.
+    # Number of sampled values that were not searched for: columns in ``readable`` contain them in full.
     unsearched: int = 0
 
 

@@ -67,7 +67,7 @@ def read_state(
     limit: int,
     limits: Limits = DEFAULT_LIMITS,
 ) -> State:
-    """Return the state at the checkpoint of ``place``: namespace, and id or ``None`` for the latest.
+    """Return the state at the checkpoint ``place``: its namespace and id; without an id, the latest.
 
     Returns at most ``limit`` + 1 pending writes; if ``channel`` is given, only writes to this channel.
     ``limits`` are the limits for decoding a value.

@@ -52,7 +52,7 @@ def disable_key(
     *,
     listed: Sequence[str] | None = None,
 ) -> None:
-    """Disable a key, unless a database has rows under the key. A disabled key is not changed."""
+    """Disable a key, unless a database has rows under the key. A key that is already disabled stays so."""
 
     def require(ring: RingFile, entry: RingEntry) -> None:
         _require_listed(ring, listed)
@@ -98,7 +98,7 @@ def destroy_key(
 
 
 def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
-    """Refuse a transition if the ring file's list of databases changed after they were opened."""
+    """Refuse a transition if the ring file's list of databases changed after the databases were opened."""
     if listed is not None and tuple(listed) != ring.databases:
         raise HeldError(
             f"the [[database]] entries of {ring.origin.path} were changed during this run",
@@ -118,7 +118,7 @@ def _require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wh
 
 
 def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
-    """Whether a database has a value under one of the keys. If not, it may be the wrong database."""
+    """Whether a database has a value under one of the keys. A database without one may be the wrong one."""
     counts = store.count()
     return any(rows_under(counts, entry) for entry in entries)
 

@@ -62,7 +62,7 @@ def verify(
     columns: Sequence[Column] | None = None,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Open values. Nothing is deserialized or written.
+    """Open values. No value is deserialized, and nothing is written.
 
     Args:
         store: A database.
@@ -70,7 +70,7 @@ def verify(
         allow_plaintext: Accept unsealed values; otherwise each is a failure.
         selection: Which values to read.
         every: Open only every n-th value; all selected values are read.
-        examine: Called with each value that opens; if it raises, this is a failure of the value.
+        examine: Function called with each value that opens; its errors are failures of the value.
         columns: Columns to read, including those that `examine` needs; default: all columns.
         batch: Maximum number of rows and bytes to read at a time.
 
@@ -116,7 +116,7 @@ def walk(
     selection: Selection = EVERYTHING,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Call ``look`` with each value; yield a failure if it raises, and progress after each batch."""
+    """Call ``look`` with each value; yield a failure if ``look`` raises, and progress after each batch."""
     seen = size = 0
     for column in columns:
         for page in pages(store, column, selection, batch):
@@ -238,7 +238,7 @@ class Verification:
         covered: Number of sealed values that opened, by column and key.
         newest: By key, the greatest id of a checkpoint with a value that opened. Such an id is a UUID of
             version 6, which contains the writer's time.
-        accepted: Number of values that were accepted although no key authenticates them, or their type.
+        accepted: Number of accepted values of which no key authenticates the bytes, or the type.
         legacy: Number of accepted values under LANGGRAPH_AES_KEY, which does not authenticate types.
         bound: Number of values that are bound to their rows.
         orphans: Number of checkpoints whose parent is missing, with the key columns of a few.

@@ -137,7 +137,7 @@ def run_in_processes(assignment: Assignment, workers: int, stop: Stop) -> Events
 
 
 def _rounds(assignment: Assignment, workers: int, stop: Stop) -> Received:
-    """Run all workers; if each one found locked rows, run one alone: workers may lock each other's rows."""
+    """Run all workers; if each found locked rows, run one worker: workers may lock each other's rows."""
     start = monotonic()
     try:
         return (yield from _round(assignment, range(workers), stop))
@@ -152,7 +152,7 @@ def _round(assignment: Assignment, numbers: range, stop: Stop) -> Received:
     context = multiprocessing.get_context("spawn")  # fork would share connections and locks
     lines, processes = [], []
     # Signals of a terminal reach every process: workers block them, and the parent stops its workers.
-    resource_tracker.ensure_running()  # starts now: later, it would unblock the signals
+    resource_tracker.ensure_running()  # not after blocking signals: starting the tracker unblocks them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         for _ in numbers:

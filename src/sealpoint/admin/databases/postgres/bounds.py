@@ -16,7 +16,7 @@ _AT: Final = "SELECT percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY id) FR
 
 
 def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
-    """Return the texts that divide thread ids into ranges, sorted as by the server; fewer if ids are few."""
+    """Return texts that divide thread ids into ranges, in the server's order; fewer texts if ids are few."""
     tables = [part for column in store.columns if column != ITEMS for part in store.parts(column)]
     pages = sum(size for table in tables for (size,) in store.select(table, _SIZE, ()))
     sampled = MAX_BOUND_BYTES // 4, min(100.0, 100 * _PAGES / max(pages, 1))
@@ -25,4 +25,4 @@ def find_bounds(store: PostgresRows, ranges: int) -> list[str]:
         return []
     parts = [(part * len(sample) // ranges + 0.5) / len(sample) for part in range(ranges)]
     ((found,),) = store.select(tables[0], _AT, (parts, sample))
-    return [*dict.fromkeys(found)][1:]  # no thread is below the first
+    return [*dict.fromkeys(found)][1:]  # the first range has no lower bound

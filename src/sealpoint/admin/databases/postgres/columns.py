@@ -80,7 +80,7 @@ _UPDATE_ITEMS: Final = """
 
 
 def _digest(stored: str | bytes | None) -> bytes | None:
-    """Return a digest of an old value, because the value itself would appear in the server's log."""
+    """Return a digest that replaces an old value in SQL: the value would appear in the server's log."""
     data = stored.encode() if isinstance(stored, str) else stored
     return None if data is None else sha256(data).digest()
 
@@ -195,7 +195,7 @@ def access_to(column: Column, of_thread: str = "true") -> Access:
 
 
 def _sealed_tag(tag: str) -> str:
-    """Return SQL for a tag if it marks a sealed value, else NULL, also for LangGraph's own encryption."""
+    """Return SQL that is the tag if it is of a sealed value; NULL for plaintext and legacy values."""
     return (
         f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
         f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)"
@@ -247,7 +247,7 @@ class Bound(NamedTuple):
 
     @property
     def next(self) -> tuple[Any, ...] | None:
-        """The key after which the next batch begins; ``None`` after the last batch."""
+        """The primary key after which the next batch begins; ``None`` after the last batch."""
         return None if self.is_last else self.key
 
 
@@ -278,7 +278,7 @@ class Pass:
         return self.locked > 0 and not self.changed
 
     def add(self, rows: int, done: Rewritten) -> None:
-        """Count a batch; ``rows`` is its number of rows before locked rows were skipped."""
+        """Count a batch; ``rows`` is the number of rows in the batch, including skipped locked rows."""
         self.seen += done.seen
         self.changed += done.changed + done.raced
         self.locked += max(0, rows - done.seen)
@@ -302,8 +302,8 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
 
 
 def size_of(access: Access) -> str:
-    """Return SQL for the number of bytes sent for a row; an attacker may write large keys and tags."""
-    beside = () if access.column == CHECKPOINTS else access.beside.values()  # included in its size
+    """Return SQL for the number of bytes sent for a row, including large tags and key columns."""
+    beside = () if access.column == CHECKPOINTS else access.beside.values()  # included in ``access.size``
     texts = [access.tag, *(column for column in access.column.key if column != "idx"), *beside]
     excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
     return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])

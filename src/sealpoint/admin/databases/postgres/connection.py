@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def refused(name: str, words: str) -> DatabaseMissingError:
-    """Return the error for a failed connection; it does not quote ``words``, the message of libpq."""
+    """Return the error for a failed connection, without quoting libpq's message ``words``."""
     refusal = refusal_of(words)
     if refusal is None:
         return UnreachableError(f"no connection to {name}")
@@ -134,7 +134,7 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
                 path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
                 settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
             except psycopg.errors.ConnectionTimeout as error:
-                # A server that does not answer is treated as one that refuses the connection.
+                # A server that does not answer is treated like a server that refuses the connection.
                 raise refused(name_of(url), str(error)) from None
     except BaseException:
         connection.close()
@@ -143,7 +143,7 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
 
 
 def same_server(url: str, connection: Connection[Any]) -> str:
-    """Return a URL for the very server of a connection, if the URL names several servers."""
+    """Return ``url`` with only the server of the connection, if ``url`` names several servers."""
     info, make = connection.info, require_psycopg().conninfo.make_conninfo
     return str(make(plain_url(url), host=info.host, hostaddr=info.hostaddr or None, port=info.port))
 
@@ -209,9 +209,9 @@ def is_superuser(connection: Connection[Any]) -> bool:
 
 @contextmanager
 def translate_errors(rights: str = "") -> Iterator[None]:
-    """Raise errors of sealpoint for those of psycopg, without the message, which may contain values.
+    """Replace psycopg's errors, whose messages may contain values of rows, by errors of sealpoint.
 
-    ``rights`` is part of the hint: the GRANT that the statements need.
+    ``rights`` is the GRANT that the statements need; an error's hint contains it.
     """
     psycopg = require_psycopg()
     try:
@@ -285,7 +285,7 @@ class Replicas:
 
 
 _HOLD: Final = 0x5EA1  # upper half of the number of our advisory locks; the lower half is the schema's oid
-_REGISTER: Final = 0x5EA2  # the same for a lock that protects the taking of the first
+_REGISTER: Final = 0x5EA2  # the same for a second lock, held while taking the first
 _SESSIONS: Final = """
     SELECT DISTINCT pid, application_name, left(query, 2000) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -303,7 +303,7 @@ def holding(
     """Exclude other runs on a schema by an advisory lock of this session.
 
     With a shard (a range of threads), shards of the same run and command are excluded only if they overlap.
-    The session must then execute nothing else, because other sessions read the shard from its last statement.
+    The session must then execute nothing else: other sessions read the shard from its last statement.
     A session whose last statement the server does not show is excluded, too.
     """
     lock, register = _HOLD << 32 | schema_oid, _REGISTER << 32 | schema_oid

@@ -52,7 +52,7 @@ class Snapshot:
                     yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
-        """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
+        """Yield the rows of a table in batches. A batch has at least one row, even if the row is large."""
         columns = self._found.columns[table]
         for part in self._found.parts(table):
             while sizes := self._fetch("sizes", part, batch.rows):
@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def select_statements(found: Found, table: str) -> dict[str, str]:
-    """Return the SELECT of each cursor by name. ``sizes`` and ``rows`` return the same rows in one order."""
+    """Return the SELECT of each cursor by name. ``sizes`` and ``rows`` have the same order of rows."""
     layout = found.layouts[table]
     read = {name: _READ.get(layout.columns[name], "{}").format(name) for name in found.columns[table]}
     sizes = [
@@ -116,7 +116,7 @@ _INDEXES: Final = {
         "CREATE INDEX idx_store_expires_at ON {} (expires_at) WHERE expires_at IS NOT NULL",
     ),
 }
-# Numbers of LangGraph's migrations that lead to these tables and indexes, by key of the first table. They are
+# Numbers of LangGraph's migrations that lead to these tables and indexes, by kind of first table. They are
 # not read from the source, whose tables may be older: the copy has the result of all these migrations.
 _MIGRATIONS: Final = {
     CHECKPOINT: ("checkpoint_migrations", 10),

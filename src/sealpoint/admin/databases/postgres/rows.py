@@ -170,7 +170,7 @@ class PostgresRows(CheckedTables):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Identifiers of the server, the database and the schema, and names of the last two.
+        """Identifiers of the server, the database and the schema, and the names of database and schema.
 
         The server's system identifier and timeline are ``None`` without the right to read them.
         """
@@ -210,7 +210,7 @@ class PostgresRows(CheckedTables):
         ]
 
     def parts(self, column: Column) -> list[str]:
-        """Return the tables that contain a column: the partitions of its table, or the table itself."""
+        """Return the tables with the values of a column: its table, or all partitions of its table."""
         return self._found.parts(column.table)
 
     def residue(self) -> None:
@@ -231,10 +231,10 @@ class PostgresRows(CheckedTables):
             yield Snapshot(self.connection, self._found)
 
     def new_schema(self, name: str) -> NewSchema:
-        """Create a schema in this database with empty tables like these, in a separate session.
+        """Create a schema in this database with empty tables like this schema's, in a separate session.
 
         Raises:
-            SealpointError: See `NewSchema`.
+            SealpointError: If the schema cannot be created.
         """
         from sealpoint.admin.databases.postgres.newschema import NewSchema
 
@@ -242,7 +242,7 @@ class PostgresRows(CheckedTables):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Exclude other runs on this schema by a lock of this session. Workers do not take the lock."""
+        """Exclude other runs on this schema by a lock of this session, which workers do not take."""
         own = closing(connect(self._url, writable=False)[0]) if self._shard else nullcontext(self.connection)
         with own as connection, holding(connection, self._found.schema_oid, self.name, self._shard):
             yield
@@ -298,9 +298,9 @@ class PostgresRows(CheckedTables):
         work: Callable[[Bound], Result],
         alone: Callable[[Bound], Result],
     ) -> tuple[Bound | None, Result | None]:
-        """Find the end of a batch, call ``work`` in the same transaction, and return the end and the result.
+        """Find the end of a batch, call ``work`` in the same transaction, and return that end and the result.
 
-        A batch with a value whose bytes are lost is halved until it has this value only; then ``alone`` runs.
+        A batch with a value whose bytes are lost is halved until one row is left; ``alone`` handles it.
         """
         while True:
             bound = done = None
@@ -365,7 +365,7 @@ class PostgresRows(CheckedTables):
     def _scan(
         self, table: str, columns: str, key: str, rows: int, which: str = "true", *parameters: Any
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns``, which begin with ``key``, partition by partition, in the order of ``key``."""
+        """Yield ``columns`` (first those of ``key``) of each row, by partition, in the order of ``key``."""
         for part in self._found.parts(table):
             after: tuple[Any, ...] = ()
             found: list[tuple[Any, ...]] | None = None
@@ -458,7 +458,7 @@ class PostgresRows(CheckedTables):
         return {row for part in self._found.parts(table) for row in self.select(part, statement, values)}
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the cell with this key, in a list. If its bytes are lost, its value is an exception."""
+        """Return a list of the cell with this primary key; an exception replaces a lost value."""
         try:
             return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:

@@ -5,7 +5,7 @@ same name, expressions of indexes and of statistics. So each transaction locks i
 table, and uses ``ONLY``, which ignores inheriting tables. In each of these lock modes agents can read and
 write:
 
-    ACCESS SHARE             available with SELECT. Excludes another name, another schema,
+    ACCESS SHARE             needs only the right SELECT. Excludes a change of name or schema,
                              DROP, a view, rules, policies, column types.
     ROW EXCLUSIVE            to change rows. Also excludes triggers, foreign keys and CREATE INDEX.
     SHARE UPDATE EXCLUSIVE   also excludes CREATE INDEX CONCURRENTLY, CREATE STATISTICS, INHERIT:
@@ -17,7 +17,7 @@ planned, and for an UPDATE. Other roles should have no rights beyond the tables,
 gains no rights.
 
 A partition is read and changed like a table, by its own name. The list of partitions is compared with the
-list at opening, because partitions cannot be locked together with their table, and might be exchanged before.
+list at opening: partitions cannot be locked together with their table, and might be exchanged before.
 """
 
 # ruff: noqa: S608 -- statements are built from constants and placeholders only
@@ -60,7 +60,7 @@ def grants(
 ) -> str:
     """Return the SQL statements that create a maintenance role, as in docs/postgres.md.
 
-    The role gets rights to ``tables`` and their partitions; if there are no tables yet, to those of a saver.
+    The role gets rights to ``tables`` and their partitions; if there are no tables yet, to a saver's tables.
     """
     quoted = schema if schema == "public" else _quoted(schema)
     start = "" if schema == "public" else f"{quoted}."
@@ -127,7 +127,7 @@ class Found:
         return [name for name in self.tree(table) if not self.tables[name].is_partitioned] or [table]
 
     def place(self, column: Column, after: Any) -> tuple[Column, Any]:
-        """Return the partition's column and the primary key that a position consists of, see `position`."""
+        """Return the column in the partition of a position (see `position`), and the primary key."""
         part, key = after or (self.parts(column.table)[0], None)
         return replace(column, part=part), key
 
@@ -235,7 +235,7 @@ class CheckedTables:
     def transaction(self, table: str, mode: str, *more: str) -> Iterator[None]:
         """Begin a transaction in which a table is locked in ``mode`` and checked before other statements.
 
-        Tables in ``more``, with their partitions, are also checked, and locked until the end.
+        Tables in ``more``, with their partitions, are also checked, and locked until the transaction ends.
         """
         more = tuple(name for each in more for name in self._found.tree(each))
         with translate_errors(self._rights(mode, table, *more)):
@@ -314,7 +314,7 @@ class CheckedTables:
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
     def execute(self, table: str, statement: str, rows: Sequence[tuple[Any, ...]] = ()) -> Cursor[Any]:
-        """Execute a statement in the open transaction that changes a table; ``{}`` stands for the table.
+        """Execute a statement that changes a table, in the open transaction; ``{}`` stands for the table.
 
         The parameters are arrays, one for each column of ``rows``.
         """
@@ -330,7 +330,7 @@ class CheckedTables:
         return self.connection.execute(_named(statement, self._found, table), arrays)
 
     def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
-        """Lock and check tables. With a guard, this session never waits: queued sessions would go first."""
+        """Lock and check tables. With a guard, this session never waits: queued sessions get locks first."""
         from psycopg.errors import LockNotAvailable
 
         end = monotonic() + _RETRY_SECONDS

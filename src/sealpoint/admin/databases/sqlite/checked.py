@@ -245,7 +245,7 @@ class CheckedFile:
         encoding: Encoding of texts in the file.
         has_task_path: Whether ``writes`` has the column ``task_path``, which older databases lack.
         store_columns: Columns of ``store``; older databases lack the columns of expiry.
-        is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
+        is_over: Function called while a statement runs; a true result ends the statement by `HaltedError`.
     """
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
@@ -267,7 +267,7 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Wait for the last commit; provide a cursor for limited statements, and translate its errors."""
+        """Wait for the last commit; provide a cursor with limits on statements and with translated errors."""
         self.settle()
         guarded = statements.guarding(self.connection, self.is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:

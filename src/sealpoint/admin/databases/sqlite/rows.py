@@ -238,7 +238,7 @@ class SqliteRows(CheckedFile):
     def _walk(
         self, table: str, statement: str, parameters: tuple[Any, ...] = ()
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query in the order of row ids; its first parameter is the lowest row id."""
+        """Yield the rows of a query in row id order; the query's first parameter is the lowest row id."""
         first, more = LOWEST, table in self._present
         while more:
             found, more = self.page(statement, (first, *parameters), BATCH)
@@ -299,7 +299,7 @@ class SqliteRows(CheckedFile):
         return Vectors(rows, left)
 
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
-        """Return all needs, because on SQLite no value has a row of its own. See `RowStore.lost`."""
+        """Return all of ``needs``: SQLite has no rows that could contain such values. See `RowStore.lost`."""
         return needs
 
     def rewrite(
@@ -335,7 +335,7 @@ class SqliteRows(CheckedFile):
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
     def search(self, find: Find) -> Iterator[tuple[bytes, str, bool | None]]:
-        """Call ``find`` with each stored value of all tables, and yield its hits; no view or function runs.
+        """Yield the hits of ``find`` in each stored value of all tables; no view or SQL function runs.
 
         Each hit has ``table.column``, and whether the cell is readable by design, such as names, metadata and
         fields of sealed items; ``None`` if the table is not LangGraph's.
@@ -425,7 +425,7 @@ class SqliteWholeRows(SqliteRows):
         thread_id: str | None = None,
         sentinel: object = None,
     ) -> None:
-        """Open an existing file, see `SqliteRows`. ``sentinel`` is not used: SQLite databases have none."""
+        """Open an existing file, see `SqliteRows`. ``sentinel`` is ignored: only Postgres has sentinels."""
         super().__init__(path, writable=writable)
         self._columns = WRITES, CHECKPOINTS, ITEMS
         if thread_id is not None:

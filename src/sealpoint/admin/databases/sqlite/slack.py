@@ -114,7 +114,7 @@ class Walk:
         _require(pages == self._free)
 
     def _walk_tree(self, page: int, is_schema: bool) -> None:
-        """Visit a b-tree page and the overflow pages of its cells, and count its slack."""
+        """Visit a b-tree page and the overflow pages of its cells, and count the page's slack."""
         data = self._read(page)
         start = _HEADER_BYTES if page == 1 else 0
         kind, cells = data[start], _number(data, start + 3, 2)
