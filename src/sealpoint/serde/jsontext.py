@@ -81,7 +81,8 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         LimitError: If ``data`` is deeper, or has more elements or a longer number than is allowed.
         DecodeError: If ``data`` is not JSON in UTF-8, or is refused because of ``strict``.
     """
-    require_bounded(data, depth, elements)
+    if len(data) > min(depth, elements):  # else it has neither so many levels nor so many elements
+        require_bounded(data, depth, elements)
     if strict and b"\\" in data:
         plain = data.replace(rb"\\", b"__")  # now every backslash begins an escape
         if _SURROGATE.search(plain) and _SURROGATE.search(_SURROGATE_PAIR.sub(b"__", plain)):
