@@ -223,7 +223,7 @@ def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> Checkpo
     """Return the metadata in the content of a metadata column.
 
     Args:
-        data: The contents: a JSON object of at most 16 MiB, or ``None``.
+        data: The content of the column: a JSON object of at most 16 MiB, or ``None``.
         strict: Accept only what sealed rows contain: strict JSON of at most 64 levels. Otherwise accept what
             LangGraph's savers do: up to 255 levels, NaN, infinities, and the last of duplicate keys.
 

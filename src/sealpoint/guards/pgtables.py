@@ -197,7 +197,7 @@ def require_plain(row: Row) -> None:
 
 
 def layout_of(row: Row) -> Layout:
-    """Return the `Layout` of a table; raise if LangGraph creates none with these columns and this key."""
+    """Return the `Layout` of a table; raise if LangGraph creates no table with such columns and key."""
     for column, _, acts, collated in row.columns:
         if acts or collated:
             flaw = "a generated column" if acts else "a collation on"

@@ -104,5 +104,5 @@ class RowTemplate:
         return PackedRow(b"".join(parts))
 
 
-# Pickles and messages name them by their former module.
+# Pickles and messages name the classes by their former module.
 PackedRow.__module__ = RowTemplate.__module__ = "sealpoint.crypto.context"

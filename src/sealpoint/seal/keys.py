@@ -51,7 +51,7 @@ def require_key_id(key_id: object) -> str:
 
 
 class KeyState(Enum):
-    """The state of a key: whether it seals, opens, or neither.
+    """The state of a key: whether the key seals, only opens, or does neither.
 
     Example:
         >>> from sealpoint import KeyState
@@ -169,7 +169,7 @@ _TEXT_HINT: Final = "pass the 32 bytes themselves: bytes.fromhex(TEXT) or base64
 
 
 def require_length(material: object, suite: str | None, what: str) -> bytes:
-    """Return key material."""
+    """Return key material; raise if its length is not valid for ``suite``."""
     hint = _LEGACY_HINT if suite else _TEXT_HINT
     if not isinstance(material, bytes):
         raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes", hint=hint)
@@ -226,7 +226,7 @@ class Key(NeverPickled):
         Args:
             id: Public name of the key.
             material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
-                a disabled one. Or a `Material` that loads the bytes.
+                a disabled key. Or a `Material` that loads the bytes.
             state: What may be done with it.
             created: When the key was made.
             destroyed: When the key was destroyed.
@@ -235,7 +235,7 @@ class Key(NeverPickled):
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
-            RingFileError: If ``suite`` is another suite.
+            RingFileError: If ``suite`` is neither ``"aes"`` nor ``None``.
             KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
             KeyMaterialError: If ``material`` is bytes of the wrong length.
             KeyRingError: If ``state`` is not a `KeyState`.
@@ -335,5 +335,5 @@ def require_consistent(keys: Sequence[Any], where: str = "a ring") -> None:
         )
 
 
-# Pickles and messages name them by their former modules.
+# Pickles and messages name the classes by their former modules.
 Key.__module__, KeyState.__module__ = "sealpoint.keys.key", "sealpoint.keys.state"

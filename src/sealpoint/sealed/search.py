@@ -67,7 +67,7 @@ class Search:
     def has_equals(self, value: Any) -> bool:
         """Whether values exist that the database considers equal, but that have different tokens.
 
-        In SQLite and Python: 1, 1.0 and true, and integers that floats cannot represent exactly.
+        On SQLite and in Python these are 1, 1.0 and true, and integers that floats cannot represent exactly.
         """
         return isinstance(value, int | float) and (value in (0, 1) or abs(value) >= EXACT)
 
@@ -87,7 +87,7 @@ class Search:
     def divide(self, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
         """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens of others.
 
-        Also return whether that is the whole filter, so that the saver may apply a limit.
+        Also return whether that part is the whole filter, so that the saver may apply a limit.
         """
         stored, is_exact = dict[str, Any](), True
         for key, value in wanted.items():
@@ -109,7 +109,7 @@ class OnSqlite(Search):
     """The search of a saver on SQLite."""
 
     def applies(self, key: str) -> bool:
-        """Also a path into a plain key can be searched on SQLite, such as ``parents.name``."""
+        """Whether the saver can apply a key: a plain key, or a path into one such as ``parents.name``."""
         return key in self._rows.plain or key.split(".", maxsplit=1)[0] in self._rows.plain
 
     def wanted(self, value: Any) -> Any:

@@ -248,7 +248,7 @@ def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]
 
 
 def _numbered(writes: Sequence[Write], path: str) -> Mapping[int, Write]:
-    """Return ordinary writes by their numbers.
+    """Return ordinary writes by number, the position of a write in its call.
 
     The number of an unbound write is not known: if there is such a write, all writes are numbered in the
     order of the saver, without their calls, whose descriptions have other numbers.
@@ -292,7 +292,7 @@ def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
-    With a thread store, a checkpoint that is missing before is an error: afterwards it would seem pruned.
+    With a thread store, a checkpoint that is missing before is an error: later it would seem pruned.
     """
     threads = list[Asked]()
     for thread_id in thread_ids:
@@ -416,9 +416,9 @@ def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
 
 
 def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
-    """Record missing checkpoints of ``which`` as deleted, and the other ones as kept; return the kept ones.
+    """Record missing checkpoints of ``which`` as deleted, and the others as kept; return the kept ones.
 
-    ``left``, the checkpoints still in the database, was read again before, because deletions may have ended.
+    ``left`` has the checkpoints that are still in the database, read after the deletion.
     """
     there = {*left}
     gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]
