@@ -171,7 +171,7 @@ class BaseCheckpointSaver(Generic[V]):
         """Delete the checkpoints of the runs, and the writes to them.
 
         Args:
-            run_ids: Ids of runs; a checkpoint has one as ``run_id`` in its metadata.
+            run_ids: Ids of runs; the metadata of a checkpoint has the id of its run as ``run_id``.
         """
         raise NotImplementedError
 

@@ -90,7 +90,7 @@ def encryption(
 
 
 def _server_rules() -> Rules:
-    """Return the JSON keys that the installed Agent Server stores readable; none if it is not installed."""
+    """Return the JSON keys that the installed Agent Server stores readable; empty if it is not installed."""
     try:
         schema = import_module("langgraph_api.schema")
     except ImportError:

@@ -124,7 +124,7 @@ class SealedCache(BaseCache[ValueT]):
         """Store values.
 
         Args:
-            pairs: For each namespace and key, the value and its lifetime in seconds; ``None`` for no end.
+            pairs: For each namespace and key, the value and its lifetime in seconds, or ``None`` for ever.
 
         Raises:
             ConfigError: If a namespace is not a tuple of labels without NUL, or a key is not text.

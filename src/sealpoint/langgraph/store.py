@@ -169,7 +169,7 @@ class SealedStore(Wrapping, BaseStore):
             vectors: ``refuse`` a store with an index, or ``open`` to search by meaning: **any reader of the
                 database then has the embeddings, from which texts can be reconstructed**.
             unbound: ``refuse``, or ``allow`` to read items that are unsealed, or lack plain fields or tokens,
-                during a migration; this process then filters. ``serde`` needs ``plaintext="allow"``.
+                during a migration; only this process filters. ``serde`` needs ``plaintext="allow"``.
             allow_write_plain: During a migration, whether items are written as the store alone writes them,
                 for processes that have no `SealedStore` yet. **Nothing is sealed.** Needs
                 ``unbound="allow"``.
@@ -261,7 +261,7 @@ class SealedStore(Wrapping, BaseStore):
                 unknown operator.
             SchemaError: If the store's tables have additions that LangGraph does not create.
             SealpointError: If an item was changed, moved or exchanged, or a value cannot be sealed. Nothing
-                is written then.
+                is written in that case.
         """
         return self._run(self._batch([*ops]))
 

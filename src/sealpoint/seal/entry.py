@@ -30,7 +30,7 @@ def require_names(found: Found, spot: Spot, parent: object = None) -> None:
 
 
 class Entry:
-    """A checkpoint with its metadata and pending writes: authenticated; a part is decoded at its first use.
+    """A checkpoint with its metadata and pending writes, authenticated; each part is decoded at first use.
 
     ``claim`` is the member ``store`` of the header, and ``made`` the member ``made``; or each is ``None``.
     """

@@ -81,7 +81,7 @@ def pack_spot(spot: Spot) -> bytes:
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint in its row; ``digest`` is what `digest_of` returns for it."""
+    """Return the MAC of a checkpoint in its row; ``digest`` is what `digest_of` returns for its content."""
     return keyed(pack_spot(spot) + digest)[:MAC_BYTES]
 
 

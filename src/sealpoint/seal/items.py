@@ -8,7 +8,7 @@ These bytes are sealed, bound to the content of the columns ``prefix`` and ``key
 
     u32be length | header, JSON | the value, by the serializer
 
-The header is empty; if the database has pseudonyms, it names the item: ``{"name": [[labels], key]}``.
+The header is empty; only in a database with pseudonyms it names the item: ``{"name": [[labels], key]}``.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Items:
     ) -> tuple[ItemName, dict[str, Any]]:
         """Return the name and the value of an item, from its name and its value in the database.
 
-        ``own`` is the requested name, if any; errors have that name, or else the opened name.
+        ``own`` is the requested name, if any; errors state this name or, without it, the opened name.
 
         Raises:
             PlaintextError: If the value is not sealed, and ``allow_unbound`` is off.

@@ -98,7 +98,7 @@ def unpack_json(value: Any) -> Any:
     """Return the value from JSON that `pack_json` returned.
 
     Raises:
-        DecodeError: If an array has none of the forms of this module.
+        DecodeError: If an array has none of the forms that `pack_json` writes.
     """
     kind = type(value)
     if kind is dict:
@@ -145,7 +145,7 @@ def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DE
 
 
 def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
-    """Return a function that encodes a value as ``encoder`` does; its second argument must be ``False``.
+    """Return a function that encodes as ``encoder`` does; the function's second argument must be ``False``.
 
     `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as the encoding.
     Without ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The

@@ -5,7 +5,7 @@ States follow NIST SP 800-57 part 1, section 7:
     staged -> active <-> decrypt-only <-> disabled -> destroyed
     staged, decrypt-only, disabled <-> compromised -> destroyed
 
-A compromised key can be disabled and enabled again: it is then compromised again, and never becomes active or
+A compromised key can be disabled; enabling the key makes it compromised again. It never becomes active or
 decrypt-only.
 
 Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section 2.3).

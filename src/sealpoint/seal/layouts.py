@@ -1,4 +1,4 @@
-"""Layouts: which parts of a checkpoint a saver stores as one value, which is sealed as a whole."""
+"""Layouts: which parts of a checkpoint a saver stores as one value; each such value is sealed as a whole."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Heads:
         return _known((yield self.call(self.store.find, spots)), spots)
 
     def has_live(self, thread_id: str) -> Steps[bool]:
-        """Whether the store remembers a checkpoint of a thread, other than deleted ones."""
+        """Whether the store remembers a checkpoint of a thread that was not deleted."""
         return bool((yield self.call(self.store.has_live, thread_id)))
 
     def compare(self, entry: Entry, known: Known) -> Steps[Standing]:
@@ -154,7 +154,7 @@ class Heads:
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
         """Whether a missing row may have been pruned, as the latest at that time; the rows ``spots`` exist.
 
-        A prune does not change the head of the latest checkpoint, so that its row is required; see `prune`.
+        A prune does not change the head of the latest checkpoint, whose row is still required; see `prune`.
         """
         thread_id, checkpoint_ns, _ = head.spot
         if checkpoint_ns or (known := (yield from self.of_thread(thread_id, checkpoint_ns))) is None:

@@ -346,7 +346,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class Pages:
-    """Divides one listing into pages, each a complete list: some savers hold a lock while they list.
+    """Divides one listing into pages, each read at once as a list: some savers hold a lock while they list.
 
     Checkpoints come latest first. Checkpoints in different namespaces, or in copies of a thread, may have the
     same id; these are never divided between pages, because the next page begins below an id.

@@ -469,7 +469,7 @@ class Maintenance(Deleting):
 
         Raises:
             SealpointError: If a row of the source was changed, moved or exchanged. The older checkpoints are
-                then already copied.
+                already copied in that case.
         """
         self._run(copy_thread(self._parts, source_thread_id, target_thread_id))
 

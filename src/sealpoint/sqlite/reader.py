@@ -87,7 +87,7 @@ class CheckpointRow(NamedTuple):
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
     ) -> CheckpointTuple:
-        """Return the checkpoint with the data stored with it; ``config`` replaces its config if given."""
+        """Return the checkpoint with the data stored with it; ``config``, if given, becomes its config."""
         try:
             parent = self.require_parent()
             is_bound = type(self.type) is str and BOUND_MARK in self.type
