@@ -295,7 +295,7 @@ def _require_pages(cursor: sqlite3.Cursor, file: Path) -> None:
 
 
 def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
-    """Whether a write-ahead log has all pages from ``first`` to ``last``; the lock page is never written."""
+    """Whether a write-ahead log has all pages from ``first`` to ``last``, except the lock page."""
     numbers = {_LOCK_BYTE // page_bytes + 1}
     try:
         with log.open("rb") as stream:

@@ -88,7 +88,7 @@ Handler = Callable[[], int]
 
 
 def make_handler(check: Callable[[None], None] | None = None) -> Handler:
-    """Return a progress handler, the ``next`` of a generator. It interrupts a statement if ``check`` raises.
+    """Return a progress handler, the ``next`` of a generator. The handler interrupts if ``check`` raises.
 
     By default the handler checks the budget of this thread's statement. An exception, also of a signal
     handler, is kept, and `raise_cause` raises it. The generator is already started, because an exception

@@ -178,7 +178,7 @@ class SealedStore(Wrapping, BaseStore):
         Raises:
             ConfigError: If an argument is invalid, or the store cannot be sealed.
             SealingError: If the cipher cannot bind values to rows.
-            PlaintextError: If ``serde`` refuses unsealed items, as ``allow_write_plain`` writes them.
+            PlaintextError: If ``serde`` refuses unsealed items, and ``allow_write_plain`` would write some.
             UnknownKeyError: If an index key is needed, and the ring lacks it.
         """
         if isinstance(store, SealedStore):

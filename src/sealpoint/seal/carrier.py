@@ -83,8 +83,8 @@ class Sealed:
     """A stored value that was read from a database and is not opened.
 
     Attributes:
-        tag: Its type tag.
-        blob: Its bytes.
+        tag: Type tag of the value.
+        blob: The stored bytes.
         beside: On SQLite, parent and metadata of the row, which the wrapped saver itself does not receive.
     """
 

@@ -35,7 +35,7 @@ MAC_BYTES: Final = 16
 
 
 class Kind(IntEnum):
-    """What happened to a checkpoint, as an event of a thread store. The numbers are stored."""
+    """What happened to a checkpoint, as an event of a thread store, which stores these numbers."""
 
     PUT = 0
     LEAVING = 1

@@ -79,7 +79,7 @@ _LEAVES: Final = frozenset((int, bool, type(None)))  # values of these types are
 
 
 def pack_json(value: Any) -> Any:
-    """Return strict JSON to be sealed, for a value of dicts with text as keys, lists and scalars."""
+    """Return strict JSON to be sealed, for a value made of lists, scalars, and dicts whose keys are text."""
     if isinstance(value, str):
         return value if is_unicode(value) else ["u", value.encode("utf-16-be", "surrogatepass").hex()]
     if isinstance(value, float) and not math.isfinite(value):
@@ -95,7 +95,7 @@ def pack_json(value: Any) -> Any:
 
 
 def unpack_json(value: Any) -> Any:
-    """Return the value from JSON that `pack_json` returned.
+    """Return the value that `pack_json` converted to this JSON.
 
     Raises:
         DecodeError: If an array has none of the forms that `pack_json` writes.

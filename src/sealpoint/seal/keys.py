@@ -188,7 +188,7 @@ class Key(NeverPickled):
 
     Attributes:
         id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that the key sealed.
-        state: What may be done with it.
+        state: What may be done with the key.
         created: When the key was made, if known.
         destroyed: When the key was destroyed, if that is known.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
@@ -227,7 +227,7 @@ class Key(NeverPickled):
             id: Public name of the key.
             material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
                 a disabled key. Or a `Material` that loads the bytes.
-            state: What may be done with it.
+            state: What may be done with the key.
             created: When the key was made.
             destroyed: When the key was destroyed.
             suite: ``"aes"`` for LANGGRAPH_AES_KEY.
@@ -291,8 +291,8 @@ class Key(NeverPickled):
         """Return this key if values under it may be opened.
 
         Raises:
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
+            KeyDisabledError: If the key is disabled.
+            KeyDestroyedError: If the key was destroyed.
         """
         if self.state is KeyState.DISABLED:
             raise KeyDisabledError(f"key {self.id!r} is disabled")

@@ -83,9 +83,9 @@ class Ring(NeverPickled):
         """Return the key called ``key_id`` if values under it may be opened.
 
         Raises:
-            UnknownKeyError: If the ring does not have it.
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
+            UnknownKeyError: If the ring does not have the key.
+            KeyDisabledError: If the key is disabled.
+            KeyDestroyedError: If the key was destroyed.
         """
         key = self._by_id.get(key_id)
         # LangGraph's rows name no key: a tag with the id of the legacy key would use it with another suite.
@@ -98,8 +98,8 @@ class Ring(NeverPickled):
 
         Raises:
             UnknownKeyError: If no key of the ring is for the suite ``aes``.
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
+            KeyDisabledError: If the key is disabled.
+            KeyDestroyedError: If the key was destroyed.
         """
         for key in self.keys:
             if key.suite == LEGACY:

@@ -75,7 +75,7 @@ class Serializer(Protocol):
         """Deserialize authenticated bytes."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Open and deserialize a value that is not bound to a row, or not sealed, if that is allowed."""
+        """Open and deserialize a value that is unbound or unsealed; raise if such values are refused."""
 
 
 class Header(TypedDict):

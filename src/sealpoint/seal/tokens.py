@@ -86,7 +86,7 @@ class Tokens(NeverPickled):
 
 
 def in_json(value: Any) -> Any:
-    """Return a scalar as JSON returns it: of a plain type, and text without lone surrogates."""
+    """Return a scalar as it is read back from JSON: of a plain type, and text without lone surrogates."""
     if isinstance(value, str):
         return str.__str__(value).encode("utf-8", "ignore").decode()
     if isinstance(value, int) and not isinstance(value, bool):

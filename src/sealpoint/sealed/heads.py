@@ -152,7 +152,7 @@ class Heads:
                 return  # if errors are only counted, one is counted for all rows
 
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
-        """Whether a missing row may have been pruned, as the latest at that time; the rows ``spots`` exist.
+        """Whether a prune may have deleted a row that was the latest when it began; the rows ``spots`` exist.
 
         A prune does not change the head of the latest checkpoint, whose row is still required; see `prune`.
         """
@@ -225,7 +225,7 @@ class Heads:
         return _known((yield self.call(self.store.between, thread_id, checkpoint_ns, None, None)))
 
     def report(self, error: SealpointError, spot: Sequence[str] = (), thread_id: str | None = None) -> None:
-        """Raise an error, or only count it with heads='warn'. ``spot`` is the row that the error is about."""
+        """Raise an error, or only count it with heads='warn'. The error is about the row ``spot``."""
         if spot:
             located(error, "checkpoints", spot, {"thread_id": thread_id})
         if self._policy == "require":

@@ -1,4 +1,4 @@
-"""Searches sealed metadata with the results of the wrapped saver; compares JSON as SQLite and Postgres do."""
+"""Searches sealed metadata among the results of the wrapped saver; compares as SQLite and Postgres do."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Search:
         return isinstance(value, int | float) and (value in (0, 1) or abs(value) >= EXACT)
 
     def wanted(self, value: Any) -> Any:
-        """Return the searched value as JSON returns it: savers convert it to JSON."""
+        """Return the searched value as it is read back from JSON: savers convert the value to JSON."""
         if value is None or isinstance(value, str | int | float):
             return in_json(value)
         try:
@@ -113,7 +113,7 @@ class OnSqlite(Search):
         return key in self._rows.plain or key.split(".", maxsplit=1)[0] in self._rows.plain
 
     def wanted(self, value: Any) -> Any:
-        """Return the value as JSON returns it; text for a value that JSON lacks, as in LangGraph's saver."""
+        """Return the value as read back from JSON; as text if JSON lacks its type, like LangGraph's saver."""
         is_known = value is None or isinstance(value, str | int | float | dict | list | tuple)
         return super().wanted(value) if is_known else str(value)
 

@@ -1,4 +1,4 @@
-"""Writing: stores, copies and deletes checkpoints, and records that in the thread store.
+"""Writing: stores, copies and deletes checkpoints, and records these changes in the thread store.
 
 A checkpoint is recorded after it is stored: a process that is killed in between leaves a row that the thread
 store does not know. A thread is recorded as deleted before it is deleted. If the saver itself chooses rows to
@@ -218,8 +218,8 @@ def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]
     """Yield the calls of ``put_writes`` that store copied writes: task id, task path, and writes with claims.
 
     A saver numbers the writes of a call, and a copied write must get its sealed number: otherwise a later
-    call of its task would be stored with another number. Savers read tasks in the order of their paths, which
-    they do not return. If a write is unbound, and so has no sealed number, new numbers keep this order.
+    call of its task would be stored with another number. Savers read tasks in the order of task paths, but
+    do not return the paths. If a write is unbound, and so has no sealed number, new numbers keep this order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:
@@ -292,7 +292,7 @@ def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
-    With a thread store, a checkpoint that is missing before is an error: later it would seem pruned.
+    With a thread store, a checkpoint that is missing already is an error: later it would seem pruned.
     """
     threads = list[Asked]()
     for thread_id in thread_ids:
@@ -418,7 +418,7 @@ def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
 def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
     """Record missing checkpoints of ``which`` as deleted, and the others as kept; return the kept ones.
 
-    ``left`` has the checkpoints that are still in the database, read after the deletion.
+    ``left`` has the checkpoints read from the database. A second reading shows deletions that ended late.
     """
     there = {*left}
     gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]

@@ -135,7 +135,7 @@ def decode_pending(
     """Return the pending writes to the checkpoint with ``key``, in the order of `writes_sort_key`.
 
     Rows end with task_path, task_id, idx, channel, type and value; ``names`` are the types of all columns but
-    the last two. The errors are those of `decode_writes`.
+    the last two. Raises as `decode_writes` does.
     """
     row: Sequence[Any] = (None,) * 6
     try:
