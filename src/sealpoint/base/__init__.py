@@ -1,4 +1,4 @@
-"""Checkpoints and the interface of savers, as LangGraph's ``langgraph.checkpoint.base``."""
+"""Checkpoints and the interface of savers, under the names of LangGraph's ``langgraph.checkpoint.base``."""
 
 from __future__ import annotations
 

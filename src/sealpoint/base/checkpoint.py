@@ -297,7 +297,7 @@ class DeltaWalk:
         self._seeds: dict[str, Any] = {}
 
     def visit(self, values: Mapping[str, Any], writes: Sequence[PendingWrite]) -> None:
-        """Add the next ancestor: its channel values, and the writes to it, already in their order."""
+        """Add the next ancestor: its channel values, and the sorted writes to it."""
         # Ancestors come latest first, so writes are collected in reverse. They were applied to the
         # ancestor's value, so they are collected before that value ends the channel's walk.
         for write in reversed(writes):

@@ -1,4 +1,4 @@
-"""UUIDs of version 6, as LangGraph's ``langgraph.checkpoint.base.id``."""
+"""UUIDs of version 6, under the names of LangGraph's ``langgraph.checkpoint.base.id``."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def names_of(names: Collection[str]) -> frozenset[str]:
-    """Return the names that a caller passed as a set. One string is refused: it would be a set of letters."""
+    """Return a caller's names as a set. A single string is refused: it would count as a set of letters."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)
@@ -134,7 +134,7 @@ def _too_long(size: int) -> MetadataError:
 
 
 def _in_json(metadata: Mapping[str, Any], keep_surrogates: bool) -> dict[str, Any]:
-    """Return metadata in the form in which JSON returns it."""
+    """Return metadata as it is when it is read back from JSON."""
     if not isinstance(metadata, dict):
         raise MetadataError(f"metadata is {type(metadata).__name__}, not a dict")
     try:
@@ -223,7 +223,7 @@ def decode_metadata(data: bytes | str | None, *, strict: bool = True) -> Checkpo
     """Return the metadata in the content of a metadata column.
 
     Args:
-        data: The contents: a JSON object of at most 16 MiB, or ``None``.
+        data: The content of the column: a JSON object of at most 16 MiB, or ``None``.
         strict: Accept only what sealed rows contain: strict JSON of at most 64 levels. Otherwise accept what
             LangGraph's savers do: up to 255 levels, NaN, infinities, and the last of duplicate keys.
 

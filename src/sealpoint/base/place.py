@@ -1,4 +1,4 @@
-"""Places: thread, namespace and checkpoint in a config. Frames: whether a metadata column has one."""
+"""Places: thread, namespace and checkpoint in a config. Frames: whether a metadata column has a frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THREAD_IDS: Final = (str, int, UUID)
 
 
 class Place(NamedTuple):
-    """Thread, namespace and checkpoint that a config names; the latest without ``checkpoint_id``."""
+    """Thread, namespace and checkpoint that a config names; an empty ``checkpoint_id`` means the latest."""
 
     thread_id: str
     checkpoint_ns: str
@@ -37,7 +37,7 @@ place_of: Final[Callable[[tuple[Any, ...]], Place]] = partial(tuple.__new__, Pla
 
 
 def require_thread_id(value: object) -> str:
-    """Return a thread id as text; a string, an integer or a UUID is one."""
+    """Return a thread id as text; accept a string, an integer or a UUID."""
     if type(value) is str and value.isascii():  # nearly always
         return value
     if not isinstance(value, _THREAD_IDS) or isinstance(value, bool):
@@ -46,7 +46,7 @@ def require_thread_id(value: object) -> str:
 
 
 def require_channels(channels: Collection[Any], *task: Any) -> None:
-    """Check the names of channels, and the id and the path of a task: text that columns can store."""
+    """Check the names of channels, and a task's id and path: they must be text that columns can store."""
     with suppress(TypeError):
         if "".join((*task, *channels)).isascii():  # nearly always
             return
@@ -98,8 +98,8 @@ _ESCAPE: Final = rb"\u00"  # of each ASCII character
 def has_frame(metadata: bytes | str | None) -> bool:
     """Whether the content of a metadata column has a frame: a sealed value in JSON.
 
-    Metadata is parsed only if it holds `KEY` in quotation marks, or an escape that may stand for one of its
-    characters. Content with `KEY` that is not strict JSON counts as a frame.
+    Metadata is parsed only if it contains ``"__sealpoint__"``, or an escape that may stand for a character of
+    this name. Content with the name that is not strict JSON counts as a frame.
     """
     if not isinstance(metadata, bytes | str):
         return False

@@ -39,7 +39,7 @@ Steps = Generator[Any, Any, R]
 
 
 def run(steps: Steps[R], reply: Callable[[Any], Any]) -> R:
-    """Run a procedure and return its result; each request gets what ``reply`` of it returns or raises."""
+    """Run a procedure and return its result; each request gets what ``reply(request)`` returns or raises."""
     proceed: Callable[[Any], Any] = steps.send
     value: Any = None
     try:
@@ -171,7 +171,7 @@ class BaseCheckpointSaver(Generic[V]):
         """Delete the checkpoints of the runs, and the writes to them.
 
         Args:
-            run_ids: Ids of runs; a checkpoint has one as ``run_id`` in its metadata.
+            run_ids: Ids of runs; the metadata of a checkpoint has the id of its run as ``run_id``.
         """
         raise NotImplementedError
 
@@ -286,7 +286,7 @@ class BaseCheckpointSaver(Generic[V]):
         return 1 if current is None else current + 1  # type: ignore[return-value]
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
-        """Return a copy whose serializer also allows ``extra_allowlist``; or this saver, if its own does."""
+        """Return a copy whose serializer allows ``extra_allowlist``, or this saver if its own allows it."""
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
         if extend is None:  # LangGraph's encrypting serializer, which LangGraph's saver supports
             inherited = getattr(super(), "with_allowlist", None)
@@ -301,7 +301,7 @@ class BaseCheckpointSaver(Generic[V]):
 
 
 def _histories(config: RunnableConfig, channels: Sequence[str]) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    """Return histories of channels. Each request is a config; its reply is the checkpoint that it names."""
+    """Return histories of channels. Each request is a config; the reply is the config's checkpoint."""
     walk = DeltaWalk(channels)
     current: CheckpointTuple | None = (yield config) if walk.open else None
     while walk.open and current and current.parent_config:

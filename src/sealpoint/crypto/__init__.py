@@ -1,7 +1,7 @@
 """Seals and opens bytes; independent of checkpoints and savers.
 
-`sealpoint.keys.ringfile` reads a ring file without its keys (`RingEntry`, `read_ring_entries`). It is
-imported where it is used, because a ring that is created in code needs no TOML.
+`sealpoint.keys.ringfile` reads a ring file without its keys (`RingEntry`, `read_ring_entries`). That module
+is imported where it is used, because a ring that is created in code needs no TOML.
 """
 
 from __future__ import annotations

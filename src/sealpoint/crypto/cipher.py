@@ -112,7 +112,7 @@ _NO_TYPE: Final = _NoType()
 class RingCipher(NeverPickled):
     """Seals with the ring's active key and opens with the key that a tag names.
 
-    Never falls back: an unknown key, suite or flag, a missing row, and every failed authentication each
+    Never falls back: an unknown key, suite or flag, a missing ``row``, and every failed authentication each
     raise an error of their own. Safe to share between threads.
 
     If the ring was loaded from a file, the cipher follows that file: see `sealpoint.keys.watch`. A call
@@ -240,7 +240,7 @@ class RingCipher(NeverPickled):
         Args:
             tag: The whole text of the `type` column.
             blob: The sealed bytes.
-            row: The coordinates given to `seal`; ``None`` if it was given none.
+            row: The coordinates that were given to `seal`, or ``None`` if none were given.
 
         Returns:
             The inner type name and the serializer's bytes, whether both are authenticated, and by which key.

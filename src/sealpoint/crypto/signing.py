@@ -1,6 +1,6 @@
-"""Signatures: Ed25519 (RFC 8032), for the head of a ledger.
+"""Signatures: Ed25519 (RFC 8032), for the size and the root hash of a ledger's log.
 
-Ed25519 was chosen because it is the one algorithm that every reader of C2SP signed notes supports.
+Ed25519 was chosen because it is the only algorithm that every reader of C2SP signed notes supports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compression of values by zstd before they are sealed, and a limit of the bytes that a thread decompresses.
 
-The length of a sealed value then says how well it compressed: see SECURITY.md.
+The length of a sealed value that was compressed shows how well it compressed: see SECURITY.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def require_zstd() -> Any:
 
 
 def compress(data: bytes) -> bytes | None:
-    """Return the compressed bytes of a value; ``None`` unless that saves at least a tenth of its bytes."""
+    """Return the compressed bytes of a value; ``None`` unless compression saves at least a tenth of them."""
     if not MIN_BYTES <= len(data) <= MAX_BYTES:
         return None
     made: bytes = require_zstd().compress(data, level=_LEVEL)

@@ -4,10 +4,10 @@ SQLite uses files next to a database by their names:
 
     FILE-journal   of an interrupted transaction: the next reader rolls it back, and removes the super-journal
                    that its last bytes name, which may be any file
-    FILE-wal       of later transactions: read, written and removed
+    FILE-wal       log of later transactions: read, written and removed
     FILE-shm       an index of the log, in memory that all processes share
 
-It follows links among these files, writes through them, and waits for the writer of a FIFO. So a file next to
+SQLite follows links, writes through them, and waits for the writer of a FIFO. So a file next to
 a database must be a regular file without hard links, and a super-journal must have a name of SQLite's own
 form. Files that are created after the inspection are not noticed.
 
@@ -295,7 +295,7 @@ def _require_pages(cursor: sqlite3.Cursor, file: Path) -> None:
 
 
 def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
-    """Whether a write-ahead log has all pages from ``first`` to ``last``; the lock page is never written."""
+    """Whether a write-ahead log has all pages from ``first`` to ``last``, except the lock page."""
     numbers = {_LOCK_BYTE // page_bytes + 1}
     try:
         with log.open("rb") as stream:

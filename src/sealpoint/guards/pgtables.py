@@ -3,7 +3,7 @@
 A trigger, a rule or an expression on the tables would run with the rights of the account that reads or writes
 them, including an expression of an index or of extended statistics: the planner evaluates its constant parts.
 A view or a partition of another table could lead to other data. The check reads only the server's catalogs.
-The shallow savers store one checkpoint per thread: their keys are shorter.
+The shallow savers store one checkpoint per thread, so the primary keys of their tables are shorter.
 
 A saver's table may be partitioned by thread or checkpoint. Every partition is checked like the table, and has
 the table's schema and owner. The operators and collations that assign rows to partitions must be built in.
@@ -150,7 +150,7 @@ TABLES: Final = """
 
 
 class Row(NamedTuple):
-    """The entries of the server's catalogs about one table or partition."""
+    """What the server's catalogs say about one table or partition."""
 
     name: str
     root: str  # the partitioned table that a saver names, or the table itself
@@ -197,7 +197,7 @@ def require_plain(row: Row) -> None:
 
 
 def layout_of(row: Row) -> Layout:
-    """Return the `Layout` of a table; raise if LangGraph creates none with these columns and this key."""
+    """Return the `Layout` of a table; raise if LangGraph creates no table with such columns and key."""
     for column, _, acts, collated in row.columns:
         if acts or collated:
             flaw = "a generated column" if acts else "a collation on"

@@ -88,7 +88,7 @@ Handler = Callable[[], int]
 
 
 def make_handler(check: Callable[[None], None] | None = None) -> Handler:
-    """Return a progress handler, the ``next`` of a generator. It interrupts a statement if ``check`` raises.
+    """Return a progress handler, the ``next`` of a generator. The handler interrupts if ``check`` raises.
 
     By default the handler checks the budget of this thread's statement. An exception, also of a signal
     handler, is kept, and `raise_cause` raises it. The generator is already started, because an exception
@@ -182,9 +182,9 @@ def raise_cause(error: Exception) -> None:
 def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function to call in SQL. SQLite drops its exceptions, which `raise_cause` raises later.
 
-    The function has one argument, because it is the ``send`` of a generator: the exception of a signal
-    handler is then raised inside the generator. In a Python function it could be raised before the first
-    line, where nothing can catch it.
+    The returned function has one argument, because it is the ``send`` of a generator: the exception of a
+    signal handler is then raised inside the generator. In a Python function it could be raised before the
+    first line, where nothing can catch it.
     """
     results = _results(function, failed=object())  # sqlite3 cannot convert it, and ends the statement
     next(results)
@@ -198,7 +198,7 @@ def deny() -> int:
 
 
 def authorize(action: int, _first: object, second: object, _schema: object, owner: str | None) -> int:
-    """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
+    """Return whether SQLite may compile an action; ``owner`` is the trigger or view that contains it."""
     work = _thread.work
     if work.subqueries is None:
         return sqlite3.SQLITE_OK

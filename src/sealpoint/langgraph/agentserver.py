@@ -30,11 +30,11 @@ def encryption(
     done on worker threads, so that no event loop waits for a file or for the source of a key.
 
     Args:
-        ring: The keys, or a cipher; `RingCipher.stats` of the cipher then include the server's values.
+        ring: The keys, or a cipher, whose statistics (`RingCipher.stats`) then include the server's values.
         plain_metadata: Keys of ``metadata`` that stay readable, for searches and the filters of an
             ``@auth.on`` handler, such as ``owner``. They are not authenticated.
         bound_context: Keys of the encryption context to which every value is bound, such as ``tenant_id``. A
-            value opens only if they have the same texts: choose keys that never change for a thread.
+            value opens only if their texts are as at sealing: choose those that never change for a thread.
         plaintext: ``refuse``, or ``allow`` to read values and blobs that are not sealed, during a migration.
 
     Raises:
@@ -90,7 +90,7 @@ def encryption(
 
 
 def _server_rules() -> Rules:
-    """Return the JSON keys that the installed Agent Server stores readable; none if it is not installed."""
+    """Return the JSON keys that the installed Agent Server stores readable; empty if it is not installed."""
     try:
         schema = import_module("langgraph_api.schema")
     except ImportError:

@@ -78,7 +78,7 @@ class SealedCache(BaseCache[ValueT]):
 
         Raises:
             ConfigError: If ``cache`` is not a cache, or is wrapped already.
-            SealingError: If the cipher cannot bind rows.
+            SealingError: If the cipher cannot bind values to rows.
         """
         require_instance(cache, "cache", ("aclear",), "SealedCache(InMemoryCache(), ...)")
         if isinstance(cache, SealedCache) or isinstance(cache.serde, Carrier):
@@ -124,11 +124,11 @@ class SealedCache(BaseCache[ValueT]):
         """Store values.
 
         Args:
-            pairs: For each namespace and key, the value and its lifetime in seconds; ``None`` for no end.
+            pairs: For each namespace and key, the value and its lifetime in seconds, or ``None`` for ever.
 
         Raises:
             ConfigError: If a namespace is not a tuple of labels without NUL, or a key is not text.
-            SealpointError: An error of the serializer; nothing is stored then.
+            SealpointError: If the serializer raises it; in that case nothing is stored.
         """
         self.inner.set(self._seal(pairs))
 

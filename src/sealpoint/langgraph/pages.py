@@ -84,7 +84,7 @@ class Pages:
         self._idle = self._count = 0
 
     def take(self, page: list[Item]) -> Sequence[Item]:
-        """Return the items of a reply that were not returned before, and determine the next request."""
+        """Return the items of a reply that no earlier call returned, and determine the next request."""
         self.is_whole, size = not self.offset, self.size
         if not (self.is_whole or self._is_next(page)):
             self.offset = max(0, self.offset - size)
@@ -122,7 +122,7 @@ class Pages:
         return new
 
     def _is_next(self, page: Sequence[Item]) -> bool:
-        """Whether a page continues the previous one: no item that was not taken is missing between them."""
+        """Whether a page continues the previous page, so that no item between the two was skipped."""
         if self._is_ordered:
             return any(self._taken.get(name_of(each)) == each.updated_at for each in page)
         return bool(page) and seconds_of(page[0]) > self._end

@@ -12,7 +12,7 @@ The results differ from those of the wrapped store alone:
 - Each result is a new object: changes by a caller do not change an `InMemoryStore`.
 - A filter with a query finds all matching items, also items outside of the wrapped store's own selection.
 - With pseudonyms, pages of namespaces come in the order of pseudonyms, and a namespace without an item, which
-  `InMemoryStore` lists, has no name.
+  `InMemoryStore` lists, is not listed.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class SealedStore(Wrapping, BaseStore):
             vectors: ``refuse`` a store with an index, or ``open`` to search by meaning: **any reader of the
                 database then has the embeddings, from which texts can be reconstructed**.
             unbound: ``refuse``, or ``allow`` to read items that are unsealed, or lack plain fields or tokens,
-                during a migration; this process then filters. ``serde`` needs ``plaintext="allow"``.
+                during a migration; only this process filters. ``serde`` needs ``plaintext="allow"``.
             allow_write_plain: During a migration, whether items are written as the store alone writes them,
                 for processes that have no `SealedStore` yet. **Nothing is sealed.** Needs
                 ``unbound="allow"``.
@@ -177,8 +177,8 @@ class SealedStore(Wrapping, BaseStore):
 
         Raises:
             ConfigError: If an argument is invalid, or the store cannot be sealed.
-            SealingError: If the cipher cannot bind rows.
-            PlaintextError: If ``serde`` refuses unsealed items, as ``allow_write_plain`` writes them.
+            SealingError: If the cipher cannot bind values to rows.
+            PlaintextError: If ``serde`` refuses unsealed items, and ``allow_write_plain`` would write some.
             UnknownKeyError: If an index key is needed, and the ring lacks it.
         """
         if isinstance(store, SealedStore):
@@ -261,7 +261,7 @@ class SealedStore(Wrapping, BaseStore):
                 unknown operator.
             SchemaError: If the store's tables have additions that LangGraph does not create.
             SealpointError: If an item was changed, moved or exchanged, or a value cannot be sealed. Nothing
-                is written then.
+                is written in that case.
         """
         return self._run(self._batch([*ops]))
 
@@ -285,7 +285,7 @@ class SealedStore(Wrapping, BaseStore):
         return results
 
     def _read(self, op: Op) -> tuple[Op | None, Callable[..., Steps[Any]]]:
-        """Return the operation for the wrapped store, or ``None``, and the procedure that gets its reply."""
+        """Return the wrapped store's operation, or ``None``, and the procedure that receives its reply."""
         if isinstance(op, GetOp):
             own = _named(op)
             name = self._items.stored_name(own)
@@ -321,7 +321,7 @@ class SealedStore(Wrapping, BaseStore):
         return op._replace(namespace=stored.namespace, key=stored.key, value=value, index=index)
 
     def _indexed(self, sealed: dict[str, Any], op: PutOp) -> tuple[dict[str, Any], Any]:
-        """Return the stored form of an item with the texts to index, and their paths; ``False`` if none."""
+        """Return the stored form of an item with the texts to index, and their paths, or ``False``."""
         if op.index is False:
             return sealed, False
         paths = self._paths if op.index is None else [(path, tokenize_path(path)) for path in op.index]
@@ -439,7 +439,7 @@ class SealedStore(Wrapping, BaseStore):
         return tuple(label if label == kept else self._items.stored_label(label) for label in _labels(labels))
 
     def _listed(self, found: Sequence[tuple[str, ...]]) -> Steps[list[tuple[str, ...]]]:
-        """Return namespaces. The real name of a namespace with pseudonyms is read from its first item."""
+        """Return the real names of namespaces; for pseudonyms they are read from the first item in each."""
         if not (found and self._items.has_pseudonyms):
             return [*found]
         firsts = yield Do("batch", ([SearchOp(each, limit=1, refresh_ttl=False) for each in found],))

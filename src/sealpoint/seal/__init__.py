@@ -4,5 +4,5 @@
 `seal/`; `base/sealing.py` tests whether a saver, a store or a cache seals what it stores.
 
 A fault in other packages can lose or omit a value; only a fault here can reveal or forge a value, or accept a
-moved one. docs/review.md says in which order to read the modules, and where this does not hold yet.
+moved one. docs/review.md says in which order to read the modules, and lists the exceptions to this rule.
 """

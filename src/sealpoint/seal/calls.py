@@ -7,15 +7,15 @@
 Each write contains the description of its call of ``put_writes``, so that a removed write is noticed. Earlier
 releases wrote no description. The index of a write is its position in its call. Special writes have fixed
 indexes instead, and their positions in the call are not used as indexes. A later call of a task does not
-replace ordinary writes, so an index of a call may be taken by a write of another call.
+replace ordinary writes, so the write at an index of a call may be of an earlier call.
 
 In a delta graph, the header of a checkpoint lists the writes to its parent that made its channels:
 
     made    base64 of records, sorted: SHA-256(task id)[:8] | id of the call, 8 bytes | u32be number of writes
 
-The number counts the ordinary writes of a call in the database when the checkpoint was stored; they are never
-replaced. Writes of other runs, or of other children, are not listed. For a write of an earlier release the id
-of the call is zeros.
+The number counts the ordinary writes of a call in the database when the checkpoint was stored; these writes
+are never replaced. Writes of other runs, or of other children, are not listed. For a write of an earlier
+release the id of the call is zeros.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _HAS_CALL: Final = 2**31
 
 
 class Claims(NamedTuple):
-    """The bytes sealed before the value of a write, parsed: where the task stored the write."""
+    """Task path, index and call of a write, parsed from the bytes that are sealed before its value."""
 
     task_path: str
-    idx: int  # its position in its call, or the fixed index of a special write
-    call: bytes = b""  # what describes its call; empty for writes of earlier releases
+    idx: int  # position of the write in its call, or the fixed index of a special write
+    call: bytes = b""  # description of the write's call; empty for writes of earlier releases
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Claims(NamedTuple):
 class Write(NamedTuple):
     """One pending write, opened and decoded."""
 
-    claims: Claims | None  # authenticated; none if it is not bound to its row
+    claims: Claims | None  # authenticated; None if the write is not bound to its row
     task_id: str
     channel: str
     value: Any
@@ -83,10 +83,10 @@ class Write(NamedTuple):
 class StoredWrite(NamedTuple):
     """One pending write, authenticated and not decoded."""
 
-    claims: Claims | None  # None if it is not bound to its row, and so not authenticated
+    claims: Claims | None  # None if the write is not bound to its row, and so not authenticated
     task_id: str
     channel: str
-    inner: str  # type of the bytes; of a write that is not bound, the tag
+    inner: str  # type of the bytes; for a write that is not bound, its tag
     data: Any
 
     @property
@@ -96,12 +96,12 @@ class StoredWrite(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether a thread store remembers the write: special writes, and writes of the user."""
+        """Whether a thread store remembers the write: it does for special writes, and writes of the user."""
         return self.fixed is not None or self.task_id == NULL_TASK_ID
 
 
 def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
-    """Return the bytes that describe a call of ``put_writes``: random bytes, and its writes."""
+    """Return the bytes that describe a call of ``put_writes``: a random id, and the indexes of its writes."""
     special = [
         (position, WRITES_IDX_MAP[channel])
         for position, (channel, _) in enumerate(writes)
@@ -124,10 +124,10 @@ def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
 
 
 def require_whole(writes: Sequence[StoredWrite]) -> None:
-    """Check the writes to one checkpoint: if one write of a call is there, all writes of the call must be.
+    """Check the writes to one checkpoint: if one write of a call is there, all others of that call must be.
 
-    If two calls of a task share indexes, the call that was stored first has them all. A write of an earlier
-    release, and a write that is not bound, may have any index of an ordinary write.
+    If two calls of a task share indexes, the writes at these indexes are those of the call that was stored
+    first. An unbound write counts at any index of an ordinary write, because its index is not known.
     """
     calls = dict[tuple[str, bytes], int]()
     for write in writes:
@@ -136,7 +136,7 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
             calls[place] = calls.get(place, 0) + 1
     for (task_id, call), count in calls.items():
         _, size, special = _HEAD.unpack_from(call)
-        # Usually all are there, at places of their own.
+        # Usually all writes are there, and no other call of the task has their indexes.
         if (special or count != size) and not is_whole(writes, task_id, call):
             raise WritesLostError(
                 f"a write of task {excerpt(task_id)} is missing; other writes of its call are there"
@@ -204,7 +204,7 @@ def split_write(channel: str, data: bytes) -> tuple[Claims, bytes]:
 
 
 def require_same_kind(channel: str, claims: Claims) -> None:
-    """Check the index of a write: a special channel has a fixed index, any other channel one from 0 on."""
+    """Check the index of a write: a special channel has a fixed index, any other an index of 0 or more."""
     if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
         raise RowError(f"a write to {excerpt(channel)} was sealed as a write to another kind of channel")
 
@@ -224,7 +224,7 @@ def task_hash(task_id: str) -> bytes:
 
 
 def pack_made(writes: Sequence[StoredWrite]) -> str:
-    """Return the text that lists the writes to a parent, for its child's header; empty without writes."""
+    """Return the text for a child's header that lists the writes to its parent; empty if there are none."""
     records = [
         _RECORD.pack(task, call or _NO_CALL, count) for (task, call), count in _standing(writes).items()
     ]
@@ -252,15 +252,15 @@ def parse_made(made: object) -> Made:
 
 
 def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
-    """Whether ``made`` lists a write; a write without a call counts as any listed write of its task."""
+    """Whether ``made`` lists a write; if its call is unknown, whether any write of its task is listed."""
     calls = made.get(task_hash(task_id), {})
     return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
 
 
 def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
-    """Check that ``writes`` has all writes to a parent that its child's header lists; return the list.
+    """Check that ``writes`` has all writes to a parent that its child's header lists; return them parsed.
 
-    A write without a call counts as any missing write of its task: `rebind` binds writes without their call.
+    A write without a call counts as any missing one of its task: `rebind` binds writes without their call.
     """
     standing, found = _standing(writes), parse_made(made)
     for task, wanted in found.items():

@@ -23,8 +23,8 @@ OPEN: Final = "sealpoint"  # type of a mapping that `Carrier` stores readable, w
 class Sealable:
     """A value on its way into a database. It is sealed only if the saver asks its serializer for bytes.
 
-    Every other way to turn it into bytes raises `SealingError` or TypeError: a saver that goes around its
-    serializer fails, and stores nothing readable.
+    Every other way to turn the object into bytes raises `SealingError` or TypeError: a saver that does not
+    use its serializer fails, and stores nothing readable.
 
     Args:
         dump: Function that serializes and seals the value, and returns its tag and its bytes.
@@ -37,11 +37,11 @@ class Sealable:
 
     @classmethod
     def of(cls, dump: Dump, *, now: bool) -> Self:
-        """Make one.
+        """Create a `Sealable`.
 
         Args:
             dump: Serializes and seals the value.
-            now: Whether to seal at once, for a saver that stores each value before it requests another.
+            now: Whether to seal at once, for a saver that stores each value before it requests the next.
         """
         made = dump() if now else None
         return cls(dump if made is None else lambda: made)
@@ -83,9 +83,9 @@ class Sealed:
     """A stored value that was read from a database and is not opened.
 
     Attributes:
-        tag: Its type tag.
-        blob: Its bytes.
-        beside: On SQLite, the columns of the parent and the metadata; the saver gets neither column.
+        tag: Type tag of the value.
+        blob: The stored bytes.
+        beside: On SQLite, parent and metadata of the row, which the wrapped saver itself does not receive.
     """
 
     __slots__ = ("beside", "blob", "tag")
@@ -97,7 +97,7 @@ class Sealed:
 
 
 class Carrier:
-    """The serializer of a wrapped saver: it only passes on values that are sealed, see the module."""
+    """The serializer of a wrapped saver: it passes on sealed values only; see the module's text."""
 
     def __init__(self, before: Dumps | None = None, parse: Callable[[bytes], Any] | None = None) -> None:
         """Make a serializer.
@@ -113,7 +113,7 @@ class Carrier:
         if isinstance(obj, _PREPARED):
             return obj.dump()
         if type(obj) is list and obj and all(type(item) is Sealed for item in obj):
-            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
+            return OPEN, obj  # a saver moves the writes of old checkpoints, and does not store this list
         if self._before is not None:
             return self._before(obj)
         value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
@@ -151,5 +151,5 @@ def dump_mapping(mapping: dict[str, Any]) -> bytes:
         raise MetadataError(f"readable metadata has no form in JSON: {type(error).__name__}") from None
 
 
-# Pickles and messages name it by its former module.
+# Pickles and messages name the class by its former module.
 Sealable.__module__ = "sealpoint.sealed.carrier"

@@ -1,7 +1,7 @@
 """The cipher: seals values under the active key of a ring, and opens a value under the key in its tag.
 
-Never falls back: an unknown key, suite or flag, a missing row, and every failed authentication each raise an
-error of their own.
+Never falls back: an unknown key, suite or flag, a missing ``row``, and every failed authentication each raise
+an error of their own.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Opened(NamedTuple):
 
     @property
     def typed(self) -> tuple[str, bytes]:
-        """Type name and bytes, as a serializer's ``loads_typed`` takes them."""
+        """The pair of type name and bytes that a serializer's ``loads_typed`` takes."""
         return self[:2]
 
 
@@ -163,5 +163,5 @@ class PreparedRing(NeverPickled, Generic[R]):
         return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
 
 
-# Pickles and messages name it by its former module.
+# Pickles and messages name the class by its former module.
 Opened.__module__ = "sealpoint.crypto.cipher"

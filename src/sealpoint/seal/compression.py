@@ -2,7 +2,7 @@
 
 A compressed value is one zstd frame (RFC 8878) whose header states the size of its content. The tag of the
 value states that it is compressed, and both are authenticated. A key holder can still seal a small frame with
-huge content, so the stated size is read first, and no more bytes than that are decompressed.
+huge content, so the stated size is read first, and no more bytes than stated are decompressed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from sealpoint.errors import DecodeError, LimitError
 
-# Returns the module for zstd, with which a frame is to be decompressed; raises what refuses or postpones it.
+# Returns the module for zstd that decompresses a frame; raises an error to refuse or postpone decompression.
 Zstd = Callable[[bytes], Any]
 
 MIN_BYTES: Final = 512  # shorter values are never compressed
-MAX_BYTES: Final = 128 * 1024 * 1024  # nor are longer ones: the limit of a serializer
+MAX_BYTES: Final = 128 * 1024 * 1024  # longer values are never compressed: the limit of a serializer
 
 
 def decompress(frame: bytes, zstd: Zstd) -> bytes:

@@ -87,7 +87,7 @@ class RowTemplate:
         self._steps = [*zip(order, between[1:], strict=True)]
 
     def row(self, *values: str) -> PackedRow:
-        """Return the packed coordinates of one row, the same bytes as `pack_row` of all its coordinates.
+        """Return the packed coordinates of one row, the bytes that `pack_row` returns for all of them.
 
         Args:
             values: The coordinates, one text for each name in ``names`` of the template.
@@ -104,5 +104,5 @@ class RowTemplate:
         return PackedRow(b"".join(parts))
 
 
-# Pickles and messages name them by their former module.
+# Pickles and messages name the classes by their former module.
 PackedRow.__module__ = RowTemplate.__module__ = "sealpoint.crypto.context"

@@ -1,7 +1,7 @@
 """Entry: a checkpoint that was read from the database, with its pending writes, authenticated.
 
-Callers get values from the core by an `Entry` or an item; only the serializer also gets
-`sealpoint.seal.cipher.Opened`.
+The core returns opened values in an `Entry`, or as an item of LangGraph's Store; only the serializer also
+gets `sealpoint.seal.cipher.Opened`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TEXT: Final = {str}
 
 
 def require_names(found: Found, spot: Spot, parent: object = None) -> None:
-    """Check the types of names and metadata in a row: a database may hold anything in any column."""
+    """Check the types of names and metadata in a row: a column may hold a value of any type."""
     names = chain(spot, *[write[:2] for write in found.pending_writes or ()])
     if {*map(type, names)} != _TEXT or not (parent is None or type(parent) is str):
         raise RowError("a column that names the row of a checkpoint or a write does not hold text")
@@ -30,9 +30,9 @@ def require_names(found: Found, spot: Spot, parent: object = None) -> None:
 
 
 class Entry:
-    """A checkpoint with its metadata and pending writes: authenticated; a part is decoded at its first use.
+    """A checkpoint with its metadata and pending writes, authenticated; each part is decoded at first use.
 
-    ``claim`` and ``made`` are the parts ``store`` and ``made`` of the header, or ``None``.
+    ``claim`` is the member ``store`` of the header, and ``made`` the member ``made``; or each is ``None``.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Entry:
     _writes: Sequence[StoredWrite] | None
 
     def __init__(self, rows: Rows, found: Found, spot: Spot) -> None:
-        """Authenticate the row that a saver read, parse its sealed header, and compare both."""
+        """Authenticate the row that a saver read, parse its sealed header, and compare the two."""
         self._rows, self.spot, self.thread_id = rows, spot, spot.thread_id
         self._decoded = self._writes = None
         parent = None
@@ -79,10 +79,10 @@ class Entry:
             self.thread_id = header.get("thread", spot.thread_id)
             self.claim: object = header.get("store")
             self.made: Any = header.get("made")
-            # The one that was sealed, unless the saver has removed it from the row.
+            # The sealed id of the parent, unless the saver has removed the id from the row.
             self.parent: str | None = header.get("parent", parent) if parent else None
             self.removed_parent: str | None = None if parent else header.get("parent")
-            # Of what was sealed, if there is a thread store.
+            # Digest of the sealed content, if there is a thread store.
             self.digest = (
                 digest_of(self.claim, opened.inner, opened.data)
                 if opened is not None and rows.is_remembered
@@ -159,8 +159,8 @@ class Entry:
 
         Args:
             channels: Channels whose writes are returned; ``None`` for all.
-            made: The part ``made`` of the header of a child: only the writes listed there are returned,
-                and a missing one raises `WritesLostError`. ``None`` for all writes.
+            made: The member ``made`` of a child's header: only the writes listed there are returned,
+                and a missing write raises `WritesLostError`. ``None`` for all writes.
         """
         serde, found = self._rows.serde, list[Write]()
         named = None if made is None else require_made(made, self.stored_writes())
@@ -179,7 +179,7 @@ class Entry:
         return found
 
     def stored_writes(self) -> Sequence[StoredWrite]:
-        """Return the pending writes to the checkpoint, in order: authenticated once, and not decoded."""
+        """Return the pending writes to the checkpoint in order, not decoded; authenticate them only once."""
         if self._writes is None:
             pending = self.found.pending_writes
             try:
@@ -190,7 +190,7 @@ class Entry:
         return self._writes
 
     def _decode(self) -> tuple[Any, Any]:
-        """Return the sealed checkpoint, which may lack its values, and the metadata: decoded once."""
+        """Return the sealed checkpoint, perhaps without values, and the metadata; decode both only once."""
         if self._decoded is not None:
             return self._decoded
         document: Any = self.found.checkpoint

@@ -35,7 +35,7 @@ MAC_BYTES: Final = 16
 
 
 class Kind(IntEnum):
-    """What happened to a checkpoint, as an event of a thread store. The numbers are stored."""
+    """What happened to a checkpoint, as an event of a thread store, which stores these numbers."""
 
     PUT = 0
     LEAVING = 1
@@ -72,7 +72,7 @@ UNBOUND_DIGEST: Final = bytes(32)
 
 
 def pack_spot(spot: Spot) -> bytes:
-    """Return thread, namespace and id as bytes, each after its length: two rows never give equal bytes."""
+    """Return thread, namespace and id as bytes, each after its length: equal bytes mean the same row."""
     packed = b""
     for part in spot:
         name = part.encode("utf-8", "surrogatepass")
@@ -81,7 +81,7 @@ def pack_spot(spot: Spot) -> bytes:
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint in its row; ``digest`` is `digest_of` of what is sealed."""
+    """Return the MAC of a checkpoint in its row; ``digest`` is what `digest_of` returns for its content."""
     return keyed(pack_spot(spot) + digest)[:MAC_BYTES]
 
 
@@ -89,8 +89,8 @@ class Standing(Enum):
     """Result of comparing a row with the head of its checkpoint."""
 
     PRESENT = auto()
-    ABSENT = auto()  # it was deleted, and put back: it counts as absent
-    # It has an earlier content, unless it was stored again since the database was read
+    ABSENT = auto()  # the checkpoint was deleted, and its row put back: it counts as absent
+    # The row has an earlier content, unless it was stored again since the database was read
     EARLIER = auto()
     UNKNOWN = auto()  # another content: earlier if the store says that it was replaced, else newer
 
@@ -102,8 +102,8 @@ def standing_of(
 
     Args:
         head: What the thread store remembers of the row.
-        mac: The MAC of the row; that of `UNBOUND_DIGEST` if the row is not bound.
-        is_bound: Whether the row is bound; an unbound row may have been adopted, and is never newer.
+        mac: The MAC of the row's digest, or of `UNBOUND_DIGEST` if the row is not bound.
+        is_bound: Whether the row is bound; an unbound row with another MAC than the head is never newer.
         replaced: What `ThreadStore.replaced` returns; without it the result may be `Standing.UNKNOWN`.
     """
     if head.kind is Kind.DELETED:
@@ -118,7 +118,7 @@ def standing_of(
 def claim_error(
     claim: tuple[str, int], identity: str, identities: Collection[str], clock: int
 ) -> ThreadStoreError | None:
-    """Return the error for a claim of another thread store, or of an event that the store does not have yet.
+    """Return the error for a header that names another thread store, or an event that this store lacks.
 
     Args:
         claim: What `parse_claim` returns.
@@ -142,8 +142,8 @@ def parent_lost(parent: Spot) -> ParentLostError:
 
 NOTHING_REPLACED: Final = -1  # `Special.since` of a write that may have replaced nothing
 
-# Ids of the calls of writes, by task and index; empty for those without one. A write of the user that is not
-# bound to its row has no index: it may be in any place.
+# Ids of the calls of writes, by task and index; empty for writes without a call. A write of the user that is
+# not bound to its row has no index: it may be in any place.
 Calls = dict[tuple[str, int | None], bytes]
 
 
@@ -166,10 +166,10 @@ class Special(NamedTuple):
 
 
 def contradiction(events: Sequence[Special], rows: Calls) -> tuple[str, bool] | None:
-    """Compare the special writes of a checkpoint with their events, which were read first.
+    """Compare the special writes of a checkpoint with their events, which were read before the writes.
 
     A write whose call has no event is newer than all events: its process ended before it recorded the call.
-    Return the task of a write that is missing or not the last one, and whether it is missing; else ``None``.
+    Return the task of a write that is missing or outdated, and whether the write is missing; else ``None``.
     """
     standing = standing_calls(events)
     known = {(event.task_id, event.idx, event.call) for event in events}
@@ -220,5 +220,5 @@ def not_last(events: Sequence[Special], writes: Iterable[StoredWrite]) -> RowErr
     return EarlierWriteError(what, hint=_EARLIER_HINT)
 
 
-# Pickles and messages name them by their former module.
+# Pickles and messages name the classes by their former module.
 Head.__module__ = Kind.__module__ = Special.__module__ = "sealpoint.threads.store"

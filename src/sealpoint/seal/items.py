@@ -8,7 +8,7 @@ These bytes are sealed, bound to the content of the columns ``prefix`` and ``key
 
     u32be length | header, JSON | the value, by the serializer
 
-The header is empty; if the database has pseudonyms, it names the item: ``{"name": [[labels], key]}``.
+The header is empty; only in a database with pseudonyms it names the item: ``{"name": [[labels], key]}``.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Items:
         """Return the plain fields and the tokens of a value, which are stored readable. Fields are copied.
 
         Raises:
-            UnsupportedTypeError: If JSON cannot represent a field, or returns another value for it.
+            UnsupportedTypeError: If JSON cannot represent a field, or parsing it again gives another value.
             ConfigError: If the text of a field has a lone surrogate, which serializers replace.
         """
         found = {field: _copied(field, value[field]) for field in self.plain if field in value}
@@ -151,7 +151,7 @@ class Items:
     ) -> tuple[ItemName, dict[str, Any]]:
         """Return the name and the value of an item, from its name and its value in the database.
 
-        ``own`` is the requested name, if any; errors have that name, or else the opened name.
+        ``own`` is the requested name, if any; errors state this name or, without it, the opened name.
 
         Raises:
             PlaintextError: If the value is not sealed, and ``allow_unbound`` is off.
@@ -165,7 +165,7 @@ class Items:
             if KEY not in found:
                 if not self.allow_unbound:
                     raise PlaintextError("the item is not sealed", hint=_SEAL)
-                self.serde.open(JSON, b"")  # refuses plaintext if the serializer does, and counts it
+                self.serde.open(JSON, b"")  # raises and counts an error if plaintext is refused
                 return stored, dict(found)
             tag, blob = require_form(found)
             if not is_bound(tag):
@@ -196,7 +196,7 @@ class Items:
             for name in (*names, *tokens):
                 if name is not None and name not in found:
                     raise RowError("a readable field of the item is missing", hint=_FIELDS)
-        # Usually all tokens are among these: to compare others, one is made of each field.
+        # Usually all stored tokens are among these; to check others, the token of each field is computed.
         others = {
             name: mark for name, mark in found.items() if name not in tokens or (type(mark), mark) != (int, 1)
         }

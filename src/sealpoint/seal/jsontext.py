@@ -56,14 +56,14 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
-# For text in which no integer has to be looked at. Made once: to make it takes as long as to use it.
+# Decoder of text that is too short for a long integer. Made once: making it takes as long as using it.
 SHORT: Final[Any] = json.JSONDecoder(object_pairs_hook=unique, **STRICT_NUMBERS)
 
 
 def parse_short(text: str, decoder: Any = None) -> Any:
     """Return the value of strict JSON that is too short for long integers or deep levels: neither is checked.
 
-    Text without white space is read by the scanner alone, in two thirds of the time.
+    Text without white space is read by the decoder's scanner alone, which takes two thirds of the time.
     """
     decoder = decoder or SHORT
     try:
@@ -75,11 +75,11 @@ def parse_short(text: str, decoder: Any = None) -> Any:
 
 _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _NESTED: Final = frozenset((dict, list))
-_LEAVES: Final = frozenset((int, bool, type(None)))  # in all places they stand for themselves
+_LEAVES: Final = frozenset((int, bool, type(None)))  # values of these types are written unchanged
 
 
 def pack_json(value: Any) -> Any:
-    """Return strict JSON to be sealed, for a value of dicts with text as keys, lists and scalars."""
+    """Return strict JSON to be sealed, for a value made of lists, scalars, and dicts whose keys are text."""
     if isinstance(value, str):
         return value if is_unicode(value) else ["u", value.encode("utf-16-be", "surrogatepass").hex()]
     if isinstance(value, float) and not math.isfinite(value):
@@ -95,10 +95,10 @@ def pack_json(value: Any) -> Any:
 
 
 def unpack_json(value: Any) -> Any:
-    """Return the value from JSON that `pack_json` returned.
+    """Return the value that `pack_json` converted to this JSON.
 
     Raises:
-        DecodeError: If an array has another form.
+        DecodeError: If an array has none of the forms that `pack_json` writes.
     """
     kind = type(value)
     if kind is dict:
@@ -145,11 +145,11 @@ def has_strict_form(value: Any, *, otherwise: bool = False, levels: int = MAX_DE
 
 
 def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
-    """Return a function that encodes a value as ``encoder`` does; its second argument must be ``False``.
+    """Return a function that encodes as ``encoder`` does; the function's second argument must be ``False``.
 
-    `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
-    ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The encoder
-    has no indentation, neither sorts nor skips keys, and does not look for cycles.
+    `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as the encoding.
+    Without ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The
+    encoder has no indentation, neither sorts nor skips keys, and does not look for cycles.
     """
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # a Python without the C accelerator

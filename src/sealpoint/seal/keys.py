@@ -5,7 +5,7 @@ States follow NIST SP 800-57 part 1, section 7:
     staged -> active <-> decrypt-only <-> disabled -> destroyed
     staged, decrypt-only, disabled <-> compromised -> destroyed
 
-A compromised key can be disabled and enabled again: it is then compromised again, and never becomes active or
+A compromised key can be disabled; enabling the key makes it compromised again. It never becomes active or
 decrypt-only.
 
 Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section 2.3).
@@ -51,7 +51,7 @@ def require_key_id(key_id: object) -> str:
 
 
 class KeyState(Enum):
-    """The state of a key: whether it seals, opens, or neither.
+    """The state of a key: whether the key seals, only opens, or does neither.
 
     Example:
         >>> from sealpoint import KeyState
@@ -169,7 +169,7 @@ _TEXT_HINT: Final = "pass the 32 bytes themselves: bytes.fromhex(TEXT) or base64
 
 
 def require_length(material: object, suite: str | None, what: str) -> bytes:
-    """Return key material."""
+    """Return key material; raise if its length is not valid for ``suite``."""
     hint = _LEGACY_HINT if suite else _TEXT_HINT
     if not isinstance(material, bytes):
         raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes", hint=hint)
@@ -188,7 +188,7 @@ class Key(NeverPickled):
 
     Attributes:
         id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that the key sealed.
-        state: What may be done with it.
+        state: What may be done with the key.
         created: When the key was made, if known.
         destroyed: When the key was destroyed, if that is known.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
@@ -226,8 +226,8 @@ class Key(NeverPickled):
         Args:
             id: Public name of the key.
             material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
-                a disabled one. Or a `Material` that loads the bytes.
-            state: What may be done with it.
+                a disabled key. Or a `Material` that loads the bytes.
+            state: What may be done with the key.
             created: When the key was made.
             destroyed: When the key was destroyed.
             suite: ``"aes"`` for LANGGRAPH_AES_KEY.
@@ -235,7 +235,7 @@ class Key(NeverPickled):
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
-            RingFileError: If ``suite`` is another suite.
+            RingFileError: If ``suite`` is neither ``"aes"`` nor ``None``.
             KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
             KeyMaterialError: If ``material`` is bytes of the wrong length.
             KeyRingError: If ``state`` is not a `KeyState`.
@@ -291,8 +291,8 @@ class Key(NeverPickled):
         """Return this key if values under it may be opened.
 
         Raises:
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
+            KeyDisabledError: If the key is disabled.
+            KeyDestroyedError: If the key was destroyed.
         """
         if self.state is KeyState.DISABLED:
             raise KeyDisabledError(f"key {self.id!r} is disabled")
@@ -335,5 +335,5 @@ def require_consistent(keys: Sequence[Any], where: str = "a ring") -> None:
         )
 
 
-# Pickles and messages name them by their former modules.
+# Pickles and messages name the classes by their former modules.
 Key.__module__, KeyState.__module__ = "sealpoint.keys.key", "sealpoint.keys.state"

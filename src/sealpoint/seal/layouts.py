@@ -1,4 +1,4 @@
-"""Layouts: which parts of a checkpoint a saver stores as one value, and so what is sealed as one value."""
+"""Layouts: which parts of a checkpoint a saver stores as one value; each such value is sealed as a whole."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SENDS_MOVED: Final = 4
 def seal_sentinel(serde: Serializer, thread_id: str, checkpoint_ns: str) -> tuple[str, bytes]:
     """Seal a value that makes any saver without SealedSaver fail to read on Postgres: return tag and bytes.
 
-    Every ``put`` stores such a value; the database keeps the first one of a thread and a namespace.
+    Every ``put`` stores such a value; the database keeps the first value for each thread and namespace.
     """
     return serde.seal(None, row=_sentinel_row(thread_id, checkpoint_ns))
 
@@ -79,7 +79,7 @@ def seal_sentinel(serde: Serializer, thread_id: str, checkpoint_ns: str) -> tupl
 class Rows:
     """Seals and opens checkpoints and writes, each bound to its row. Each subclass is for one layout."""
 
-    layout: ClassVar[str]  # its name
+    layout: ClassVar[str]  # name of the layout
     # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have, and so
     # compares values in Python
     keeps_types: ClassVar[bool] = False
@@ -101,7 +101,7 @@ class Rows:
 
     def head_of(self, header: Header) -> bytes:
         """Return the header as the bytes that are sealed before a checkpoint."""
-        # What a command binds was stored before: nothing is removed from it.
+        # A command binds metadata that was stored before: nothing is removed from it.
         metadata = self.encode_metadata(header["metadata"], sealed=True, keep_surrogates="rebound" in header)
         return pack_header(header, metadata)
 
@@ -114,11 +114,11 @@ class Rows:
         raise NotImplementedError
 
     def open_header(self, found: Found, spot: Spot) -> Opened | None:
-        """Open the sealed value that begins with the header of a checkpoint; ``None`` if it is not bound."""
+        """Open the sealed value that begins with a checkpoint header; ``None`` for an unbound value."""
         raise NotImplementedError
 
     def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> Any | None:
-        """Compare the row with the header, and return the header's metadata; ``None`` if not stored there."""
+        """Compare the row with the header, and return the header's metadata, or ``None`` if it has none."""
         require_same_row(header, readable, parent, self.tokens)
         return header["metadata"]
 
@@ -143,7 +143,7 @@ class Rows:
         return document["channel_values"]  # type: ignore[no-any-return]
 
     def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
-        """Whether the messages of the step must be read from the writes to the parent: in old checkpoints."""
+        """Whether the messages of the step must be read from the writes to the parent, as for old formats."""
         return False
 
     def carrier(self) -> Carrier:
@@ -160,7 +160,7 @@ class Rows:
         frame = {
             key: value
             for key, value in metadata.items()
-            if key in plain and has_strict_form(value, otherwise=refused)  # others are only sealed
+            if key in plain and has_strict_form(value, otherwise=refused)  # other values are only sealed
         }
         for key in self.indexed.intersection(metadata):
             value = metadata[key]
@@ -173,7 +173,7 @@ class Rows:
     def seal_writes(
         self, spot: Spot, writes: Iterable[tuple[Claims | None, str, str, Any]]
     ) -> list[tuple[str, Sealable]]:
-        """Return channels and values to store for the writes of a call, which have the parts of `Write`."""
+        """Return channels and values to store for ``writes``: claims, task id, channel and value of each."""
         of, found = partial(Sealable.of, now=self.keeps_types), []
         for claims, task_id, channel, value in writes:
             row = _write_row(*spot, task_id, channel)
@@ -203,7 +203,7 @@ class Rows:
         """Open the pending writes to a checkpoint, and check that no write of a call is missing.
 
         Returns:
-            The writes, sorted by task path, task and index; in the saver's order if any is not bound.
+            The writes, sorted by task path, task and index; in the saver's order if any write is not bound.
         """
         found = list[StoredWrite]()
         for task_id, channel, sealed in writes:
@@ -267,7 +267,7 @@ class _Apart(Rows):
         for name, value in checkpoint["channel_values"].items():
             if isinstance(value, self.inline_types):
                 inline[name], stored[name] = value, ""
-            elif name in versions:  # else the saver would not find it again
+            elif name in versions:  # without a version the saver would not find the value again
                 row = value_row(*spot[:2], name, str(changed.get(name, versions[name])))
                 dump = partial(self.serde.seal, value, row=row)
                 sealable = Sealable.of(dump, now=self.keeps_types and name in changed)
@@ -374,7 +374,7 @@ class Inline(_Apart):
         return document
 
     def needs_sends(self, decode: Callable[[], tuple[Any, Any]]) -> bool:
-        """Whether the sealed version of the format is old; PostgresSaver uses the readable version."""
+        """Whether the format's version is old, by its sealed copy; PostgresSaver uses the readable copy."""
         return bool(decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
 
@@ -391,7 +391,7 @@ class Values(_Apart):
         return [rest, metadata]
 
     def metadata_of(self, header: Header, readable: Mapping[str, Any], parent: object) -> None:
-        """Compare the row with the header; return ``None``: the metadata is sealed with the checkpoint."""
+        """Compare the row with the header; return ``None``: the metadata is not in the header here."""
         require_same_row(header, {}, parent, self.tokens)
 
     def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -84,11 +84,11 @@ ITEM: Final = Coordinates((("table", "store"),), ("prefix", "key"))  # of LangGr
 CACHED: Final = Coordinates((("table", "cache"),), ("namespace", "key"))  # of its caches
 
 
-KEY: Final = "__sealpoint__"  # the key of a frame
+KEY: Final = "__sealpoint__"  # name of the JSON member that holds a frame
 
 
 def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
-    """Return the tag and the bytes of the sealed value in a frame; ``None`` in place of an invalid one."""
+    """Return the tag and the bytes of the sealed value in a frame; each is ``None`` if it is invalid."""
     if not isinstance(frame, dict):
         return None, None
     tag, text = frame.get("type"), frame.get("value")
@@ -97,7 +97,7 @@ def read_frame(frame: Any) -> tuple[str | None, bytes | None]:
 
 
 def make_frame(tag: str, value: bytes) -> dict[str, str]:
-    """Return the frame of a sealed value: the content of `KEY`."""
+    """Return the frame of a sealed value: the JSON object to store under ``__sealpoint__``."""
     return {"type": tag, "value": encode_value(value)}
 
 
@@ -109,8 +109,8 @@ def encode_value(value: bytes) -> str:
 def decode_value(text: Any) -> bytes | None:
     """Return the bytes of the base64 text in a frame; ``None`` if the text is not canonical base64.
 
-    Only one text is accepted for the same bytes: b64decode without ``validate`` ignores other characters, and
-    always ignores the unused bits of the last character.
+    Only one text is accepted for the same bytes. b64decode would accept more: it ignores other characters
+    unless ``validate`` is on, and always ignores the unused bits of the last character.
     """
     if not isinstance(text, str):
         return None
@@ -124,5 +124,5 @@ def decode_value(text: Any) -> bytes | None:
     return value if is_canonical and len(text) == (len(value) + 2) // 3 * 4 else None
 
 
-# Pickles and messages name it by its former module.
+# Pickles and messages name the class by its former module.
 Spot.__module__ = "sealpoint.threads.store"

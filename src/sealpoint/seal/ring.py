@@ -4,9 +4,9 @@ At most one key seals; the others only open. A ring that is older than the ring 
 is refused: see `require_later`.
 
 If the bytes of a key change under the same id, the process notices this if it has loaded the earlier bytes,
-of which it keeps a mark. Bytes that were never loaded have no mark, so the bytes of a corrected source are
+of which it keeps a hash. Bytes that were never loaded have no hash, so the bytes of a corrected source are
 accepted: this process has sealed and opened nothing with the earlier bytes, and a source that never worked
-must be correctable. Such a key is protected by the ``check`` in its entry, which is compared at loading.
+must be correctable. The first loading compares the bytes with ``check`` in the key's ring entry.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Ring(NeverPickled):
         """Return the key called ``key_id`` if values under it may be opened.
 
         Raises:
-            UnknownKeyError: If the ring does not have it.
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
+            UnknownKeyError: If the ring does not have the key.
+            KeyDisabledError: If the key is disabled.
+            KeyDestroyedError: If the key was destroyed.
         """
         key = self._by_id.get(key_id)
         # LangGraph's rows name no key: a tag with the id of the legacy key would use it with another suite.
@@ -98,8 +98,8 @@ class Ring(NeverPickled):
 
         Raises:
             UnknownKeyError: If no key of the ring is for the suite ``aes``.
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
+            KeyDisabledError: If the key is disabled.
+            KeyDestroyedError: If the key was destroyed.
         """
         for key in self.keys:
             if key.suite == LEGACY:
@@ -117,7 +117,7 @@ class Ring(NeverPickled):
 
         Raises:
             UnknownKeyError: If the ring has no index key.
-            KeyRingError: Another subclass of it, if the material of the index key is not available.
+            KeyRingError: If the material of the index key is not available.
         """
         if self.index is None:
             raise UnknownKeyError("index", self.ids, hint="add an index key: sealpoint keys generate --index")
@@ -127,7 +127,7 @@ class Ring(NeverPickled):
 def marks(ring: Ring) -> dict[str, bytes]:
     """Return, for each key with loaded material, 32 bytes that identify the material without revealing it.
 
-    The caller keeps the marks of disabled keys, whose material is not loaded.
+    A disabled key, whose material is not loaded, is missing: the caller keeps the bytes returned earlier.
     """
     loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
     # All 32 bytes: other material with the same check value of 4 bytes can be found by search.

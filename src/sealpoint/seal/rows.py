@@ -1,7 +1,7 @@
 """Rows: how the parts of a checkpoint are joined to seal them, split again, and compared with its row.
 
-No I/O: sync and async savers use this module, and the commands that read or change whole databases. All
-refuse the same rows; they differ in how they handle a refused row. These bytes are sealed:
+No I/O: sync and async savers use this module, and the commands that read or change whole databases. They
+refuse the same rows, and differ in how they handle a refused row. These bytes are sealed:
 
     checkpoint   u32be length | header, JSON | the document, by the serializer
     write        see `sealpoint.seal.calls`
@@ -9,14 +9,14 @@ refuse the same rows; they differ in how they handle a refused row. These bytes 
 
 The header:
 
-    metadata   all of it
+    metadata   the whole metadata
     parent     id of the parent, or null
     thread     only if the column holds a pseudonym: the thread id
     channels   only if values are stored apart: the names of all channels with a value
-    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.seal.calls`
-    inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
-    store      only with a thread store: its identity, a clock that it had reached, and random bytes
-    rebound    only if `rebind` has bound it: random bytes, so that it is no earlier state of a thread store
+    made       only in delta graphs: the writes to the parent it was made of, see `sealpoint.seal.calls`
+    inline     only if values are stored apart: values that a Postgres saver does not pass to its serializer
+    store      only with a thread store: the store's identity, the number of an event, and random bytes
+    rebound    only if `rebind` has bound the checkpoint: random bytes, which make its digest a new one
 
 It is strict JSON; its metadata and inline values are written by `sealpoint.seal.jsontext.pack_json`.
 
@@ -75,11 +75,11 @@ class Serializer(Protocol):
         """Deserialize authenticated bytes."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Open and deserialize a value that is not bound to a row, or not sealed, if that is allowed."""
+        """Open and deserialize a value that is unbound or unsealed; raise if such values are refused."""
 
 
 class Header(TypedDict):
-    """The header that is sealed before a checkpoint; see the module. Keys with ``None`` are not written."""
+    """The header that is sealed before a checkpoint; see the module. Members with ``None`` are omitted."""
 
     metadata: Any
     parent: str | None
@@ -146,7 +146,7 @@ def split_json(data: bytes) -> tuple[dict[str, Any], bytes]:
 def digest_of(claim: object, inner: str, data: bytes) -> bytes:
     """Return 32 bytes that identify the sealed content of a checkpoint. Rotation does not change these bytes.
 
-    With a thread store they are the hash of ``claim``, which is random for each put and sealed with the rest.
+    With a thread store the bytes are the hash of ``claim``, which is random for each put, and is sealed too.
     """
     named = claim.encode("utf-8", "surrogatepass") if isinstance(claim, str) else None
     return sha256(b"%b\0%b" % (inner.encode(), data) if named is None else named).digest()
@@ -166,8 +166,8 @@ def require_same_metadata(
 ) -> None:
     """Compare the readable metadata of a row, or the readable fields of an item, with what was sealed.
 
-    A sealed key may be missing in the row: its writer chose which keys are readable. If the ring has no index
-    key, every key in the form of a token is accepted.
+    A sealed name may be missing in the row: the writer chooses which names are readable. If the ring has no
+    index key, every readable name in the form of a token is accepted.
     """
     found = None
     for key, value in readable.items():
@@ -190,7 +190,7 @@ def require_same_metadata(
 
 
 def _is_same(readable: Any, sealed: Any) -> bool:
-    """Whether two JSON values are the same; a large float is the integer that Postgres returns for it."""
+    """Whether two JSON values are the same; a large float equals the integer that Postgres returns."""
     if isinstance(sealed, dict) and isinstance(readable, dict):
         return readable.keys() == sealed.keys() and all(
             _is_same(readable[key], sealed[key]) for key in sealed
@@ -233,7 +233,7 @@ def require_parts(checkpoint: Any, checkpoint_id: object) -> tuple[dict[str, Any
 
 
 def require_never_sealed(checkpoint_id: object, *parts: Any) -> None:
-    """Check that a checkpoint without a frame never had one: it does not name the sentinel."""
+    """Check that a checkpoint without a frame never had a frame: else it would name the sentinel."""
     if any(isinstance(part, dict) and SENTINEL in part for part in parts):
         raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks its sealed part")
 
@@ -244,7 +244,7 @@ def value_missing(channel: object) -> RowError:
 
 
 def require_sealed(value: Any) -> Sealed:
-    """Return a stored value as the wrapped saver returned it; raise unless its `Carrier` made it."""
+    """Return a stored value as the wrapped saver returned it; raise unless a `Carrier` created the object."""
     if type(value) is not Sealed:
         raise RowError("a value stands where a sealed one was stored")
     return value

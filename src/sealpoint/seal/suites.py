@@ -183,7 +183,7 @@ class Xaes256Gcm:
     def reset_after_fork(self) -> None:
         """Choose a new prefix for the next message.
 
-        Parent and child count separately, and together could exceed `MAX_MESSAGES` under one prefix.
+        Parent and child process count separately, and together could exceed `MAX_MESSAGES` under one prefix.
         """
         self._sealing = None
 

@@ -37,7 +37,7 @@ SEALED_MARK: Final = "+"
 # The end of each tag under LANGGRAPH_AES_KEY.
 LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
 
-# What the tag of a value holds behind `SEALED_MARK` if the value is bound to its row, and only then.
+# What a tag contains after `SEALED_MARK` if, and only if, the value is bound to its row.
 BOUND_MARK: Final = ".row@"
 
 # Printable ASCII without '+', which separates the type from the suite.
@@ -130,8 +130,8 @@ MSGPACK: Final = "msgpack"
 JSON: Final = "json"
 PICKLE: Final = "pickle"
 
-# The kinds that may be read without running anything.
+# The kinds that can be read without running code of the writer.
 READABLE: Final = frozenset((NULL, BYTES, BYTEARRAY, MSGPACK, JSON))
 
-# Pickles and messages name it by its former module.
+# Pickles and messages name the class by its former module.
 Tag.__module__ = "sealpoint.crypto.tag"

@@ -4,7 +4,7 @@
     pseudonym   "t-" + base32(HMAC-SHA256(index key "thread_id", thread id))[:32], small letters
 
 LP is a length as u32be and the bytes. The typed value is the value as it is stored in JSON, with its type.
-Equal values have equal tokens: a search needs this, and any reader of the database can see it. The index key
+Equal values have equal tokens, so that searches work; any reader of the database sees them. The index key
 never rotates, because a token cannot be computed again without the value.
 """
 
@@ -40,7 +40,7 @@ def is_cached(*texts: str | bytes) -> bool:
 
 
 def cached(size: int, function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function of texts that caches the last ``size`` results of texts that `is_cached` allows."""
+    """Wrap a function of texts in a cache of ``size`` results, for the texts that `is_cached` allows."""
     remembered = lru_cache(size)(function)
     return lambda *texts: (remembered if is_cached(*texts) else function)(*texts)
 
@@ -65,7 +65,7 @@ class Tokens(NeverPickled):
 
     @property
     def are_available(self) -> bool:
-        """Whether the ring has an index key whose material is loaded: reading never waits for it to load."""
+        """Whether the ring has an index key with loaded material; reading does not wait for the loading."""
         index = self._ring().index
         return index is not None and index.is_loaded
 
@@ -86,7 +86,7 @@ class Tokens(NeverPickled):
 
 
 def in_json(value: Any) -> Any:
-    """Return a scalar as JSON returns it: of a plain type, and text without lone surrogates."""
+    """Return a scalar as it is read back from JSON: of a plain type, and text without lone surrogates."""
     if isinstance(value, str):
         return str.__str__(value).encode("utf-8", "ignore").decode()
     if isinstance(value, int) and not isinstance(value, bool):
@@ -97,7 +97,7 @@ def in_json(value: Any) -> Any:
 def _canonical(value: Any) -> str | None:
     """Return bytes for a scalar with its type: the same bytes for values that are equal in JSON.
 
-    Numbers are equal if their decimal digits are, as Postgres compares them.
+    Two numbers are equal if their decimal digits are equal, as in Postgres.
     """
     value = in_json(value)
     if value is None or isinstance(value, bool):

@@ -33,7 +33,7 @@ class Conditions(NamedTuple):
     Attributes:
         stored: The filter for the wrapped store: fields with their conditions, and tokens.
         own: Conditions that only this process applies.
-        again: Conditions of ``stored`` that this process checks again.
+        again: Conditions of ``stored`` that this process checks again on the opened item.
     """
 
     stored: dict[str, Any]
@@ -45,7 +45,7 @@ class Conditions(NamedTuple):
 
         The wrapped store may return a wrong item, because of a duplicate field in JSON, or a damaged index.
         So equality (``$eq``, ``$ne`` and a value alone) is checked again, on the sealed value. The four order
-        operators are not, because stores differ in how they compare text with numbers. An attacker who can
+        operators are not checked again: stores compare text with numbers differently. An attacker who can
         write to the database may add an item to such a search, hide an item from any search, or make a page
         begin too early, but cannot change an item.
         """
@@ -60,7 +60,7 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
     During a migration the wrapped store applies no condition: items lack fields that became readable later.
 
     Raises:
-        ConfigError: If an operator is unknown; the wrapped store raises an error of its own.
+        ConfigError: If an operator of ``own`` is unknown; the wrapped store checks those of ``stored``.
     """
     stored, own, again = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for name, condition in wanted.items():
@@ -84,14 +84,14 @@ def divide(items: Items, wanted: Mapping[str, Any]) -> Conditions:
 def _token(items: Items, name: str, condition: Any) -> str | None:
     """Return the token of the value that a field must equal; ``None`` if the condition names no such value.
 
-    An item without the field has no token, and is found by ``None`` all the same.
+    The condition ``None`` also finds items without the field, which have no token, so it has no token either.
     """
     value = condition.get("$eq") if _is_operators(condition) else condition
     return None if value is None else items.tokens.token(name, value)
 
 
 def field_of(value: Mapping[str, Any], name: str) -> Any:
-    """Return the field ``name`` of an item, or the value at the path ``name``; ``None`` without both."""
+    """Return an item's field ``name``, or the value at the path ``name``; ``None`` if there is neither."""
     if name in value:
         return value[name]
     found: Any = value

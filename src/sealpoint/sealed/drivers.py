@@ -57,7 +57,7 @@ def item_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _parse_item(stored: Any) -> Any:
-    """Parse JSON as `parse_item` does; faster for text that orjson wrote, as LangGraph's Stores do."""
+    """Parse JSON as `parse_item` does, but faster if orjson wrote it, as in LangGraph's Stores."""
     import orjson
 
     with suppress(ValueError, TypeError):

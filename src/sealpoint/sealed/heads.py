@@ -1,8 +1,8 @@
 """Heads: compares the checkpoints of a database with what a thread store remembers of them.
 
-The store is written after the database, and read before it. So a row that the store does not know is newer
-than the last head, and is accepted: it is bound and authentic. A row that the store knows and the database
-lacks is missing only if the store says so before and after the database was read.
+The thread store is written after the database, and read before it. So a bound row that the store does not
+know is newer than the last head, and is accepted. A row that the store knows and the database lacks counts
+as missing only if the store has its head before and after the database is read.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Known(NamedTuple):
     """What a thread store remembered of some rows when they were read from the database."""
 
     heads: Mapping[Spot, Head]
-    clock: int  # how far its log was
-    specials: Mapping[Spot, Sequence[Special]]  # by each row of which all were read
+    clock: int  # number of the last event in the log of the store
+    specials: Mapping[Spot, Sequence[Special]]  # by row; only rows whose special writes were all read
 
 
 class Heads:
@@ -81,12 +81,12 @@ class Heads:
             raise ConfigError(f"threads is {type(store).__name__}, not a thread store", hint=hint)
         self.store, self._policy, self._also_count = store, policy, count
         keyed = cache(lambda: KeyedHash(key(PURPOSE)))  # the index key never changes
-        # What was put is read back.
+        # A cache: a checkpoint that was put is usually read soon.
         self.mac = cached(_MACS, lambda digest, *spot: mac_of(keyed(), Spot(*spot), digest))
         self.warnings = Counter[str]()  # how often each error was only counted, by its class
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Call:
-        """Return the request to call a method of the store; the reply is ``None`` for a counted error."""
+        """Return the request to call a method of the store; the reply is ``None`` after a counted error."""
         if self._policy == "require":
             return Call(function, arguments)
         return Call(self._try, (function, *arguments))
@@ -99,7 +99,7 @@ class Heads:
             return None
 
     def claim(self) -> Steps[str]:
-        """Check that heads can be recorded; return the header's text about the store for a new checkpoint."""
+        """Check that heads can be recorded; return the member ``store`` of a new checkpoint's header."""
         yield self.call(self.store.require_writable)
         return f"{self.store.identity}:{self.store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
 
@@ -117,13 +117,13 @@ class Heads:
         return _known((yield self.call(self.store.find, spots)), spots)
 
     def has_live(self, thread_id: str) -> Steps[bool]:
-        """Whether the store remembers a checkpoint of a thread, other than deleted ones."""
+        """Whether the store remembers a checkpoint of a thread that was not deleted."""
         return bool((yield self.call(self.store.has_live, thread_id)))
 
     def compare(self, entry: Entry, known: Known) -> Steps[Standing]:
         """Compare a checkpoint with what the store remembered when the checkpoint was read.
 
-        First check its claim about the store, and that the parent was deleted if the parent column is empty.
+        First check ``store`` in its header, and, if the parent column is empty, that the parent was deleted.
         """
         spot = entry.spot
         if entry.claim is not None:
@@ -143,18 +143,18 @@ class Heads:
         return standing
 
     def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
-        """Raise if a row of ``lost`` was not pruned: its head was in the store before each reading."""
+        """Raise if a row of ``lost``, which the store had at each reading of the database, was not pruned."""
         for head in lost:
             if not (yield from self.may_be_pruned(head, spots)):
                 self.report(
                     RolledBackError(head.spot.thread_id, None, head.spot.checkpoint_id), head.spot, thread_id
                 )
-                return  # one stands for all, if errors are only counted
+                return  # if errors are only counted, one is counted for all rows
 
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
-        """Whether a missing row may have been pruned, as the latest at that time; ``spots`` are not missing.
+        """Whether a prune may have deleted a row that was the latest when it began; the rows ``spots`` exist.
 
-        A prune does not change the head of the latest checkpoint, so that its row is required; see `prune`.
+        A prune does not change the head of the latest checkpoint, whose row is still required; see `prune`.
         """
         thread_id, checkpoint_ns, _ = head.spot
         if checkpoint_ns or (known := (yield from self.of_thread(thread_id, checkpoint_ns))) is None:
@@ -198,7 +198,7 @@ class Heads:
             self.report(parent_lost(parent), *((child, entry.thread_id) if entry else ()))
 
     def _require_claim(self, claim: tuple[str, int], entry: Entry) -> Steps[None]:
-        """Check a claim that names another store, or an event that this store had not when it was read."""
+        """Check a header that names another thread store, or a later event than was read from this store."""
         own = self.store.identity
         if claim[0] == own:
             now = yield from self.find([])
@@ -225,7 +225,7 @@ class Heads:
         return _known((yield self.call(self.store.between, thread_id, checkpoint_ns, None, None)))
 
     def report(self, error: SealpointError, spot: Sequence[str] = (), thread_id: str | None = None) -> None:
-        """Raise an error, or only count it with heads='warn'. ``spot`` is the row that the error is about."""
+        """Raise an error, or only count it with heads='warn'. The error is about the row ``spot``."""
         if spot:
             located(error, "checkpoints", spot, {"thread_id": thread_id})
         if self._policy == "require":

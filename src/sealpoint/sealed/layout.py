@@ -33,7 +33,7 @@ _CLASSES: Final[dict[str, type[Rows]]] = {
 def layout_of(saver: Any, layout: str, serde: Any) -> type[Rows]:
     """Return the layout class of a saver: by the saver's class for ``auto``, else by the name ``layout``.
 
-    ``serde`` is checked as `require_ring` does.
+    ``serde`` is checked by `require_ring`.
     """
     require_instance(saver, "saver", ("get_tuple", "aget_tuple"), "SealedSaver(SqliteSaver(connection), ...)")
     require_ring(serde)
@@ -70,7 +70,7 @@ def require_ring(serde: Any) -> KeyRing:
 
 
 def require_instance(wrapped: Any, kind: str, methods: Sequence[str], example: str) -> None:
-    """Refuse a class, a context manager, or an object without the methods; ``example`` is a valid call."""
+    """Refuse a class, a context manager, or an object that lacks a method; ``example`` is a valid call."""
     if isinstance(wrapped, type):
         problem = f"{wrapped.__name__} is a class, not a {kind}"
     elif any(hasattr(wrapped, name) for name in methods):

@@ -67,7 +67,7 @@ class PostgresTables:
         self._is_checked = allow_schema and not is_asked
 
     def _given(self, saver: Any) -> tuple[Any, Any]:
-        """Return two context managers: for a connection, or a cursor on it, and for the connection's lock."""
+        """Return two context managers: one for a connection or a cursor, one for the connection's lock."""
         if self._names is not STORE_NAMES:
             return saver._cursor(), nullcontext()
         # A Store's cursor takes no lock. Connection first, then the lock, as in the Store: no deadlock.
@@ -75,7 +75,7 @@ class PostgresTables:
         return saver.conn.connection() if is_pool else nullcontext(saver.conn), saver.lock
 
     def require(self, saver: Any) -> None:
-        """See `Tables`."""
+        """See `Tables.require`."""
         if self._is_checked:
             return
         from psycopg.rows import tuple_row
@@ -92,7 +92,7 @@ class PostgresTables:
                 self._is_checked = run(self._look(), reply)
 
     async def arequire(self, saver: Any) -> None:
-        """See `Tables`."""
+        """See `Tables.arequire`."""
         if not self._is_checked:
             await shared.run(self.require, saver)
 
@@ -117,7 +117,7 @@ class AioPostgresTables(PostgresTables):
     """Checks the tables of one database, and the rights of an asynchronous session of psycopg."""
 
     def require(self, saver: Any) -> None:
-        """See `Tables`."""
+        """See `Tables.require`."""
         if not self._is_checked:
             run_on_loop(self.arequire, saver)
 
@@ -169,7 +169,7 @@ def _schema(path: Sequence[str], oids: Sequence[int | None], more: Sequence[str]
 
 
 def _ask(heads: Heads, lock: int, roles: Sequence[str]) -> bool:
-    """Ask the thread store whether roles can write to it; on the same server it sees the session's lock.
+    """Ask the thread store whether roles can write to it; a store on the same server sees the session's lock.
 
     Return whether the store could be asked. If roles can write, a `SharedRoleError` is raised or counted.
     """

@@ -30,7 +30,7 @@ class Pseudonyms:
     def find(
         self, place: Place, check: Callable[[CheckpointTuple, Spot], object], *, is_new: bool
     ) -> Steps[str]:
-        """Return the name of a thread in the database; ``is_new`` if the thread is about to be written.
+        """Return the name of a thread in the database; ``is_new``: the thread is about to be written.
 
         ``check`` authenticates a row, because a row under the real id may be forged.
         """

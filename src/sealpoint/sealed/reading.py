@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from sealpoint.serde import EncryptedSerializer
 
 
-_REMEMBERED: Final = 1_000  # of so many checkpoints
+_REMEMBERED: Final = 1_000  # the number of checkpoints whose calls are kept
 
 
 class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
-    """Stored calls of ``put_writes`` by checkpoint: a process of a delta graph continues with their values.
+    """Calls of ``put_writes`` that this process stored, by checkpoint: a delta graph continues with them.
 
-    A checkpoint is removed when its child is stored, whose header lists the writes.
+    The calls are removed when a child of their checkpoint is stored: its header lists the writes.
     """
 
     def add(self, spot: Spot, task_id: str, call: bytes) -> None:
@@ -104,7 +104,7 @@ class Asked(NamedTuple):
         return self.place.config(self.more)
 
     def name(self, error: SealpointError) -> None:
-        """Set the thread id of an error to the real id, and its row to the requested one if it has none."""
+        """Set the thread id of an error to the real id, and its row, if not set, to the requested row."""
         if isinstance(error, RowError):
             located(error, "checkpoints", self.place)
         if error.place.get("thread_id") == self.place.thread_id:
@@ -144,12 +144,12 @@ def asking(parts: Parts, config: RunnableConfig, *, is_new: bool = False) -> Ste
 
 def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
     entry = Entry(rows, found, spot)
-    if not entry.is_bound:  # it is only authenticated when it is decoded
+    if not entry.is_bound:  # an unbound checkpoint is authenticated only when it is decoded
         entry.document()
 
 
 def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
-    """Whether the special writes of a checkpoint are the latest; if not, it must be read again, by its id.
+    """Whether a checkpoint's special writes are the latest; if not, read the checkpoint again, by its id.
 
     With ``is_before``, the thread store was read before the checkpoint, so a contradiction is final.
     """
@@ -161,7 +161,7 @@ def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> S
         return error is None
     now = yield from heads.find([entry.spot])
     head = now and now.heads.get(entry.spot)
-    if now is not None and (head is None or head.kind is Kind.PUT):  # else it may be or is deleted
+    if now is not None and (head is None or head.kind is Kind.PUT):  # else the row is deleted, or may be
         heads.report(error, entry.spot, entry.thread_id)
     return True
 
@@ -195,7 +195,7 @@ def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
                 return found if found or asked.place.checkpoint_id else (yield from _latest(parts, asked))
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(parts, asked))
-        elif want is None or want.kind is not Kind.PUT:  # it may be or is deleted
+        elif want is None or want.kind is not Kind.PUT:  # the row is deleted, or may be
             return entry
         looks = looks + 1 if want == suspect else 1
         if want is not None and looks == LOOKS:  # it was in the store each time the database was read
@@ -313,7 +313,7 @@ def _read(rows: Rows, found: CheckpointTuple, asked: Asked) -> CheckpointTuple |
 def _decoded(
     parts: Parts, entry: Entry, asked: Asked | None, rows: Mapping[Spot, CheckpointTuple]
 ) -> Steps[CheckpointTuple]:
-    """Return a checkpoint as a ``CheckpointTuple``; ``rows`` are already read, perhaps with its parent."""
+    """Return a checkpoint as a ``CheckpointTuple``; ``rows`` were read, perhaps with the parent's row."""
     sends: Sequence[Write] = ()
     if entry.parent and entry.needs_sends:
         parent = entry.spot._replace(checkpoint_id=entry.parent)
@@ -346,7 +346,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class Pages:
-    """Divides one listing into pages, each a complete list: some savers hold a lock while they list.
+    """Divides one listing into pages, each read at once as a list: some savers hold a lock while they list.
 
     Checkpoints come latest first. Checkpoints in different namespaces, or in copies of a thread, may have the
     same id; these are never divided between pages, because the next page begins below an id.
@@ -552,7 +552,7 @@ def histories(
 
 
 def _visit(walk: DeltaWalk, entry: Entry, made: object) -> None:
-    """Add a checkpoint to a walk, with those writes that ``made`` in its child's header lists, or all."""
+    """Add a checkpoint to a walk, with the writes that ``made`` lists, or all writes if it is ``None``."""
     writes = entry.writes(walk.open, made)
     walk.visit(entry.values(walk.open), [write[1:] for write in writes])
 

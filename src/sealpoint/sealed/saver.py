@@ -134,7 +134,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
                 can read them. **Nothing is bound, and nothing is sealed unless that serializer seals.**
                 Needs ``unbound="allow"``. See docs/migration.md.
             allow_partial_writes: Whether to read an incomplete result of a task, for a saver or a connection
-                that stores writes one by one. Deleted writes are then not detected.
+                that stores writes one by one. If on, deleted writes are not detected.
             allow_schema: Whether tables may have additions that LangGraph does not create, such as triggers.
             allow_shared_role: Whether the saver's role may write a thread store on the same Postgres server.
 
@@ -299,7 +299,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread, or the checkpoint has no id.
-            SealpointError: An error of the serializer; nothing is stored then.
+            SealpointError: If the serializer raises it; in that case nothing is stored.
         """
         return self._run(put(self._parts, config, checkpoint, metadata, new_versions))
 
@@ -314,7 +314,7 @@ class SealedSaver(Maintenance, BaseCheckpointSaver[Any]):
 
         Raises:
             ConfigError: If ``config`` does not name a checkpoint.
-            SealpointError: An error of the serializer; nothing is stored then.
+            SealpointError: If the serializer raises it; in that case nothing is stored.
         """
         self._run(put_writes(self._parts, config, writes, task_id, task_path))
 

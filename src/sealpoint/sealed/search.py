@@ -1,4 +1,4 @@
-"""Searches sealed metadata with the results of the wrapped saver; compares JSON as SQLite and Postgres do."""
+"""Searches sealed metadata among the results of the wrapped saver; compares as SQLite and Postgres do."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Search:
     def has_equals(self, value: Any) -> bool:
         """Whether values exist that the database considers equal, but that have different tokens.
 
-        In SQLite and Python: 1, 1.0 and true, and integers that floats cannot represent exactly.
+        On SQLite and in Python these are 1, 1.0 and true, and integers that floats cannot represent exactly.
         """
         return isinstance(value, int | float) and (value in (0, 1) or abs(value) >= EXACT)
 
     def wanted(self, value: Any) -> Any:
-        """Return the searched value as JSON returns it: savers convert it to JSON."""
+        """Return the searched value as it is read back from JSON: savers convert the value to JSON."""
         if value is None or isinstance(value, str | int | float):
             return in_json(value)
         try:
@@ -87,7 +87,7 @@ class Search:
     def divide(self, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
         """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens of others.
 
-        Also return whether that is the whole filter, so that the saver may apply a limit.
+        Also return whether that part is the whole filter, so that the saver may apply a limit.
         """
         stored, is_exact = dict[str, Any](), True
         for key, value in wanted.items():
@@ -109,11 +109,11 @@ class OnSqlite(Search):
     """The search of a saver on SQLite."""
 
     def applies(self, key: str) -> bool:
-        """Also a path into a plain key can be searched on SQLite, such as ``parents.name``."""
+        """Whether the saver can apply a key: a plain key, or a path into one such as ``parents.name``."""
         return key in self._rows.plain or key.split(".", maxsplit=1)[0] in self._rows.plain
 
     def wanted(self, value: Any) -> Any:
-        """Return the value as JSON returns it; text for a value that JSON lacks, as in LangGraph's saver."""
+        """Return the value as read back from JSON; as text if JSON lacks its type, like LangGraph's saver."""
         is_known = value is None or isinstance(value, str | int | float | dict | list | tuple)
         return super().wanted(value) if is_known else str(value)
 

@@ -43,12 +43,12 @@ class SqliteTables:
         self._cursor: sqlite3.Cursor | None = None
 
     def require(self, saver: Any) -> None:
-        """See `Tables`."""
+        """See `Tables.require`."""
         with getattr(saver, "lock", None) or nullcontext():
             self.check(_connection_of(saver))
 
     async def arequire(self, saver: Any) -> None:
-        """See `Tables`."""
+        """See `Tables.arequire`."""
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
@@ -99,7 +99,7 @@ class AioSqliteTables(SqliteTables):
     """Checks the tables of one database, through a connection of aiosqlite, on the connection's thread."""
 
     def require(self, saver: Any) -> None:
-        """See `Tables`."""
+        """See `Tables.require`."""
         run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:

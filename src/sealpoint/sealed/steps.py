@@ -3,9 +3,9 @@
 A procedure (`sealpoint.base.saver`) yields requests, and receives the replies.
 
 With a thread store, transactions of the caller are refused: heads would be recorded before their rows are
-stored. A transaction that the wrapped saver began, and left open when a statement failed or its task was
-cancelled, is rolled back: LangGraph's savers on SQLite would leave it open. To distinguish them, the copy of
-a saver gets a wrapper of its SQLite connection, which records the transactions that the saver begins. The
+committed. A transaction that the wrapped saver began, and left open when a statement failed or its task was
+cancelled, is rolled back: LangGraph's savers on SQLite would leave it open. To distinguish the two, the copy
+of a saver gets a wrapper of its SQLite connection, which records the transactions that the saver begins. The
 caller keeps the original connection, so the caller's statements do not pass through the wrapper.
 """
 
@@ -139,7 +139,7 @@ _OPEN: Final = (2, 3)  # libpq's PQTRANS_INTRANS and PQTRANS_INERROR
 
 
 def _require_own_transactions(saver: Any) -> None:
-    """Raise if a saver's connection is in a transaction of the caller: heads would be recorded before rows.
+    """Raise if a saver's connection is in a transaction of the caller: see the module.
 
     A saver without the attribute ``conn``, or with a pool, is not checked.
     """
@@ -156,10 +156,10 @@ async def _arequire_own_transactions(saver: Any) -> None:
 
 
 def _may_be_refused(saver: Any) -> bool:
-    """Whether a transaction may be open while no call of the saver runs; a call has its own transaction.
+    """Whether to look for an open transaction of the caller: not while a call of the saver may have its own.
 
     A connection to SQLite is not queried while another thread may run a statement on it. From SQLite 3.53 on
-    the query would hold Python's GIL until the statement ends, for which its callbacks would wait.
+    the query would hold Python's GIL until the statement ends, whose callbacks would wait for the GIL.
     """
     connection, lock = getattr(saver, "conn", None), getattr(saver, "lock", None)
     if getattr(connection, "autocommit", True) is False:
@@ -299,7 +299,7 @@ def watch(saver: Any, rows: Any, *, notes: bool = False) -> None:
 
     With ``notes`` the wrapper records which transactions the saver begins.
 
-    Sealpoint's own savers roll back themselves.
+    sealpoint's own savers are not wrapped, because they roll back their transactions themselves.
     """
     connection = unwatched(getattr(saver, "__dict__", {}).get("conn"))  # of another SealedSaver's copy, too
     owner = _Owner() if notes else None

@@ -64,7 +64,7 @@ class Wrapping:
     def reset_after_fork(self) -> None:
         """Refuse every later use if the connection of the wrapped saver or Store belongs to the parent.
 
-        A pool that the child opens itself may be used. Without an attribute ``conn``, nothing is refused.
+        A pool that the child opens itself may be used. Without an attribute ``conn``, no use is refused.
         """
         inner = vars(self).get("inner")  # which a copy does not have at first
         connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver

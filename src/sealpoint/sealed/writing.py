@@ -1,4 +1,4 @@
-"""Writing: stores, copies and deletes checkpoints, and records that in the thread store.
+"""Writing: stores, copies and deletes checkpoints, and records these changes in the thread store.
 
 A checkpoint is recorded after it is stored: a process that is killed in between leaves a row that the thread
 store does not know. A thread is recorded as deleted before it is deleted. If the saver itself chooses rows to
@@ -218,8 +218,8 @@ def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]
     """Yield the calls of ``put_writes`` that store copied writes: task id, task path, and writes with claims.
 
     A saver numbers the writes of a call, and a copied write must get its sealed number: otherwise a later
-    call of its task would be stored with another number. Savers read tasks in the order of their paths, which
-    they do not return. If a write is unbound, and so has no sealed number, new numbers keep this order.
+    call of its task would be stored with another number. Savers read tasks in the order of task paths, but
+    do not return the paths. If a write is unbound, and so has no sealed number, new numbers keep this order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:
@@ -248,7 +248,7 @@ def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]
 
 
 def _numbered(writes: Sequence[Write], path: str) -> Mapping[int, Write]:
-    """Return ordinary writes by their numbers.
+    """Return ordinary writes by number, the position of a write in its call.
 
     The number of an unbound write is not known: if there is such a write, all writes are numbered in the
     order of the saver, without their calls, whose descriptions have other numbers.
@@ -292,7 +292,7 @@ def _under_all_names(parts: Parts, asked: Asked) -> list[Asked]:
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
-    With a thread store, a checkpoint that is missing before is an error: afterwards it would seem pruned.
+    With a thread store, a checkpoint that is missing already is an error: later it would seem pruned.
     """
     threads = list[Asked]()
     for thread_id in thread_ids:
@@ -416,9 +416,9 @@ def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
 
 
 def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
-    """Record missing checkpoints of ``which`` as deleted, and the other ones as kept; return the kept ones.
+    """Record missing checkpoints of ``which`` as deleted, and the others as kept; return the kept ones.
 
-    ``left``, the checkpoints still in the database, was read again before, because deletions may have ended.
+    ``left`` has the checkpoints read from the database. A second reading shows deletions that ended late.
     """
     there = {*left}
     gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]
@@ -469,7 +469,7 @@ class Maintenance(Deleting):
 
         Raises:
             SealpointError: If a row of the source was changed, moved or exchanged. The older checkpoints are
-                then already copied.
+                already copied in that case.
         """
         self._run(copy_thread(self._parts, source_thread_id, target_thread_id))
 

@@ -1,4 +1,4 @@
-"""Checkpoints in SQLite: LangGraph's ``langgraph.checkpoint.sqlite``."""
+"""Checkpoints in SQLite, under the names of LangGraph's ``langgraph.checkpoint.sqlite``."""
 
 from __future__ import annotations
 

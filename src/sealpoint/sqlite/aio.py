@@ -1,7 +1,7 @@
 """AsyncSqliteSaver: `SqliteSaver` with the constructors of LangGraph's async saver.
 
-The saver does not need aiosqlite, but accepts aiosqlite's connections. SQLite then runs on the thread of such
-a connection, through a proxy for its plain connection.
+The saver does not need aiosqlite, but accepts aiosqlite's connections. With these, SQLite runs on the thread
+of the connection, through a proxy for its plain connection.
 """
 
 from __future__ import annotations

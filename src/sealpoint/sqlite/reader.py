@@ -1,6 +1,6 @@
 """Reads checkpoints by pages of rows, with one query for all writes of a page.
 
-The contents of a row are checked against its key.
+The contents of a row are checked against its primary key.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class CheckpointRow(NamedTuple):
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
     ) -> CheckpointTuple:
-        """Return the checkpoint with the data stored with it; ``config`` replaces its config if given."""
+        """Return the checkpoint with the data stored with it; ``config``, if given, becomes its config."""
         try:
             parent = self.require_parent()
             is_bound = type(self.type) is str and BOUND_MARK in self.type
@@ -135,7 +135,7 @@ def decode_pending(
     """Return the pending writes to the checkpoint with ``key``, in the order of `writes_sort_key`.
 
     Rows end with task_path, task_id, idx, channel, type and value; ``names`` are the types of all columns but
-    the last two. The errors are those of `decode_writes`.
+    the last two. Raises as `decode_writes` does.
     """
     row: Sequence[Any] = (None,) * 6
     try:
@@ -227,7 +227,7 @@ def read_many(
 def _read_page(
     session: Session, page: Sequence[Key]
 ) -> tuple[dict[Key, CheckpointRow], list[tuple[Any, ...]], Sequence[Key]]:
-    """Return the rows by key, their writes, and the keys that were read: large rows may exceed the budget."""
+    """Return the rows by key, their writes, and the keys that were read: fewer if the rows are large."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
     found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
     rows = {row.key: row for row in map(make_row, found)}
@@ -267,7 +267,7 @@ def read_histories(
     """Return the histories of delta channels in the ancestors of the checkpoint at ``place``.
 
     Ancestors are read until a stored value was found for each channel. Sealed values of each ancestor are
-    opened and checked, and built only where a channel's value is stored.
+    opened and checked, and decoded only where a channel's value is stored.
     """
     walk, outline = DeltaWalk(channels), make_outline(serde)
     if walk.open:

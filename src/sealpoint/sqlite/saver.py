@@ -212,7 +212,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         Raises:
             ConfigError: If ``config`` does not name a thread and a namespace, or the checkpoint has no id.
             MetadataError: If JSON cannot represent the metadata, see `encode_metadata`.
-            SealpointError: An error of the serializer; nothing is stored then.
+            SealpointError: If the serializer raises it; in that case nothing is stored.
         """
         place = require_place(config, "checkpoint_ns")
         checkpoint_id = require_unicode("the id of the checkpoint", checkpoint["id"])
@@ -238,7 +238,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Raises:
             ConfigError: If ``config`` does not name a checkpoint.
-            SealpointError: An error of the serializer; nothing is stored then.
+            SealpointError: If the serializer raises it; in that case nothing is stored.
         """
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
         if not place.checkpoint_id:
