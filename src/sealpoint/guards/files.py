@@ -274,8 +274,9 @@ def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     """Check that each page of the database is in its file, or in the log.
 
     A file of 0 bytes is a new database; its first page may still be in memory, after ``PRAGMA journal_mode``
-    whose result was not fetched. If the header is older than the last change, only an incomplete page is
-    noticed. During a transaction nothing is checked, because its pages may be only in memory.
+    whose result was not fetched. If the file's header is older than the last change, its number of pages
+    is not used: only an incomplete page is noticed. During a transaction nothing is checked, because its
+    pages may be only in memory.
     """
     if file is None or cursor.connection.in_transaction:
         return

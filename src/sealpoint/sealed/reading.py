@@ -104,7 +104,7 @@ class Asked(NamedTuple):
         return self.place.config(self.more)
 
     def name(self, error: SealpointError) -> None:
-        """Set the thread id of an error to the real id, and its row, if not set, to the requested row."""
+        """Put the real thread id into an error; if the error names no row, name the requested row."""
         if isinstance(error, RowError):
             located(error, "checkpoints", self.place)
         if error.place.get("thread_id") == self.place.thread_id:

@@ -27,7 +27,7 @@ def equals_on_sqlite(found: Any, wanted: Any) -> bool:
 
 
 def contains_on_postgres(found: Any, wanted: Any) -> bool:
-    """Whether a JSON value contains another by Postgres' operator ``@>``, which compares decimal digits."""
+    """Whether a JSON value contains another by Postgres' operator ``@>``: numbers are exact decimals."""
     if isinstance(wanted, tuple):
         wanted = list(wanted)
     if isinstance(wanted, dict):
@@ -133,7 +133,7 @@ class OnPostgres(Search):
         return False
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
-        """Whether Postgres would find the searched value in the value of the key."""
+        """Whether Postgres would match the metadata's value under a name with the value of the filter."""
         return key in metadata and contains_on_postgres(metadata[key], wanted)
 
 

@@ -217,9 +217,9 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
 def _calls_of(writes: Sequence[Write]) -> Iterator[tuple[str, str, list[Write]]]:
     """Yield the calls of ``put_writes`` that store copied writes: task id, task path, and writes with claims.
 
-    A saver numbers the writes of a call, and a copied write must get its sealed number: otherwise a later
-    call of its task would be stored with another number. Savers read tasks in the order of task paths, but
-    do not return the paths. If a write is unbound, and so has no sealed number, new numbers keep this order.
+    A saver numbers the writes of a call by position, and a copy must store each write under the number that
+    is sealed in it: so the writes of a call are passed together. Savers read tasks in the order of their
+    paths, which they do not return. If a write is unbound, without a sealed number, new numbers keep order.
     """
     tasks = dict[str, list[Write]]()
     for write in writes:

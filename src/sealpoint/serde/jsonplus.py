@@ -205,9 +205,9 @@ class JsonPlusSerializer:
         Args:
             kind: Type name.
             content: Bytes.
-            allow_any_type: Whether a permissive serializer is permissive here, too. If not, only the safe
-                types and listed types are built: ``allowed_msgpack_modules=True`` and
-                ``allowed_json_modules=True`` list no types.
+            allow_any_type: Whether a permissive serializer may build any type here, too. If not, only safe
+                types and listed types are built; ``allowed_msgpack_modules=True`` and
+                ``allowed_json_modules=True`` then count as empty lists.
 
         Raises:
             SerdeError: As `loads_typed`.

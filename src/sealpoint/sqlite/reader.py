@@ -51,7 +51,7 @@ class CheckpointRow(NamedTuple):
         return self[:3]
 
     def require_parent(self) -> str | None:
-        """Return the id of the parent checkpoint, or ``None``; refuse names that are not text."""
+        """Return the id of the parent checkpoint, or ``None``; refuse a row with an id that is not text."""
         parent = self.parent_checkpoint_id
         if {*map(type, self[:3])} != _TEXT or not (parent is None or type(parent) is str):
             raise RowError(f"the key of row {excerpt(self.checkpoint_id)} is not text")

@@ -163,7 +163,7 @@ ADD_WRITE: Final = f"INSERT OR IGNORE {_INTO_WRITES} VALUES (?, ?, ?, ?, ?, ?, ?
 
 @lru_cache(2 * MAX_WRITES_AT_ONCE)
 def put_writes(rows: int, *, replace: bool) -> str:
-    """Return the statement that adds ``rows`` writes, nine parameters each; or overwrites existing ones."""
+    """Return the INSERT for ``rows`` writes, nine parameters each; with ``replace`` it replaces writes."""
     row = f"SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE {REQUIRE_CHECK}"
     action = "REPLACE" if replace else "IGNORE"
     return f"{_ALONE} INSERT OR {action} {_INTO_WRITES} {' UNION ALL '.join([row] * rows)}"

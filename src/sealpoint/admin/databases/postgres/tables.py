@@ -299,7 +299,7 @@ class CheckedTables:
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a SELECT, with ``{}`` for the table, in the open transaction or in a new one.
 
-        After the last SELECT of a transaction is planned, the guard allows changes of the table again.
+        Once the last SELECT of a transaction is planned, other sessions may alter the table again.
         """
         if table not in self._found.parts(self._found.tables[table].root):
             raise ValueError(f"read the partitions of {table}, not the table")
