@@ -99,7 +99,7 @@ SQLITE: Final = {
     "deletes another table with a row": (
         "CREATE TABLE evil (a, b, c, FOREIGN KEY (a, b, c)"
         " REFERENCES Checkpoints (thread_id, checkpoint_ns, checkpoint_id) ON DELETE CASCADE)",
-        "'evil' refers to 'Checkpoints'",
+        "'evil' has a foreign key to 'Checkpoints'",
     ),
     "copies rows": (
         "CREATE TABLE shadow (thread, value); CREATE TRIGGER evil AFTER INSERT ON checkpoints"

@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -198,7 +199,7 @@ def name_defaults(
         return "", ""
     if what != "class" or not is_dataclass(value):
         return None
-    for name, constant in vars(sys.modules[value.__module__]).items():
+    for name, constant in vars(import_module(value.__module__)).items():
         if any(field.default is constant for field in fields(value)) and isinstance(constant, Collection):
             signature = signature.replace(f"= {object_description(constant)}", f"= {name}")
     return signature, result
