@@ -76,7 +76,7 @@ def test_file_of_another_account(tmp_path: Path) -> None:
         with pytest.raises(FilePermissionsError, match=f"belongs to user {owner}") as caught:
             read(path)
         assert f"sudo -u {name} sealpoint" in caught.value.hint
-        assert "own it" not in caught.value.hint
+        assert "its owner must be" not in caught.value.hint
     os.chown(path, 0, 0)
     path.chmod(0o440)
     assert read(path) == NEW
