@@ -312,9 +312,12 @@ class _Apart(Rows):
             raise not_sealed_part(spot.checkpoint_id)
         return self.open_bound(Sealed(tag, blob), _header_row(*spot))
 
-    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
-        if not isinstance(document, dict) or not isinstance(document.get("channel_versions"), dict):
+    def split_document(self, decoded: Any, header: Header, readable: Mapping[str, Any]) -> tuple[Any, Any]:
+        if not isinstance(decoded, dict) or not isinstance(decoded.get("channel_versions"), dict):
             raise RowError("what was sealed is not a checkpoint without its values: another layout")
+        return decoded, header["metadata"]
+
+    def complete(self, document: Any, values: Callable[[], dict[str, Any]], sends: Sequence[Write]) -> Any:
         return {**document, "channel_values": values()}
 
     def values(
